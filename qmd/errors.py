@@ -1,0 +1,81 @@
+"""The exception tree. Everything a user can cause derives from `QmdError`.
+
+    QmdError                 exit 1
+    ├── UsageError           exit 2   wrong arguments, empty query, malformed query document
+    ├── NotFoundError        exit 3   no index, collection, document
+    ├── ModelError           exit 4   model or runtime unavailable, broken model file
+    ├── BusyError            exit 5   another process holds the index
+    ├── StoreError           exit 1   the index is damaged, read-only or out of space
+    └── ConfigError          exit 1   index.yml cannot be read
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3
+EXIT_MODEL = 4
+EXIT_BUSY = 5
+EXIT_INTERRUPTED = 130
+
+
+class QmdError(Exception):
+    """An expected failure: one line of message, optionally the command to run next.
+
+    Args:
+        message: One line, lower-case start, no full stop, offending value quoted.
+        hint: The next command or remedy, without the word "hint".
+
+    Attributes:
+        code: Stable machine-readable name.
+        exit_code: Process exit status.
+    """
+
+    code = "failure"
+    exit_code = EXIT_FAILURE
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(QmdError):
+    """Wrong arguments or a malformed query."""
+
+    code = "usage"
+    exit_code = EXIT_USAGE
+
+
+class NotFoundError(QmdError):
+    """No such index, collection or document."""
+
+    code = "not_found"
+    exit_code = EXIT_NOT_FOUND
+
+
+class ModelError(QmdError):
+    """A model file or its runtime is missing, damaged or unusable."""
+
+    code = "model_unavailable"
+    exit_code = EXIT_MODEL
+
+
+class BusyError(QmdError):
+    """Another process holds the index."""
+
+    code = "busy"
+    exit_code = EXIT_BUSY
+
+
+class StoreError(QmdError):
+    """The index file is damaged, not writable, or its disk is full."""
+
+    code = "store"
+
+
+class ConfigError(QmdError):
+    """`index.yml` cannot be read or holds something qmd does not understand."""
+
+    code = "config"

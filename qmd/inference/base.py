@@ -1,0 +1,116 @@
+"""The three engine protocols. The pipeline sees nothing else of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from qmd.records import SubQuery
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Tier = Literal["built-in", "full", "remote"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDescription:
+    """What runs: for `status`, `doctor`, warnings and cache keys."""
+
+    role: Literal["embed", "rerank", "expand"]
+    model: str
+    format: str
+    """`int8`, `q4f16`, `q8`, `fp16`, `fp32`, `remote`."""
+    tier: Tier
+    provider: str
+    """`cpu`, `cuda` or the server's URL."""
+
+
+class Embedder(Protocol):
+    """Text → normalised vectors."""
+
+    @property
+    def description(self) -> EngineDescription: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over everything that changes a vector: weights, pooling, prompts, window. Keys the vector table."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Token budget of one chunk's body, title and special tokens not counted."""
+        ...
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Code-point offset of the first character of every token of `text`, ascending."""
+        ...
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Vectors, shape (len(texts), dim), L2-normalised, in the order given. `on_progress` gets the number done so far."""
+        ...
+
+    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Vectors, shape (len(texts), dim), L2-normalised."""
+        ...
+
+    def query_trust(self, text: str) -> float:
+        """How far this model understands `text`, in [0, 1]; 0 for scripts outside its training (drives the dense weight)."""
+        ...
+
+
+class Reranker(Protocol):
+    """(query, passages) → relevance of each passage."""
+
+    @property
+    def description(self) -> EngineDescription: ...
+
+    def score(
+        self,
+        query: str,
+        passages: Sequence[str],
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+    ) -> Sequence[float | None]:
+        """One score per passage, larger is better; None where the deadline (a `time.monotonic` value) came first.
+
+        Passages arrive in order of promise and are scored in that order.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Sub-queries the model proposed, and what validation refused: (text, reason)."""
+
+    subqueries: tuple[SubQuery, ...]
+    dropped: tuple[tuple[str, str], ...] = ()
+
+
+class Expander(Protocol):
+    """Query → typed sub-queries."""
+
+    @property
+    def description(self) -> EngineDescription: ...
+
+    def expand(self, query: str, *, intent: str | None = None, deadline_s: float | None = None) -> Expansion:
+        """Validated sub-queries in the query's own language; empty when nothing survives."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """What `inference.load_engines` hands to the pipeline; None where a role has no model, with the reason in `notes`."""
+
+    embedder: Embedder | None
+    reranker: Reranker | None
+    expander: Expander | None
+    notes: tuple[str, ...] = ()

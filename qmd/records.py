@@ -1,0 +1,310 @@
+"""Frozen records passed between stages. Each stage hands on a later type instead of filling optional fields.
+
+Offsets are code-point offsets into `Document.text`; lines and ranks start at 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+MetadataValue = str | int | float | bool | tuple[str, ...]
+SubQueryKind = Literal["lex", "vec", "hyde"]
+Verdict = Literal["good", "weak", "none"]
+
+
+# --- ingest ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A named folder (or single file's folder) with the mask that selects its files."""
+
+    name: str
+    path: Path
+    pattern: str = "**/*.md"
+    ignore: tuple[str, ...] = ()
+    context: Mapping[str, str] = field(default_factory=dict)
+    """Path prefix (`"/"` or `""` = whole collection) → user's note."""
+    update_command: str | None = None
+    include_by_default: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file found by the scan. `path` is collection-relative POSIX, literal."""
+
+    path: str
+    absolute: Path
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """One heading: `level` 1-6, plain `text`, `offset` of its line's first character."""
+
+    level: int
+    text: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed file. `text` is the whole decoded file; `body_offset` is where prose starts, after front matter."""
+
+    path: str
+    title: str
+    title_is_filename: bool
+    """True when the text names no title and the file name stands in for it."""
+    text: str
+    hash: str
+    """sha-256 hex of `text` in UTF-8."""
+    body_offset: int
+    headings: tuple[Heading, ...]
+    metadata: Mapping[str, MetadataValue]
+    """Typed front matter, keys lower-case; lists as tuples of strings."""
+    warnings: tuple[str, ...] = ()
+
+
+# --- chunking -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece `text[start:end]` of a document, the unit that is embedded."""
+
+    seq: int
+    start: int
+    end: int
+    text: str
+    heading_path: tuple[str, ...]
+    """Enclosing headings, outermost first."""
+
+
+# --- analysis -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTerms:
+    """What full-text search sees of a document: one string per FTS5 column, already analysed (see `qmd.analysis`)."""
+
+    title: str
+    headings: str
+    path: str
+    body: str
+    extra: str
+    """Derived terms that the text does not literally hold: identifier parts, stems of other languages."""
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalTerm:
+    """One query term for BM25, as `qmd.analysis` makes it.
+
+    `fts` is an FTS5 expression that is safe to join (a quoted string, a quoted prefix, a phrase, or a parenthesised OR).
+    """
+
+    text: str
+    fts: str
+    required: bool = False
+    excluded: bool = False
+
+
+# --- queries --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SubQuery:
+    """One typed line of a query document."""
+
+    kind: SubQueryKind
+    text: str
+    line: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFilter:
+    """A condition on one document: `field` (tag, path, title, after, before or a front-matter key), operator, value."""
+
+    field: str
+    op: Literal["=", "!=", "<", "<=", ">", ">="]
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which documents may be found. Applied inside retrieval, before any cut-off.
+
+    `collections` None means every collection; an empty tuple means none at all.
+    """
+
+    collections: tuple[str, ...] | None = None
+    path_prefix: str | None = None
+    filters: tuple[MetadataFilter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A parsed query. `subqueries` is empty for plain text; then `text` drives the whole pipeline."""
+
+    text: str
+    subqueries: tuple[SubQuery, ...] = ()
+    intent: str | None = None
+    scope: Scope = Scope()
+
+
+# --- retrieval ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One document in one ranking. `score` is comparable only inside that ranking, larger is better."""
+
+    document_id: int
+    score: float
+    chunk_start: int | None = None
+    """Span of the chunk that matched (dense retrieval), else None."""
+    chunk_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Candidates of one retriever for one sub-query, best first, documents unique."""
+
+    source: Literal["bm25", "dense"]
+    kind: Literal["original", "lex", "vec", "hyde"]
+    query: str
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as the index holds it, without its text."""
+
+    id: int
+    collection: str
+    path: str
+    title: str
+    hash: str
+    modified_at: str
+    size: int
+    """Length of the text in code points."""
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+
+    @property
+    def docid(self) -> str:
+        """`#` and the first six hex digits of the content hash."""
+        return "#" + self.hash[:6]
+
+    @property
+    def uri(self) -> str:
+        """`qmd://collection/path`, path characters literal."""
+        return f"qmd://{self.collection}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The lines shown for a hit: `text` without header, first and last line number, and the best-matching line."""
+
+    text: str
+    start_line: int
+    end_line: int
+    line: int
+    lines_before: int
+    lines_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one ranking gave to one hit's fused score."""
+
+    source: str
+    kind: str
+    query: str
+    rank: int | None
+    score: float
+    weight: float
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A hit's path through the pipeline."""
+
+    contributions: tuple[Contribution, ...]
+    fused_rank: int
+    fused_score: float
+    rerank_score: float | None
+    blended_score: float
+    relevance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A result. `relevance` is calibrated, in [0, 1], and means the same in every command."""
+
+    document: StoredDocument
+    relevance: float
+    passage: Passage
+    context: str | None
+    body: str | None = None
+    """Whole text, only when asked for."""
+    explanation: Explanation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageTiming:
+    """Wall time of one pipeline stage in milliseconds."""
+
+    stage: str
+    elapsed_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResponse:
+    """Hits best first, with everything that made the answer less than complete in `warnings`."""
+
+    query: Query
+    hits: tuple[Hit, ...]
+    verdict: Verdict
+    warnings: tuple[str, ...] = ()
+    expansions: tuple[SubQuery, ...] = ()
+    dropped_expansions: tuple[tuple[str, str], ...] = ()
+    """(text, reason) of every expansion that validation refused."""
+    timings: tuple[StageTiming, ...] = ()
+    models: tuple[str, ...] = ()
+    """Names of the models that answered, e.g. `all-MiniLM-L6-v2 int8 (built-in)`."""
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionStatus:
+    """Counts of one collection in the index."""
+
+    name: str
+    path: Path
+    pattern: str
+    documents: int
+    updated_at: str | None
+    include_by_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """What the index holds."""
+
+    path: Path
+    size_bytes: int
+    documents: int
+    embedded_documents: int
+    pending_documents: int
+    """Distinct active contents without a complete set of vectors for the current model."""
+    chunks: int
+    vectors: int
+    updated_at: str | None
+    fingerprint: str | None
+    collections: tuple[CollectionStatus, ...]

@@ -1,0 +1,173 @@
+"""`Reader` and `Writer`: all that the rest of qmd knows of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from qmd.records import Candidate, Collection, IndexStatus, IndexTerms, LexicalTerm, Scope, StoredDocument
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to be written."""
+
+    path: str
+    title: str
+    hash: str
+    text: str
+    terms: IndexTerms
+    metadata_json: str
+    """Compact JSON object of the front matter, `{}` when none."""
+    size_bytes: int
+    mtime_ns: int
+    created_at: str
+    modified_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """What the index remembers of a file: enough to skip it unread."""
+
+    document_id: int
+    hash: str
+    title: str
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingContent:
+    """A distinct active text whose vectors are missing for a fingerprint."""
+
+    hash: str
+    path: str
+    """Path of one document that holds it (alphabetically first)."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """One chunk of a content. `key` is 16 bytes over the embedded text; equal keys share one vector."""
+
+    seq: int
+    start: int
+    end: int
+    key: bytes
+
+
+class Reader(Protocol):
+    """Read side; opened read-only, any number at a time, never runs DDL."""
+
+    def close(self) -> None: ...
+
+    # documents
+    def collections(self) -> Sequence[Collection]: ...
+    def global_context(self) -> str | None: ...
+    def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
+        """Documents by id; inactive or unknown ids are absent."""
+        ...
+
+    def texts(self, hashes: Sequence[str]) -> Mapping[str, str]:
+        """Full texts by content hash."""
+        ...
+
+    def find_path(self, collection: str, path: str) -> StoredDocument | None: ...
+    def find_docid(self, prefix: str, limit: int = 10) -> Sequence[StoredDocument]:
+        """Active documents whose hash starts with `prefix` (lower-case hex), by collection and path."""
+        ...
+
+    def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
+        """Active documents in scope, by collection and path."""
+        ...
+
+    # retrieval
+    def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
+        """Top k by BM25 of the OR of the optional terms (AND required, NOT excluded), best first, scope applied before the cut.
+
+        Very common terms are pruned by document frequency when rarer ones exist. `score` is positive, larger is better.
+        """
+        ...
+
+    def document_frequencies(self, terms: Sequence[LexicalTerm]) -> Sequence[int]:
+        """Number of active documents that match each term."""
+        ...
+
+    def similar_terms(self, term: str, limit: int = 5) -> Sequence[str]:
+        """Indexed terms within edit distance 2 of `term`, most frequent first (for spelling suggestions)."""
+        ...
+
+    def search_dense(
+        self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
+    ) -> Sequence[Candidate]:
+        """Top k documents by the cosine of their best chunk; `chunk_start`/`chunk_end` name it. Scope applied before the cut."""
+        ...
+
+    def dense_scores(
+        self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
+    ) -> Mapping[int, Candidate]:
+        """Cosine of the best chunk of each given document; documents without vectors are absent."""
+        ...
+
+    # health, caches
+    def status(self, fingerprint: str | None) -> IndexStatus: ...
+    def cached(self, key: str) -> str | None: ...
+
+
+class Writer(Reader, Protocol):
+    """Write side; one at a time per index (waits for the lock, then `BusyError`)."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All or nothing; nested use joins the outer transaction."""
+        ...
+
+    def mirror_config(self, collections: Sequence[Collection], global_context: str | None, config_hash: str) -> None: ...
+    def known_files(self, collection: str) -> Mapping[str, KnownFile]:
+        """Active documents of a collection by path."""
+        ...
+
+    def put_documents(self, collection: str, documents: Iterable[NewDocument]) -> None:
+        """Insert or replace by (collection, path); content is stored once per hash."""
+        ...
+
+    def touch(self, document_id: int, size_bytes: int, mtime_ns: int) -> None:
+        """Remember new file times of a document whose text did not change."""
+        ...
+
+    def remove_documents(self, collection: str, paths: Iterable[str]) -> int: ...
+    def remove_collection(self, name: str) -> int: ...
+    def rename_collection(self, old: str, new: str) -> None: ...
+
+    # vectors
+    def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
+        """Contents without a complete chunk set for `fingerprint`, by path."""
+        ...
+
+    def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
+        """Those keys that already have a vector."""
+        ...
+
+    def put_chunks(
+        self,
+        fingerprint: str,
+        dim: int,
+        contents: Mapping[str, Sequence[ChunkRecord]],
+        vectors: Mapping[bytes, npt.NDArray[np.float32]],
+    ) -> None:
+        """Store complete chunk sets by content hash with the vectors that are new; one call is one unit of completeness.
+
+        An empty sequence marks a content as done with nothing to embed.
+        """
+        ...
+
+    def clear_vectors(self, collections: Sequence[str] | None = None) -> None: ...
+    def cache(self, key: str, value: str) -> None: ...
+    def cleanup(self, on_step: Callable[[str], None] | None = None) -> Mapping[str, int]:
+        """Drop what nothing refers to, optimise, vacuum; counts per kind of thing removed."""
+        ...
