@@ -1,1 +1,12 @@
-"""The index: documents, terms and vectors come in, rankings and texts go out; the only package that knows SQL."""
+"""The index: documents, terms and vectors come in, rankings and texts go out.
+
+Everything lives in one SQLite file that any number of readers and one writer share, and this is the only package that knows SQL.
+It must not know how text is parsed, analysed or embedded, nor what becomes of a ranking.
+"""
+
+from __future__ import annotations
+
+from qmd.store.connection import ForeignIndexError
+from qmd.store.index import IndexReader, IndexWriter, open_reader, open_writer
+
+__all__ = ["ForeignIndexError", "IndexReader", "IndexWriter", "open_reader", "open_writer"]

@@ -1,0 +1,222 @@
+"""Opening the SQLite file, running statements on it, and turning SQLite's failures into qmd's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import apsw
+
+from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
+
+DEFAULT_BUSY_TIMEOUT_MS = 120_000
+BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
+
+# SQLite decides the type of every value at run time, so a row cannot be typed further here; callers unpack at once.
+Row = tuple[Any, ...]
+Bindings = Sequence[object]
+
+_REBUILD_HINT = "move the file away and rebuild it: qmd index"
+
+
+class ForeignIndexError(StoreError):
+    """The file was written by another program (the original qmd keeps the same name and place)."""
+
+    code = "foreign_index"
+
+
+def busy_timeout_ms() -> int:
+    """How long to wait for another process, from the environment or the default, in milliseconds."""
+    raw = os.environ.get(BUSY_TIMEOUT_VARIABLE, "").strip()
+    return int(raw) if raw.isdigit() else DEFAULT_BUSY_TIMEOUT_MS
+
+
+def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
+    """The failure a user can act on; SQLite's own words only where they add something."""
+    shown = f"index '{path}'"
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return BusyError(f"{shown} is in use by another process", "wait for the other qmd to finish, then try again")
+    if isinstance(error, apsw.NotADBError):
+        return StoreError(f"{shown} is not a SQLite database", _REBUILD_HINT)
+    if isinstance(error, apsw.CorruptError):
+        return StoreError(f"{shown} is damaged", _REBUILD_HINT)
+    if isinstance(error, apsw.FullError):
+        return StoreError(f"no space left on the disk that holds {shown}", "free some space, then run the command again")
+    if isinstance(error, apsw.ReadOnlyError):
+        return StoreError(f"{shown} is read-only", "check the permissions of the file and of its folder")
+    if isinstance(error, apsw.CantOpenError | PermissionError):
+        return StoreError(f"{shown} cannot be opened", "check the permissions of the file and of its folder")
+    if isinstance(error, apsw.InterruptError):
+        return StoreError("the query was interrupted")
+    detail = str(error).replace("\n", " ") or type(error).__name__
+    return StoreError(f"{shown} cannot be used: {detail}")
+
+
+class Database:
+    """One connection. Every statement goes through it, so every SQLite failure leaves it as a `QmdError`."""
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self.connection = connection
+        self.path = path
+
+    def close(self) -> None:
+        """Close the connection; closing twice is harmless."""
+        try:
+            self.connection.close()
+        except apsw.Error as exc:
+            raise as_qmd_error(exc, self.path) from exc
+
+    def rows(self, sql: str, bindings: Bindings = ()) -> list[Row]:
+        """All rows of a statement."""
+        try:
+            return self.connection.execute(sql, tuple(bindings)).fetchall()  # type: ignore[arg-type]  # see Row
+        except apsw.Error as exc:
+            raise as_qmd_error(exc, self.path) from exc
+
+    def row(self, sql: str, bindings: Bindings = ()) -> Row | None:
+        """The first row, or None."""
+        rows = self.rows(sql, bindings)
+        return rows[0] if rows else None
+
+    def value(self, sql: str, bindings: Bindings = ()) -> Any:
+        """The first column of the first row, or None."""
+        row = self.row(sql, bindings)
+        return row[0] if row else None
+
+    def run(self, sql: str, bindings: Bindings = ()) -> int:
+        """Run a statement without result; the number of rows it changed."""
+        self.rows(sql, bindings)
+        return self.connection.changes()
+
+    def run_many(self, sql: str, bindings: Iterable[Bindings]) -> None:
+        """Run one statement for each set of bindings."""
+        try:
+            self.connection.executemany(sql, bindings)  # type: ignore[arg-type]  # see Row
+        except apsw.Error as exc:
+            raise as_qmd_error(exc, self.path) from exc
+
+    def select_in(self, sql: str, values: Sequence[object], bindings: Bindings = ()) -> Iterator[Row]:
+        """Rows of `sql`, whose `{}` stands for a list of question marks, over any number of `values`.
+
+        Values are bound after `bindings`, five hundred at a time.
+        """
+        for first in range(0, len(values), 500):
+            part = values[first : first + 500]
+            yield from self.rows(sql.replace("{}", ",".join("?" * len(part))), (*bindings, *part))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; the write lock is taken at once, and nested use joins the outer transaction."""
+        if self.connection.in_transaction:
+            yield
+            return
+        self.run("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            # A failed COMMIT or a full disk may have rolled back already.
+            if self.connection.in_transaction:
+                self.run("ROLLBACK")
+            raise
+        try:
+            self.run("COMMIT")
+        except QmdError:
+            if self.connection.in_transaction:
+                self.run("ROLLBACK")
+            raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Several reads of one state, whatever a writer commits meanwhile."""
+        if self.connection.in_transaction:
+            yield
+            return
+        self.run("BEGIN")
+        try:
+            yield
+        finally:
+            if self.connection.in_transaction:
+                self.run("ROLLBACK")
+
+
+def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
+    """Open read-only; on media that cannot hold SQLite's side files, as an immutable file.
+
+    Raises:
+        NotFoundError: There is no such file.
+        StoreError: The file cannot be opened or is no database.
+    """
+    if not path.is_file():
+        raise NotFoundError(f"no index at '{path}'", "make one: qmd index PATH")
+    timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
+    try:
+        return _open_and_probe(str(path), apsw.SQLITE_OPEN_READONLY, path, timeout)
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as exc:
+        if _has_pending_wal(path):
+            # An immutable open would ignore the log and show an old or torn state.
+            raise as_qmd_error(exc, path) from exc
+    except apsw.Error as exc:
+        raise as_qmd_error(exc, path) from exc
+    try:
+        uri = f"file:{quote(str(path.absolute()))}?immutable=1"
+        return _open_and_probe(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, path, timeout)
+    except apsw.Error as exc:
+        raise as_qmd_error(exc, path) from exc
+
+
+def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
+    """Open for reading and writing in WAL mode, creating the file and its folder.
+
+    Raises:
+        BusyError: Another process holds the index longer than the time-out.
+        StoreError: The place is not writable, or the file is no database.
+    """
+    timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        database = _open_and_probe(str(path), flags, path, timeout)
+    except (apsw.Error, OSError) as exc:
+        raise as_qmd_error(exc, path) from exc
+    try:
+        if database.connection.readonly("main"):
+            raise as_qmd_error(apsw.ReadOnlyError(), path)
+        database.run("PRAGMA journal_size_limit = 67108864")
+        database.run("PRAGMA synchronous = NORMAL")
+    except QmdError:
+        database.close()
+        raise
+    return database
+
+
+def _open_and_probe(name: str, flags: int, path: Path, timeout_ms: int) -> Database:
+    """Open and read the header, so that a bad file fails here and not in the first query."""
+    connection = apsw.Connection(name, flags=flags)
+    try:
+        # First of all: the pragmas below may already meet a lock.
+        connection.set_busy_timeout(timeout_ms)
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA cache_size = -32000")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
+    except apsw.Error:
+        connection.close()
+        raise
+    return Database(connection, path)
+
+
+def _casefold(value: apsw.SQLiteValue) -> apsw.SQLiteValue:
+    """SQLite's own lower() knows only ASCII."""
+    return value.casefold() if isinstance(value, str) else value
+
+
+def _has_pending_wal(path: Path) -> bool:
+    wal = path.with_name(path.name + "-wal")
+    try:
+        return wal.stat().st_size > 0
+    except OSError:
+        return False

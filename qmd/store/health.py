@@ -1,0 +1,129 @@
+"""Status, integrity and cleaning of the index file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from qmd.errors import QmdError
+from qmd.records import CollectionStatus, IndexStatus
+from qmd.store.connection import Database
+from qmd.store.documents import read_collections
+
+_STEPS: tuple[tuple[str, str, str], ...] = (
+    ("cached answers", "SELECT count(*) FROM cache", "DELETE FROM cache"),
+    (
+        "unused texts",
+        "SELECT count(*) FROM content WHERE hash NOT IN (SELECT hash FROM documents)",
+        "DELETE FROM content WHERE hash NOT IN (SELECT hash FROM documents)",
+    ),
+    (
+        "unused chunks",
+        "SELECT count(*) FROM chunks WHERE content NOT IN (SELECT id FROM content)",
+        "DELETE FROM chunks WHERE content NOT IN (SELECT id FROM content);"
+        "DELETE FROM embedded WHERE content NOT IN (SELECT id FROM content)",
+    ),
+)
+"""(what, how many, how to drop it), in the order in which one makes the next unused."""
+
+
+def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
+    """Counts of what the index holds; vectors only of the given model."""
+    model = database.row("SELECT id FROM models WHERE fingerprint = ?", (fingerprint,))
+    model_id = model[0] if model else -1
+    contents = database.value("SELECT count(DISTINCT hash) FROM documents WHERE active = 1")
+    done = database.value("SELECT count(*) FROM embedded WHERE model = ?", (model_id,))
+    embedded = database.value(
+        "SELECT count(*) FROM embedded JOIN content ON content.id = embedded.content"
+        " JOIN documents ON documents.hash = content.hash WHERE embedded.model = ?",
+        (model_id,),
+    )
+    counts = {
+        row[0]: row[1:]
+        for row in database.rows(
+            "SELECT collection, count(*), max(modified_at) FROM documents WHERE active = 1 GROUP BY collection"
+        )
+    }
+    updated = dict(database.rows("SELECT substr(key, 12), value FROM meta WHERE key GLOB 'updated_at:*'"))
+    known = read_collections(database)
+    return IndexStatus(
+        path=database.path,
+        size_bytes=_size_bytes(database.path),
+        documents=sum(count for count, _ in counts.values()),
+        embedded_documents=embedded,
+        pending_documents=contents - done,
+        chunks=database.value("SELECT count(*) FROM chunks WHERE model = ?", (model_id,)),
+        vectors=database.value("SELECT count(*) FROM vector_keys WHERE model = ?", (model_id,)),
+        updated_at=max(updated.values(), default=None),
+        fingerprint=fingerprint,
+        collections=tuple(
+            CollectionStatus(
+                name=collection.name,
+                path=collection.path,
+                pattern=collection.pattern,
+                documents=counts.get(collection.name, (0, None))[0],
+                updated_at=counts.get(collection.name, (0, None))[1],
+                include_by_default=collection.include_by_default,
+            )
+            for collection in known
+        ),
+    )
+
+
+def check(database: Database) -> list[str]:
+    """Everything found wrong, one line each; empty when the file is sound. Reads the whole file."""
+    try:
+        found = [str(row[0]) for row in database.rows("PRAGMA quick_check(20)") if row[0] != "ok"]
+        missing = database.value("SELECT count(*) FROM documents WHERE hash NOT IN (SELECT hash FROM content)")
+        if missing:
+            found.append(f"{missing} documents have no text")
+        documents, indexed = database.rows(
+            "SELECT count(*), coalesce(sum(id), 0) FROM documents UNION ALL"
+            " SELECT count(*), coalesce(sum(id), 0) FROM terms_docsize"
+        )
+        if documents != indexed:
+            found.append(f"full-text index holds {indexed[0]} documents of {documents[0]}")
+        lost = database.value(
+            "SELECT count(*) FROM chunks JOIN models ON models.id = chunks.model WHERE chunks.slot >= models.n_slots"
+        )
+        if lost:
+            found.append(f"{lost} chunks have no vector")
+    except QmdError as exc:
+        return [exc.message]
+    return found
+
+
+def cleanup(database: Database, on_step: Callable[[str], None] | None, *, dry_run: bool = False) -> Mapping[str, int]:
+    """Drop what nothing refers to, then make the file small again; counts per kind of thing removed.
+
+    Args:
+        database: Open for writing, no transaction begun.
+        on_step: Told each step's name before it runs.
+        dry_run: Only count.
+    """
+    report = on_step or (lambda _: None)
+    counts: dict[str, int] = {}
+    for what, count_sql, drop_sql in _STEPS:
+        report(what)
+        counts[what] = database.value(count_sql)
+        if counts[what] and not dry_run:
+            with database.transaction():
+                database.run(drop_sql)
+    report("unused vectors")
+    from qmd.store import vectors
+
+    counts["unused vectors"] = vectors.drop_unused(database, dry_run=dry_run)
+    if dry_run:
+        return counts
+    report("full-text index")
+    database.run("INSERT INTO terms (terms) VALUES ('optimize')")
+    report("file")
+    database.run("VACUUM")
+    database.run("PRAGMA wal_checkpoint(TRUNCATE)")
+    return counts
+
+
+def _size_bytes(path: Path) -> int:
+    """The file together with its write-ahead log."""
+    wal = path.with_name(path.name + "-wal")
+    return path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)

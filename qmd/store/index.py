@@ -1,0 +1,258 @@
+"""`IndexReader` and `IndexWriter`: the two protocols of `qmd.store.base`, each method handed to the module that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from qmd.records import Candidate, Collection, IndexStatus, LexicalTerm, Scope, StoredDocument
+from qmd.store import caches, documents, health, lexical
+from qmd.store.base import ChunkRecord, KnownFile, NewDocument, PendingContent
+from qmd.store.connection import Database, connect_for_reading, connect_for_writing
+from qmd.store.schema import check_schema, migrate
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from qmd.store.dense import VectorCache
+
+
+def open_reader(path: Path) -> IndexReader:
+    """Open an index for reading; a writer elsewhere does not disturb it.
+
+    Raises:
+        NotFoundError: No index there.
+        ForeignIndexError: Another program wrote the file.
+        StoreError: The file is damaged or cannot be opened.
+    """
+    database = connect_for_reading(path)
+    try:
+        check_schema(database)
+    except BaseException:
+        database.close()
+        raise
+    return IndexReader(database)
+
+
+def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWriter:
+    """Open an index for writing, creating or migrating it.
+
+    Args:
+        path: The database file; its folder is made when missing.
+        busy_timeout_ms: How long any statement waits for another process; None = environment or two minutes.
+
+    Raises:
+        BusyError: Another process kept the index for longer.
+        ForeignIndexError: Another program wrote the file; it is left as it is.
+        StoreError: The file is damaged or the place not writable.
+    """
+    database = connect_for_writing(path, busy_timeout_ms)
+    try:
+        migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return IndexWriter(database)
+
+
+class IndexReader:
+    """See `qmd.store.base.Reader`. Usable as a context manager; not to be shared between threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._vectors: VectorCache | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._database.close()
+
+    # documents
+    def collections(self) -> Sequence[Collection]:
+        """The collections as last mirrored from the configuration."""
+        return documents.read_collections(self._database)
+
+    def global_context(self) -> str | None:
+        """The user's note on everything."""
+        return documents.read_meta(self._database, "global_context")
+
+    def config_hash(self) -> str | None:
+        """Hash of the configuration that was mirrored last."""
+        return documents.read_meta(self._database, "config_hash")
+
+    def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
+        """Documents by id; unknown ids are absent."""
+        return documents.fetch_documents(self._database, ids)
+
+    def texts(self, hashes: Sequence[str]) -> Mapping[str, str]:
+        """Full texts by content hash."""
+        return documents.fetch_texts(self._database, hashes)
+
+    def find_path(self, collection: str, path: str) -> StoredDocument | None:
+        """The document at exactly this place."""
+        return documents.find_path(self._database, collection, path)
+
+    def find_docid(self, prefix: str, limit: int = 10) -> Sequence[StoredDocument]:
+        """Documents whose hash starts with `prefix`, by collection and path."""
+        return documents.find_docid(self._database, prefix, limit)
+
+    def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
+        """Documents in scope, by collection and path."""
+        return documents.iter_documents(self._database, scope)
+
+    # retrieval
+    def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
+        """Top k by BM25, best first, scope applied before the cut."""
+        with self._database.snapshot():
+            return lexical.search_lexical(self._database, terms, k, scope)
+
+    def document_frequencies(self, terms: Sequence[LexicalTerm]) -> Sequence[int]:
+        """Number of documents that match each term."""
+        return lexical.document_frequencies(self._database, terms)
+
+    def similar_terms(self, term: str, limit: int = 5) -> Sequence[str]:
+        """Indexed terms close to `term`, most useful first."""
+        return lexical.similar_terms(self._database, term, limit)
+
+    def search_dense(
+        self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
+    ) -> Sequence[Candidate]:
+        """Top k documents by the cosine of their best chunk, scope applied before the cut."""
+        with self._database.snapshot():
+            return self._vector_cache().search(vector, k, scope, fingerprint)
+
+    def dense_scores(
+        self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
+    ) -> Mapping[int, Candidate]:
+        """Cosine of the best chunk of each given document."""
+        with self._database.snapshot():
+            return self._vector_cache().score(vector, document_ids, fingerprint)
+
+    # health, caches
+    def status(self, fingerprint: str | None) -> IndexStatus:
+        """Counts of what the index holds; vectors only of the given model."""
+        with self._database.snapshot():
+            return health.read_status(self._database, fingerprint)
+
+    def check(self) -> Sequence[str]:
+        """Everything found wrong with the file, one line each; empty when it is sound. Reads the whole file."""
+        return health.check(self._database)
+
+    def cached(self, key: str) -> str | None:
+        """A derived text stored earlier."""
+        return caches.cached(self._database, key)
+
+    def _vector_cache(self) -> VectorCache:
+        if self._vectors is None:
+            from qmd.store.dense import VectorCache
+
+            self._vectors = VectorCache(self._database)
+        return self._vectors
+
+
+class IndexWriter(IndexReader):
+    """See `qmd.store.base.Writer`."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All or nothing; nested use joins the outer transaction."""
+        return self._database.transaction()
+
+    def mirror_config(self, collections: Sequence[Collection], global_context: str | None, config_hash: str) -> None:
+        """Make the index's copy of the configuration equal to it."""
+        with self.transaction():
+            documents.mirror_collections(self._database, collections)
+            documents.write_meta(self._database, "global_context", global_context)
+            documents.write_meta(self._database, "config_hash", config_hash)
+
+    def known_files(self, collection: str) -> Mapping[str, KnownFile]:
+        """What the index remembers of a collection's files, by path."""
+        return documents.known_files(self._database, collection)
+
+    def scanned_at_ns(self, collection: str) -> int:
+        """When the last complete update of a collection began to look at its files; 0 = never."""
+        return int(documents.read_meta(self._database, f"scanned_at_ns:{collection}") or 0)
+
+    def set_scanned(self, collection: str, at_ns: int) -> None:
+        """Remember when a complete update of a collection began, and that the index is of today."""
+        with self.transaction():
+            documents.write_meta(self._database, f"scanned_at_ns:{collection}", str(at_ns))
+            documents.write_meta(self._database, f"updated_at:{collection}", documents.utc_now())
+
+    def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
+        """Insert or replace by (collection, path)."""
+        with self.transaction():
+            documents.put_documents(self._database, collection, new_documents)
+
+    def touch(self, document_id: int, size_bytes: int, mtime_ns: int) -> None:
+        """Remember new file times of a document whose text did not change."""
+        documents.touch(self._database, document_id, size_bytes, mtime_ns)
+
+    def remove_documents(self, collection: str, paths: Iterable[str]) -> int:
+        """Delete documents; the number deleted."""
+        with self.transaction():
+            return documents.remove_documents(self._database, collection, paths)
+
+    def remove_collection(self, name: str) -> int:
+        """Delete a collection; the number of documents deleted. What other collections share stays."""
+        with self.transaction():
+            for key in ("scanned_at_ns", "updated_at"):
+                documents.write_meta(self._database, f"{key}:{name}", None)
+            return documents.remove_collection(self._database, name)
+
+    def rename_collection(self, old: str, new: str) -> None:
+        """Give a collection another name."""
+        with self.transaction():
+            documents.rename_collection(self._database, old, new)
+            for key in ("scanned_at_ns", "updated_at"):
+                documents.write_meta(self._database, f"{key}:{new}", documents.read_meta(self._database, f"{key}:{old}"))
+                documents.write_meta(self._database, f"{key}:{old}", None)
+
+    # vectors
+    def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
+        """Contents without a complete chunk set for `fingerprint`, by path."""
+        from qmd.store import vectors
+
+        return vectors.pending(self._database, fingerprint, collections)
+
+    def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
+        """Those keys that already have a vector."""
+        from qmd.store import vectors
+
+        return vectors.existing_keys(self._database, fingerprint, keys)
+
+    def put_chunks(
+        self,
+        fingerprint: str,
+        dim: int,
+        contents: Mapping[str, Sequence[ChunkRecord]],
+        new_vectors: Mapping[bytes, npt.NDArray[np.float32]],
+    ) -> None:
+        """Store complete chunk sets by content hash with the vectors that are new, in one transaction."""
+        from qmd.store import vectors
+
+        with self.transaction():
+            vectors.put_chunks(self._database, fingerprint, dim, contents, new_vectors)
+
+    def clear_vectors(self, collections: Sequence[str] | None = None) -> None:
+        """Forget the chunks of some collections, or all vectors of all models."""
+        from qmd.store import vectors
+
+        with self.transaction():
+            vectors.clear_vectors(self._database, collections)
+
+    def cache(self, key: str, value: str) -> None:
+        """Keep a derived text."""
+        caches.cache(self._database, key, value)
+
+    def cleanup(self, on_step: Callable[[str], None] | None = None, *, dry_run: bool = False) -> Mapping[str, int]:
+        """Drop what nothing refers to, optimise, vacuum; counts per kind of thing removed."""
+        return health.cleanup(self._database, on_step, dry_run=dry_run)

@@ -1,0 +1,122 @@
+"""The tables, as numbered migrations that are never edited, only added to.
+
+`documents(id, collection, path, title, hash, created_at, modified_at, active)` is read by other programs: those columns
+keep their names and meaning. `hash` is the full sha-256 of the text in hex.
+"""
+
+from __future__ import annotations
+
+from qmd.errors import NotFoundError, StoreError
+from qmd.store.connection import Database, ForeignIndexError
+
+APPLICATION_ID = 0x716D6401
+"""`qmd` and a version byte: tells our files from those of the original, which sets none."""
+
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+
+_INITIAL = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE collections (
+  name TEXT PRIMARY KEY, path TEXT NOT NULL, pattern TEXT NOT NULL, ignore_json TEXT NOT NULL,
+  context_json TEXT NOT NULL, update_command TEXT, include_by_default INTEGER NOT NULL, position INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE content (
+  id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, created_at TEXT NOT NULL, n_chars INTEGER NOT NULL, doc BLOB NOT NULL
+);
+CREATE TABLE documents (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, collection TEXT NOT NULL, path TEXT NOT NULL, title TEXT NOT NULL, hash TEXT NOT NULL,
+  created_at TEXT NOT NULL, modified_at TEXT NOT NULL, active INTEGER NOT NULL DEFAULT 1,
+  n_chars INTEGER NOT NULL, size_bytes INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, metadata TEXT NOT NULL DEFAULT '{{}}',
+  UNIQUE (collection, path)
+);
+CREATE INDEX documents_by_hash ON documents (hash);
+CREATE VIRTUAL TABLE terms USING fts5 (
+  title, headings, path, body, extra, content = '', contentless_delete = 1, tokenize = '{TOKENIZER}'
+);
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab ('terms', 'row');
+INSERT INTO terms (terms, rank) VALUES ('hashsize', 33554432);
+CREATE TABLE models (
+  id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, dim INTEGER NOT NULL,
+  n_slots INTEGER NOT NULL DEFAULT 0, generation INTEGER NOT NULL DEFAULT 0, centre BLOB
+);
+CREATE TABLE vector_keys (
+  model INTEGER NOT NULL, key BLOB NOT NULL, slot INTEGER NOT NULL, PRIMARY KEY (model, key)
+) WITHOUT ROWID;
+CREATE TABLE vector_blocks (id INTEGER PRIMARY KEY, vectors BLOB NOT NULL);
+CREATE TABLE sign_blocks (id INTEGER PRIMARY KEY, signs BLOB NOT NULL);
+CREATE TABLE chunks (
+  model INTEGER NOT NULL, content INTEGER NOT NULL, seq INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
+  slot INTEGER NOT NULL, PRIMARY KEY (model, content, seq)
+) WITHOUT ROWID;
+CREATE INDEX chunks_by_slot ON chunks (model, slot);
+CREATE TABLE embedded (
+  model INTEGER NOT NULL, content INTEGER NOT NULL, n_chunks INTEGER NOT NULL, PRIMARY KEY (model, content)
+) WITHOUT ROWID;
+CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_INITIAL,)
+"""Entry n takes a file from version n to n + 1."""
+
+_FOREIGN_HINT = "keep it and use another index (--index NAME), or move it away and run: qmd index"
+
+
+def check_schema(database: Database) -> None:
+    """Make sure that a reader understands the file.
+
+    Raises:
+        ForeignIndexError: Another program wrote it.
+        NotFoundError: It is an empty database.
+        StoreError: It has another version.
+    """
+    version = _own_version(database)
+    if version == 0:
+        raise NotFoundError(f"index '{database.path}' is empty", "fill it: qmd index PATH")
+    if version < len(MIGRATIONS):
+        raise StoreError(f"index '{database.path}' is of an older version", "bring it up to date: qmd index")
+
+
+def migrate(database: Database) -> None:
+    """Bring a file that is open for writing to the newest version, in one transaction.
+
+    Raises:
+        ForeignIndexError: Another program wrote it; nothing was changed.
+        StoreError: A newer qmd wrote it.
+    """
+    if _own_version(database) == len(MIGRATIONS):
+        _use_wal(database)
+        return
+    _use_wal(database)
+    with database.transaction():
+        # Read again under the lock: another process may have migrated while this one waited.
+        for step in MIGRATIONS[_own_version(database) :]:
+            database.run(step)
+        database.run(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.run(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _use_wal(database: Database) -> None:
+    if database.value("PRAGMA journal_mode") != "wal":
+        database.run("PRAGMA journal_mode = WAL")
+
+
+def _own_version(database: Database) -> int:
+    """Schema version, 0 for an empty file.
+
+    Raises:
+        ForeignIndexError: Another program wrote it.
+        StoreError: A newer qmd wrote it.
+    """
+    application = database.value("PRAGMA application_id")
+    version = int(database.value("PRAGMA user_version"))
+    if application == APPLICATION_ID:
+        if version > len(MIGRATIONS):
+            raise StoreError(f"index '{database.path}' was written by a newer qmd (version {version})", "upgrade qmd")
+        return version
+    names = {row[0] for row in database.rows("SELECT name FROM sqlite_schema")}
+    if not names and application == 0:
+        return 0
+    if "documents_fts" in names:
+        message = f"index '{database.path}' was written by the original qmd, whose format differs"
+        raise ForeignIndexError(message, _FOREIGN_HINT)
+    raise ForeignIndexError(f"'{database.path}' is a database of another program", _FOREIGN_HINT)
