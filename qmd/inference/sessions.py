@@ -1,0 +1,289 @@
+"""The one place that opens ONNX Runtime sessions: provider by quantisation format, proved, with plain errors."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import functools
+import io
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+from qmd.errors import ModelError
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+Provider = Literal["cpu", "cuda"]
+
+_ORT_NAMES: Mapping[Provider, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+_REINSTALL = "reinstall qmd; onnxruntime and onnxruntime-gpu overwrite each other, keep only one"
+_FETCH_AGAIN = "fetch it again: qmd models pull, or check it: qmd models verify"
+
+_FALSY = frozenset({"", "0", "false", "off", "no", "none", "disable", "disabled"})
+
+# A 2x2 MatMul, opset 17, as ONNX bytes: the smallest graph whose placement shows whether CUDA works.
+_PROBE_MODEL = base64.b64decode(
+    "CAg6QAoRCgF4CgF4EgF5IgZNYXRNdWwSAWdaEwoBeBIOCgwIARIICgIIAgoCCAJiEwoBeRIOCgwIARIICgIIAgoCCAJCBAoAEBE="
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPreference:
+    """Where a weight format runs best, and why."""
+
+    provider: Provider
+    reason: str
+
+
+PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
+    "int8": ProviderPreference(
+        "cpu", "dynamic INT8 operators have no CUDA kernels; they would fall back one by one, copying at every step"
+    ),
+    "w8a8": ProviderPreference("cpu", "per-token INT8 uses MatMulIntegerToFloat, which has no CUDA kernel"),
+    "q8": ProviderPreference("cpu", "8-bit blocks are made for machines without CUDA; the full-precision file is there"),
+    "q4": ProviderPreference("cpu", "accuracy level 4 computes in INT8 on the CPU"),
+    "q4f16": ProviderPreference("cuda", "MatMulNBits and fp16 attention have native CUDA kernels"),
+    "fp16": ProviderPreference("cuda", "fully native on CUDA; on x86 the CPU casts the weights to fp32 at load"),
+    "fp32": ProviderPreference("cuda", "fully native on CUDA"),
+}
+_UNKNOWN_FORMAT = ProviderPreference("cpu", "a format that is not in the table runs where every operator exists")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open model and where it really runs."""
+
+    ort: ort.InferenceSession
+    name: str
+    """File name, for messages."""
+    format: str
+    asked: Provider
+    got: Provider
+    load_s: float
+    note: str | None = None
+    """One line when the session is not where the format belongs, else None."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the graph inputs, in graph order."""
+        return tuple(node.name for node in self.ort.get_inputs())
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the graph outputs, in graph order."""
+        return tuple(node.name for node in self.ort.get_outputs())
+
+    def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """Run the graph.
+
+        Raises:
+            ModelError: The runtime refused the inputs or failed.
+        """
+        with mapped_errors(self.name):
+            return list(self.ort.run(outputs, dict(feeds)))
+
+    def nodes_by_provider(self) -> Mapping[str, int]:
+        """Number of graph nodes per provider (`cpu`, `cuda`); empty where this ONNX Runtime cannot tell."""
+        describe = getattr(self.ort, "get_provider_graph_assignment_info", None)
+        if describe is None:
+            return {}
+        with mapped_errors(self.name):
+            counts: Counter[str] = Counter()
+            for subgraph in describe():
+                counts[_short_name(subgraph.ep_name)] += len(subgraph.get_nodes())
+        return dict(counts)
+
+
+def is_truthy(value: str | None) -> bool:
+    """True unless `value` is unset, empty or an off-word (`false`, `off`, `none`, `disable`, `disabled`, `0`)."""
+    return value is not None and value.strip().lower() not in _FALSY
+
+
+def gpu_allowed(env: Mapping[str, str]) -> bool:
+    """False when `QMD_FORCE_CPU` is set to anything but an off-word."""
+    return not is_truthy(env.get("QMD_FORCE_CPU"))
+
+
+def preferred_provider(format: str) -> ProviderPreference:
+    """Where a weight format belongs, with the reason; the CPU for a format that is not known."""
+    return PROVIDER_BY_FORMAT.get(format, _UNKNOWN_FORMAT)
+
+
+def import_runtime() -> ModuleType:
+    """The `onnxruntime` module.
+
+    Raises:
+        ModelError: It is missing, cannot load its libraries, or is the empty shell a removed twin package leaves.
+    """
+    try:
+        import onnxruntime
+    except ImportError as exc:
+        raise ModelError(f"onnxruntime cannot be imported: {_one_line(exc)}", _REINSTALL) from exc
+    if not hasattr(onnxruntime, "InferenceSession"):
+        raise ModelError("onnxruntime is installed but empty", _REINSTALL)
+    module: ModuleType = onnxruntime
+    return module
+
+
+def open_session(
+    path_or_bytes: Path | bytes,
+    *,
+    format: str,
+    threads: int | None = None,
+    allow_gpu: bool = True,
+    options: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> Session:
+    """Open a model where its format runs best and say where it really runs.
+
+    Args:
+        path_or_bytes: The ONNX file (external data beside it) or a whole model in memory.
+        format: Weight format, a key of `PROVIDER_BY_FORMAT`.
+        threads: Threads inside one operator; None lets the runtime take one per physical core.
+        allow_gpu: False keeps every format on the CPU.
+        options: Extra session configuration entries of ONNX Runtime.
+        name: What messages call the model; the file name by default.
+
+    Raises:
+        ModelError: The runtime is missing, or the file is absent, damaged or not a model.
+    """
+    runtime = import_runtime()
+    label = name or (path_or_bytes.name if isinstance(path_or_bytes, Path) else "model in memory")
+    if isinstance(path_or_bytes, Path) and not path_or_bytes.is_file():
+        raise ModelError(f"model file '{path_or_bytes}' is missing", _FETCH_AGAIN)
+    asked = preferred_provider(format).provider
+    source = str(path_or_bytes) if isinstance(path_or_bytes, Path) else path_or_bytes
+    session_options = _session_options(runtime, threads, options or {})
+
+    def create(providers: list[str]) -> Any:
+        with _quiet(runtime):
+            return runtime.InferenceSession(source, session_options, providers=providers)
+
+    started = time.perf_counter()
+    note: str | None = None
+    opened: Any = None
+    if asked == "cuda":
+        verdict = cuda_verdict() if allow_gpu else "GPU use is switched off"
+        if verdict is None:
+            try:
+                opened = create([_ORT_NAMES["cuda"], _ORT_NAMES["cpu"]])
+            except _runtime_errors() as exc:
+                verdict = _one_line(exc)
+        if verdict is not None:
+            note = f"'{label}' ({format}) runs on the CPU: {verdict}"
+    if opened is None:
+        with mapped_errors(label):
+            opened = create([_ORT_NAMES["cpu"]])
+    got: Provider = "cuda" if _ORT_NAMES["cuda"] in opened.get_providers() else "cpu"
+    if asked == "cuda" and got == "cpu" and note is None:
+        note = f"'{label}' ({format}) runs on the CPU: CUDA was listed but did not load"
+    return Session(opened, label, format, asked, got, time.perf_counter() - started, note)
+
+
+def cuda_works() -> bool:
+    """True when a session really runs on CUDA in this process; decided once."""
+    return cuda_verdict() is None
+
+
+@functools.cache
+def cuda_verdict() -> str | None:
+    """None when CUDA works, else the reason in a few words.
+
+    `get_available_providers()` lists what was compiled in, so the proof is a small session with the CPU fallback
+    switched off. A machine without the driver library pays for one failed `dlopen` only. The verdict cannot change
+    while the process lives, so it is kept.
+    """
+    if not _driver_present():
+        return "no CUDA driver"
+    runtime = import_runtime()
+    if _ORT_NAMES["cuda"] not in runtime.get_available_providers():
+        return "this onnxruntime was built without CUDA"
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    with _quiet(runtime):
+        try:
+            _preload_cuda(runtime)
+            session = runtime.InferenceSession(_PROBE_MODEL, options, providers=[_ORT_NAMES["cuda"]])
+            import numpy as np
+
+            session.run(None, {"x": np.eye(2, dtype=np.float32)})
+        except _runtime_errors() as exc:
+            return f"CUDA does not load ({_one_line(exc)[:120]})"
+    if _ORT_NAMES["cuda"] not in session.get_providers():
+        return "CUDA libraries do not load (CUDA 13 and cuDNN 9 are needed)"
+    return None
+
+
+@contextlib.contextmanager
+def mapped_errors(name: str) -> Iterator[None]:
+    """Turn what ONNX Runtime raises inside the block into one `ModelError` line that names `name`."""
+    try:
+        yield
+    except _runtime_errors() as exc:
+        raise ModelError(f"model '{name}' cannot be used: {_one_line(exc)}", _FETCH_AGAIN) from exc
+
+
+def _session_options(runtime: ModuleType, threads: int | None, entries: Mapping[str, str]) -> Any:
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    options.inter_op_num_threads = 1
+    if threads is not None:
+        options.intra_op_num_threads = max(1, threads)
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
+    return options
+
+
+def _driver_present() -> bool:
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    if sys.platform == "darwin":
+        return False
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _preload_cuda(runtime: ModuleType) -> None:
+    """Load CUDA libraries from the `nvidia-*` wheels; missing ones are printed by the runtime, which is swallowed."""
+    preload = getattr(runtime, "preload_dlls", None)
+    if preload is not None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            preload()
+
+
+@contextlib.contextmanager
+def _quiet(runtime: ModuleType) -> Iterator[None]:
+    """Silence the default logger, which prints two red lines on a failed CUDA load whatever the session's level is."""
+    runtime.set_default_logger_severity(4)
+    try:
+        yield
+    finally:
+        runtime.set_default_logger_severity(2)
+
+
+def _runtime_errors() -> tuple[type[Exception], ...]:
+    """Every exception type of ONNX Runtime's binding, which share no base but `Exception`, and what loading can raise."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    bound = [item for item in vars(state).values() if isinstance(item, type) and issubclass(item, Exception)]
+    return (*bound, RuntimeError, ValueError, OSError, MemoryError)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:240] or type(error).__name__
+
+
+def _short_name(provider: str) -> str:
+    return provider.removesuffix("ExecutionProvider").lower()
