@@ -1,0 +1,101 @@
+"""Bytes of a file → `Document`."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+
+from qmd.ingest.errors import UnindexableFileError
+from qmd.ingest.frontmatter import read_front_matter
+from qmd.ingest.markdown import extract_title, find_headings, find_tags, structure_of
+from qmd.records import Document, FileEntry, MetadataValue
+
+MAX_SIZE_BYTES = 10 * 1024 * 1024
+"""Larger files are data, not notes: one of them would fill the index and name nothing."""
+
+_SNIFFED_BYTES = 8192
+
+
+def read_document(entry: FileEntry, *, max_size_bytes: int = MAX_SIZE_BYTES) -> Document:
+    """The parsed file of a scan.
+
+    Raises:
+        UnindexableFileError: If the file cannot be read, is binary, or is larger than `max_size_bytes`.
+    """
+    if entry.size_bytes > max_size_bytes:
+        raise _too_large(entry.path, entry.size_bytes, max_size_bytes)
+    try:
+        raw = entry.absolute.read_bytes()
+    except OSError as exc:
+        raise UnindexableFileError(
+            f"cannot read '{entry.path}': {exc.strerror or exc}", "unreadable", "check the file's permissions"
+        ) from exc
+    return parse_document(entry.path, raw, max_size_bytes=max_size_bytes)
+
+
+def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTES) -> Document:
+    """The document in `raw`; `path` gives the format (by extension) and the title of last resort.
+
+    UTF-8 (UTF-16 where a byte order mark says so) with U+FFFD and a warning for invalid bytes; a byte order mark is
+    dropped. Whitespace alone gives an empty text, so that it replaces what the index held.
+
+    Raises:
+        UnindexableFileError: If the bytes are binary (a NUL in the first 8 KiB) or more than `max_size_bytes`.
+    """
+    if len(raw) > max_size_bytes:
+        raise _too_large(path, len(raw), max_size_bytes)
+    text, warnings = _decode(path, raw)
+    if not text or text.isspace():
+        text = ""
+    structure = structure_of(path)
+    metadata: dict[str, MetadataValue] = {}
+    body_offset = 0
+    if structure == "markdown":
+        front = read_front_matter(text)
+        metadata, body_offset = front.metadata, front.body_offset
+        warnings += front.warnings
+    headings, code = find_headings(text, body_offset, structure)
+    tags = find_tags(text, body_offset, code) if structure == "markdown" else ()
+    if tags:
+        metadata["tags"] = tuple(dict.fromkeys((*_as_tuple(metadata.get("tags")), *tags)))
+    title, title_is_filename = extract_title(path, text, structure, headings, metadata)
+    return Document(
+        path=path,
+        title=title,
+        title_is_filename=title_is_filename,
+        text=text,
+        hash=hashlib.sha256(text.encode("utf-8")).hexdigest(),
+        body_offset=body_offset,
+        headings=headings,
+        metadata=metadata,
+        warnings=warnings,
+    )
+
+
+def _too_large(path: str, size: int, limit: int) -> UnindexableFileError:
+    return UnindexableFileError(
+        f"'{path}' has {size:,} bytes, more than the limit of {limit:,}",
+        "too_large",
+        "exclude it with the collection's ignore list or a .qmdignore file",
+    )
+
+
+def _decode(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
+    encoding = "utf-8"
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif b"\0" in raw[:_SNIFFED_BYTES]:
+        raise UnindexableFileError(
+            f"'{path}' is binary", "binary", "narrow the collection's mask, or add it to the ignore list"
+        )
+    try:
+        return raw.decode(encoding).removeprefix("\ufeff"), ()
+    except UnicodeDecodeError:
+        text = raw.decode(encoding, errors="replace").removeprefix("\ufeff")
+        return text, (f"not valid {encoding.upper()}: undecodable bytes were replaced",)
+
+
+def _as_tuple(value: MetadataValue | None) -> tuple[str, ...]:
+    if value is None or value == "":
+        return ()
+    return value if isinstance(value, tuple) else (str(value),)

@@ -1,0 +1,23 @@
+"""The one expected failure of reading a file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from qmd.errors import QmdError
+
+UnindexableReason = Literal["binary", "too_large", "unreadable"]
+
+
+class UnindexableFileError(QmdError):
+    """A file that is in the collection but cannot be indexed; the rest of the collection can.
+
+    Attributes:
+        code: The reason: `binary`, `too_large` or `unreadable`.
+    """
+
+    code: str
+
+    def __init__(self, message: str, reason: UnindexableReason, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.code = reason

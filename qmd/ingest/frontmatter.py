@@ -1,0 +1,203 @@
+"""Front matter: YAML between `---` lines or TOML between `+++` lines at the very start of a text.
+
+The plain forms that nearly all notes use (`key: value`, `key: [a, b]`, `- item`) are read by hand, since a full YAML
+parser costs milliseconds per file; anything else goes to the parser.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from qmd.records import MetadataValue
+
+_YAML_BLOCK = re.compile(r"---[ \t]*\r?\n((?:(?!(?:---|\.\.\.)[ \t]*\r?$)[^\n]*\n)*?)(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.M)
+_TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*\r?(?:\n|\Z)", re.M | re.S)
+_KEY_LINE = re.compile(r"([^\s:#\-\[\]{}\"'&*!|>%@`,?][^:\n]*?)[ \t]*:(?:[ \t]+(.*)|)\Z")
+_HAS_KEY = re.compile(r"^[^\s:#][^:\n]*:(?:[ \t\r]|$)", re.M)
+_ITEM_LINE = re.compile(r"[ \t]*-[ \t]+(.*)\Z")
+_FLOW_ITEM = re.compile(r"""\s*(?:"((?:[^"\\])*)"|'((?:[^']|'')*)'|([^\s,"'\[\]{}#&*!|>%@`][^,\[\]{}"]*?))\s*(?:,|\Z)""")
+_INTEGER = re.compile(r"[-+]?\d{1,18}\Z")
+_FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
+_CONSTANTS: Mapping[str, MetadataValue | None] = {
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+    "null": None, "Null": None, "NULL": None, "~": None, "": None,
+}  # fmt: skip
+
+
+class _NotSimpleError(ValueError):
+    """The block needs a real parser."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """Typed metadata, the offset at which the body starts (0 without front matter) and what could not be read."""
+
+    metadata: dict[str, MetadataValue] = field(default_factory=dict)
+    body_offset: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def read_front_matter(text: str) -> FrontMatter:
+    """The front matter of `text`: keys lower-case, lists as tuples of strings, dates in ISO form, nested keys dotted.
+
+    A malformed block gives no metadata and a warning, and is still no prose; a block without any key is prose.
+    """
+    if text.startswith("---"):
+        match = _YAML_BLOCK.match(text)
+        if match is None or not (_HAS_KEY.search(match[1]) or not match[1].strip()):
+            return FrontMatter()
+        metadata, problem = _parse_yaml(match[1])
+    elif text.startswith("+++"):
+        match = _TOML_BLOCK.match(text)
+        if match is None:
+            return FrontMatter()
+        metadata, problem = _parse_toml(match[1])
+    else:
+        return FrontMatter()
+    warnings = () if problem is None else (f"front matter cannot be read: {problem}",)
+    return FrontMatter(metadata, match.end(), warnings)
+
+
+def _parse_yaml(block: str) -> tuple[dict[str, MetadataValue], str | None]:
+    """(metadata, problem or None)."""
+    try:
+        return _parse_simple(block), None
+    except _NotSimpleError:
+        pass
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.allow_duplicate_keys = True
+    try:
+        loaded = yaml.load(block)
+    except (YAMLError, ValueError, TypeError, RecursionError) as exc:
+        return {}, " ".join(str(getattr(exc, "problem", None) or exc).split())[:120]
+    if not isinstance(loaded, dict):
+        return {}, "expected a list of keys and values"
+    return _flatten(loaded), None
+
+
+def _parse_toml(block: str) -> tuple[dict[str, MetadataValue], str | None]:
+    import tomllib
+
+    try:
+        return _flatten(tomllib.loads(block.replace("\r\n", "\n"))), None
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        return {}, str(exc)
+
+
+def _flatten(loaded: Mapping[object, object], prefix: str = "") -> dict[str, MetadataValue]:
+    flat: dict[str, MetadataValue] = {}
+    for key, value in loaded.items():
+        name = f"{prefix}{key}".lower()
+        if isinstance(value, Mapping):
+            if prefix.count(".") < 4:  # self-referring aliases would never end
+                flat.update(_flatten(value, name + "."))
+        elif value is not None:
+            flat[name] = _typed(value)
+    return flat
+
+
+def _typed(value: object) -> MetadataValue:
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple, set)):
+        return tuple(_as_string(item) for item in value if item is not None)
+    return _as_string(value)
+
+
+def _as_string(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def _parse_simple(block: str) -> dict[str, MetadataValue]:
+    """Metadata of a block in the plain forms.
+
+    Raises:
+        _NotSimpleError: If a line is in none of them.
+    """
+    metadata: dict[str, MetadataValue] = {}
+    open_key: str | None = None
+    items: list[str] = []
+    for line in block.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] == "#":
+            continue
+        if open_key is not None:
+            item = _ITEM_LINE.match(line)
+            if item is not None:
+                value = _scalar(item[1].strip(), is_item=True)
+                if value is not None:
+                    items.append(_as_string(value))
+                continue
+            if items:
+                metadata[open_key] = tuple(items)
+            open_key, items = None, []
+        match = _KEY_LINE.match(line.rstrip())
+        if match is None:
+            raise _NotSimpleError
+        key, raw = match[1].lower(), (match[2] or "").strip()
+        if raw and raw[0] == "[":
+            metadata[key] = _flow_list(raw)
+        elif raw:
+            value = _scalar(raw)
+            if value is not None:
+                metadata[key] = value
+        else:
+            open_key = key
+    if open_key is not None and items:
+        metadata[open_key] = tuple(items)
+    return metadata
+
+
+def _scalar(raw: str, *, is_item: bool = False) -> MetadataValue | None:
+    """The typed value of a scalar on one line; None for null."""
+    first = raw[:1]
+    if first == '"':
+        if len(raw) < 2 or raw[-1] != '"' or "\\" in raw or '"' in raw[1:-1]:
+            raise _NotSimpleError
+        return raw[1:-1]
+    if first == "'":
+        if len(raw) < 2 or raw[-1] != "'" or raw[1:-1].replace("''", "").count("'"):
+            raise _NotSimpleError
+        return raw[1:-1].replace("''", "'")
+    if first and (first in "[]{}&*!|>%@`" or raw[:2] in ("- ", "? ")) or (is_item and _KEY_LINE.match(raw)):
+        raise _NotSimpleError
+    if " #" in raw:
+        raw = raw[: raw.index(" #")].rstrip()
+    if raw in _CONSTANTS:
+        return _CONSTANTS[raw]
+    if raw[:1] in "-+.0123456789":
+        if _INTEGER.match(raw):
+            # A leading zero is an identifier or a zip code more often than a number.
+            return raw if len(raw) > 1 and raw[0] == "0" else int(raw)
+        if _FLOAT.match(raw):
+            return float(raw)
+    return raw
+
+
+def _flow_list(raw: str) -> tuple[str, ...]:
+    if raw[-1] != "]":
+        raise _NotSimpleError
+    inner = raw[1:-1].strip()
+    items: list[str] = []
+    position = 0
+    while position < len(inner):
+        match = _FLOW_ITEM.match(inner, position)
+        if match is None or match.end() == position:
+            raise _NotSimpleError
+        double, single, plain = match.groups()
+        items.append(double if double is not None else plain.strip() if plain is not None else single.replace("''", "'"))
+        position = match.end()
+    return tuple(items)

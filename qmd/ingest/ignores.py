@@ -1,0 +1,92 @@
+"""`.gitignore` and `.qmdignore` files: which of them apply to a folder, and what they say of a name in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+GITIGNORE = ".gitignore"
+QMDIGNORE = ".qmdignore"
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreFile:
+    """One ignore file. `prefix` is what leads from its folder to the collection (`""` or `"docs/"`, for files above it);
+    `depth` is the length of the collection-relative path of its folder (`len("notes/")`, 0 at or above the root)."""
+
+    spec: GitIgnoreSpec
+    prefix: str
+    depth: int
+
+
+def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile | None:
+    """The parsed ignore file; None when it is absent, unreadable or holds no pattern."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # A comment-only file must not cost the import of pathspec and a check per name.
+    lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip() and not line.startswith("#")]
+    if not lines:
+        return None
+    from pathspec import GitIgnoreSpec
+
+    try:
+        spec = GitIgnoreSpec.from_lines(lines)
+    except ValueError:
+        spec = GitIgnoreSpec.from_lines(_valid_lines(lines))
+    return IgnoreFile(spec, prefix, depth)
+
+
+def _valid_lines(lines: Sequence[str]) -> list[str]:
+    """The lines that can be parsed: git skips a malformed line, not the file."""
+    from pathspec import GitIgnoreSpec
+
+    valid = []
+    for line in lines:
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:
+            continue
+        valid.append(line)
+    return valid
+
+
+def repository_ignores(root: Path) -> tuple[IgnoreFile, ...]:
+    """Ignore rules of the git work tree around `root` (files above `root`, and `.git/info/exclude`), outermost first.
+
+    Empty when `root` is in no work tree, or when these rules ignore `root` itself: who adds an ignored folder wants it.
+    """
+    levels = [root, *root.parents]
+    top = next((i for i, level in enumerate(levels) if (level / ".git").exists()), None)
+    if top is None:
+        return ()
+    found: list[IgnoreFile] = []
+    for i in range(top, 0, -1):
+        prefix = root.relative_to(levels[i]).as_posix() + "/"
+        names = (levels[i] / ".git" / "info" / "exclude", levels[i] / GITIGNORE) if i == top else (levels[i] / GITIGNORE,)
+        found.extend(f for f in (load_ignore_file(name, prefix) for name in names) if f is not None)
+    if top == 0:
+        exclude = load_ignore_file(root / ".git" / "info" / "exclude")
+        return (exclude,) if exclude else ()
+    segments = root.relative_to(levels[top]).parts
+    for ignore in found:
+        own = ignore.prefix.rstrip("/").split("/")
+        if any(ignore.spec.match_file("/".join(own[: k + 1]) + "/") for k in range(min(len(own), len(segments)))):
+            return ()
+    return tuple(found)
+
+
+def is_ignored(path: str, is_dir: bool, ignores: Sequence[IgnoreFile]) -> bool:
+    """Whether the innermost ignore file that mentions `path` (collection-relative) excludes it."""
+    for ignore in reversed(ignores):
+        name = ignore.prefix + path[ignore.depth :]
+        verdict = ignore.spec.check_file(name + "/" if is_dir else name).include
+        if verdict is not None:
+            return verdict
+    return False

@@ -1,0 +1,226 @@
+"""Walk a collection: which files its mask selects, and which were left out for a reason worth telling."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from qmd.errors import NotFoundError
+from qmd.ingest.globs import compile_globs, literal_segments, split_mask
+from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
+from qmd.records import Collection, FileEntry
+
+SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
+
+_NEVER_INDEXED = frozenset({"node_modules", ".git", ".cache"})
+_BUILD_OUTPUT = frozenset({"build", "dist", "vendor"})
+_MANIFESTS = frozenset(
+    "package.json pyproject.toml setup.py Cargo.toml go.mod composer.json Gemfile CMakeLists.txt Makefile pom.xml"
+    " build.gradle build.gradle.kts".split()
+)
+"""`build`, `dist` and `vendor` are generated only beside one of these. Elsewhere they are ordinary words: whole sections
+of product documentation live in folders called `build`, and a rule by name alone loses them without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedPath:
+    """A path that the mask or the walk reached but that is not in `ScanResult.files`."""
+
+    path: str
+    """Collection-relative POSIX path."""
+    reason: SkipReason
+    detail: str
+    """What went wrong, in the operating system's words, or where the link leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """Files of a collection, sorted by path, and what was left out."""
+
+    files: tuple[FileEntry, ...]
+    skipped: tuple[SkippedPath, ...] = ()
+    ignored_files: int = 0
+    """Files that the mask selects but an ignore file or ignore glob excludes (in folders that were entered)."""
+    ignored_directories: tuple[str, ...] = ()
+    """Folders not entered because of an ignore file, an ignore glob or the built-in exclusions."""
+
+    def is_undecided(self, path: str) -> bool:
+        """Whether an indexed file missing from `files` may still exist, because it could not be looked at.
+
+        Such a document must stay in the index: a folder that is unreadable today is not a deleted one.
+        """
+        return any(
+            path == s.path or (s.reason == "UNREADABLE_DIRECTORY" and path.startswith(s.path + "/"))
+            for s in self.skipped
+            if s.reason != "OUTSIDE_COLLECTION"
+        )
+
+
+@dataclass(slots=True)
+class _Walk:
+    root: str
+    mask: re.Pattern[str] | None
+    mask_excludes: re.Pattern[str] | None
+    ignore_files: re.Pattern[str] | None
+    ignore_dirs: re.Pattern[str] | None
+    asked_for: frozenset[str]
+    respect_gitignore: bool
+    files: list[FileEntry] = field(default_factory=list)
+    skipped: list[SkippedPath] = field(default_factory=list)
+    ignored_files: int = 0
+    ignored_directories: list[str] = field(default_factory=list)
+
+
+def scan_collection(collection: Collection, *, respect_gitignore: bool = True) -> ScanResult:
+    """Files of `collection` that its mask selects, sorted by POSIX path.
+
+    The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive. Segments
+    that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
+    collection skipped. `.qmdignore` files apply always, `.gitignore` files (and those of the work tree around the
+    collection) unless `respect_gitignore` is False. A collection whose path is a file holds that file alone.
+
+    Raises:
+        NotFoundError: If the collection's folder does not exist or is not readable as a whole: an index must not be
+            emptied because a disk is not mounted.
+        UsageError: If the mask holds too many brace alternatives.
+    """
+    path = collection.path
+    if path.is_file():
+        return _single_file(path)
+    try:
+        root = os.path.realpath(path, strict=True)
+        os.scandir(root).close()
+    except OSError as exc:
+        raise NotFoundError(
+            f"folder '{path}' of collection '{collection.name}' cannot be read: {exc.strerror or exc}",
+            f"restore the folder, or run: qmd collection remove {collection.name}",
+        ) from exc
+    walk = _plan(collection, root, respect_gitignore)
+    outer = repository_ignores(Path(root)) if respect_gitignore else ()
+    todo: list[tuple[str, Sequence[IgnoreFile]]] = [("", outer)]
+    while todo:
+        prefix, ignores = todo.pop()
+        todo.extend(_visit(walk, prefix, ignores))
+    walk.files.sort(key=_path_of)
+    return ScanResult(
+        tuple(walk.files),
+        tuple(sorted(walk.skipped, key=lambda s: s.path)),
+        walk.ignored_files,
+        tuple(sorted(walk.ignored_directories)),
+    )
+
+
+def _path_of(entry: FileEntry) -> str:
+    return entry.path
+
+
+def _single_file(path: Path) -> ScanResult:
+    try:
+        stat = path.stat()
+    except OSError as exc:
+        return ScanResult((), (SkippedPath(path.name, "UNREADABLE", exc.strerror or str(exc)),))
+    return ScanResult((FileEntry(path.name, path, stat.st_size, stat.st_mtime_ns),))
+
+
+def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
+    parts = split_mask(collection.pattern)
+    if os.sep == "\\":
+        parts = tuple(part.replace("\\", "/") for part in parts)
+    wanted = [part for part in parts if not part.startswith("!") or part.startswith("!(")]
+    excluded = [part[1:] for part in parts if part.startswith("!") and not part.startswith("!(")]
+    ignore = [glob.replace("\\", "/") if os.sep == "\\" else glob for glob in collection.ignore]
+    # `drafts/**` and `drafts/` mean the folder too: not entering it is what makes ignoring cheap.
+    folders = [re.sub(r"/(\*\*)?\Z", "", glob) for glob in (*ignore, *excluded)]
+    return _Walk(
+        root=root,
+        mask=compile_globs(wanted or (["**/*.md"] if not parts else ["**"])),
+        mask_excludes=compile_globs(excluded),
+        ignore_files=compile_globs(ignore),
+        ignore_dirs=compile_globs(folder for folder in folders if folder not in ("", "**", "*")),
+        asked_for=literal_segments(wanted),
+        respect_gitignore=respect_gitignore,
+    )
+
+
+def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tuple[str, Sequence[IgnoreFile]]]:
+    """Record the files of one folder and return the folders below it that are to be visited."""
+    directory = os.path.join(walk.root, prefix) if prefix else walk.root
+    try:
+        with os.scandir(directory) as listing:
+            entries = list(listing)
+    except OSError as exc:
+        walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.strerror or str(exc)))
+        return []
+    names = {entry.name for entry in entries}
+    ignores = _with_local_ignores(walk, directory, names, prefix, ignores)
+    has_manifest = not names.isdisjoint(_MANIFESTS)
+    below: list[tuple[str, Sequence[IgnoreFile]]] = []
+    for entry in entries:
+        name = entry.name
+        if name.startswith("."):
+            continue
+        path = prefix + name
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if _is_junction(entry):
+                    continue
+                if _enters(walk, path, name, has_manifest, ignores):
+                    below.append((path + "/", ignores))
+                else:
+                    walk.ignored_directories.append(path)
+            elif walk.mask is not None and walk.mask.fullmatch(path):
+                _add_file(walk, entry, path, ignores)
+        except OSError as exc:
+            walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
+    return below
+
+
+def _with_local_ignores(
+    walk: _Walk, directory: str, names: set[str], prefix: str, ignores: Sequence[IgnoreFile]
+) -> Sequence[IgnoreFile]:
+    # .qmdignore comes last, so that `!private/` in it can bring back what git ignores.
+    for name in (GITIGNORE, QMDIGNORE):
+        if name in names and (name == QMDIGNORE or walk.respect_gitignore):
+            found = load_ignore_file(Path(directory, name), depth=len(prefix))
+            if found is not None:
+                ignores = (*ignores, found)
+    return ignores
+
+
+def _is_junction(entry: os.DirEntry[str]) -> bool:
+    """Windows folder links are not symlinks; `DirEntry` knows them from Python 3.12 on."""
+    is_junction = getattr(entry, "is_junction", None)
+    return bool(is_junction is not None and is_junction())
+
+
+def _enters(walk: _Walk, path: str, name: str, has_manifest: bool, ignores: Sequence[IgnoreFile]) -> bool:
+    if name in _NEVER_INDEXED or (name in _BUILD_OUTPUT and has_manifest and name not in walk.asked_for):
+        return False
+    if walk.ignore_dirs is not None and walk.ignore_dirs.fullmatch(path):
+        return False
+    return not (ignores and is_ignored(path, True, ignores))
+
+
+def _add_file(walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence[IgnoreFile]) -> None:
+    if walk.mask_excludes is not None and walk.mask_excludes.fullmatch(path):
+        return
+    if (walk.ignore_files is not None and walk.ignore_files.fullmatch(path)) or (
+        ignores and is_ignored(path, False, ignores)
+    ):
+        walk.ignored_files += 1
+        return
+    if entry.is_symlink():
+        target = os.path.realpath(entry.path)
+        if os.path.isdir(target):
+            return
+        if not target.startswith(walk.root.rstrip(os.sep) + os.sep):
+            walk.skipped.append(SkippedPath(path, "OUTSIDE_COLLECTION", f"links to '{target}'"))
+            return
+    stat = entry.stat()
+    # Sockets, pipes and devices would block or never end.
+    if entry.is_file():
+        walk.files.append(FileEntry(path, Path(entry.path), stat.st_size, stat.st_mtime_ns))
