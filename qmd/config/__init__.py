@@ -1,0 +1,26 @@
+"""Where qmd's files lie and what the user wrote in `index.yml`.
+
+Comes in: environment, working directory, the YAML file. Goes out: `Locations`, `Config`, edits that keep comments, and
+the trust decision for project-local files. Must not know of indexes, models or terminals.
+"""
+
+from __future__ import annotations
+
+from qmd.config.paths import Locations, locate
+from qmd.config.settings import Config, config_digest, load_config, needs_full_config
+from qmd.config.trust import GatedItems, gated_items, is_trusted, record_trust, revoke_trust, trusted_configs
+
+__all__ = [
+    "Config",
+    "GatedItems",
+    "Locations",
+    "config_digest",
+    "gated_items",
+    "is_trusted",
+    "load_config",
+    "locate",
+    "needs_full_config",
+    "record_trust",
+    "revoke_trust",
+    "trusted_configs",
+]

@@ -1,0 +1,187 @@
+"""Changes to `index.yml` that keep its comments, order and quoting, written in one atomic step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, MutableMapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from qmd.config.paths import Locations
+from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
+from qmd.errors import ConfigError, NotFoundError
+
+YamlMap = MutableMapping[str, Any]
+"""A YAML mapping in memory; its values have no static type."""
+
+
+def edit_config(locations: Locations, change: Callable[[YamlMap], None]) -> Config:
+    """Apply `change` to the parsed file, write it back, and return the new configuration.
+
+    The file is created when missing and left alone when `change` alters nothing.
+
+    Raises:
+        ConfigError: If the file cannot be parsed or written.
+    """
+    load_config(locations)  # refuses a damaged file before anything is touched
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 100_000  # a folded note would no longer be the line that the user typed
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    path = locations.config_file
+    root = yaml.load(path.read_text("utf-8") if path.exists() else "")
+    root = CommentedMap() if root is None else root
+    before = _dump(yaml, root)
+    change(root)
+    after = _dump(yaml, root)
+    if after != before:
+        write_atomically(path, after)
+    return load_config(locations)
+
+
+def _dump(yaml: Any, root: YamlMap) -> str:
+    buffer = StringIO()
+    yaml.dump(root, buffer)
+    return buffer.getvalue()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the file at `path` in one step; a symlink keeps pointing at its target.
+
+    Raises:
+        ConfigError: If the folder is not writable.
+    """
+    import tempfile
+
+    target = Path(os.path.realpath(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.chmod(mode)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as exc:
+        raise ConfigError(f"cannot write '{path}': {exc.strerror}", "check the permissions of that folder") from exc
+
+
+def add_collection(locations: Locations, name: str, path: Path, pattern: str = DEFAULT_PATTERN) -> Config:
+    """Add a collection; other keys of an entry of that name stay."""
+
+    def change(root: YamlMap) -> None:
+        entry = _child(_child(root, "collections"), name)
+        entry["path"] = str(path)
+        entry["pattern"] = pattern
+
+    return edit_config(locations, change)
+
+
+def remove_collection(locations: Locations, name: str) -> Config:
+    """Drop a collection's entry; no entry, no change."""
+    return edit_config(locations, lambda root: _child(root, "collections").pop(name, None))
+
+
+def rename_collection(locations: Locations, old: str, new: str) -> Config:
+    """Give a collection another name; its entry moves to the end."""
+
+    def change(root: YamlMap) -> None:
+        collections = _child(root, "collections")
+        collections[new] = collections.pop(old)
+
+    return edit_config(locations, change)
+
+
+def set_update_command(locations: Locations, name: str, command: str | None) -> Config:
+    """Set or clear the hook that `update` runs before it scans the collection."""
+
+    def change(root: YamlMap) -> None:
+        _put(_entry(root, name), "update", command or None)
+
+    return edit_config(locations, change)
+
+
+def set_included(locations: Locations, name: str, included: bool) -> Config:
+    """Make a collection part of unscoped searches, or not. True is the default and is not written."""
+
+    def change(root: YamlMap) -> None:
+        _put(_entry(root, name), "includeByDefault", None if included else False)
+
+    return edit_config(locations, change)
+
+
+def set_global_context(locations: Locations, text: str | None) -> Config:
+    """Set or clear the note that applies to every document."""
+
+    def change(root: YamlMap) -> None:
+        _put(root, "global_context", text or None)
+
+    return edit_config(locations, change)
+
+
+def set_context(locations: Locations, name: str, prefix: str, text: str) -> Config:
+    """Attach a note to a path prefix; an entry that spells the prefix with another slash is reused."""
+
+    def change(root: YamlMap) -> None:
+        context = _child(_entry(root, name), "context")
+        context[_existing_key(context, prefix) or prefix] = text
+
+    return edit_config(locations, change)
+
+
+def remove_context(locations: Locations, name: str, prefix: str) -> Config:
+    """Remove the note of a path prefix, whichever way its slashes are written.
+
+    Raises:
+        NotFoundError: If there is no such note.
+    """
+
+    def change(root: YamlMap) -> None:
+        entry = _entry(root, name)
+        context = _child(entry, "context")
+        key = _existing_key(context, prefix)
+        if key is None:
+            raise NotFoundError(f"No context found for: qmd://{name}/{prefix.strip('/')}", "see: qmd context list")
+        del context[key]
+        if not context:
+            del entry["context"]
+
+    return edit_config(locations, change)
+
+
+def _existing_key(context: YamlMap, prefix: str) -> str | None:
+    return next((key for key in context if str(key).strip("/") == prefix.strip("/")), None)
+
+
+def _entry(root: YamlMap, name: str) -> YamlMap:
+    collections = _child(root, "collections")
+    if name not in collections:
+        raise NotFoundError(f"Collection not found: {name}", "see: qmd collection list")
+    return _child(collections, name)
+
+
+def _child(parent: YamlMap, key: str) -> YamlMap:
+    """The mapping under `key`, made when absent; an empty `{}` becomes a block, so that entries get their own lines."""
+    if not parent.get(key):
+        from ruamel.yaml.comments import CommentedMap
+
+        parent[key] = CommentedMap()
+    child: YamlMap = parent[key]
+    return child
+
+
+def _put(mapping: YamlMap, key: str, value: object | None) -> None:
+    if value is None:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value

@@ -1,0 +1,120 @@
+"""Where the configuration, the database and the models of an index lie."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_INDEX = "index"
+PROJECT_FOLDER = ".qmd"
+_PROJECT_FILES = ("index.yaml", "index.yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """Absolute paths of everything that belongs to one index. Nothing needs to exist."""
+
+    index_name: str
+    config_file: Path
+    database: Path
+    cache: Path
+    """Folder for pid files, logs and markers."""
+    models: Path
+    config_dir: Path
+    """The user's configuration folder, also for project-local indexes."""
+    project_root: Path | None
+    """Folder that holds `.qmd`, for a project-local index only."""
+    home: Path
+    cwd: Path
+
+    @property
+    def base(self) -> Path:
+        """Folder against which relative collection paths resolve."""
+        return self.project_root or self.config_file.parent
+
+    def expand(self, path: str) -> Path:
+        """`path` made absolute: `~` is the home folder, anything relative starts at `base`."""
+        return absolute_path(path, self.base, self.home)
+
+
+def absolute_path(path: str, base: Path, home: Path) -> Path:
+    """`path` with `~` expanded, joined to `base` when relative, `.` and `..` folded; symlinks stay."""
+    if path == "~" or path.startswith(("~/", "~\\")):
+        return Path(os.path.normpath(home / path[2:]))
+    return Path(os.path.normpath(base / path))
+
+
+def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Locations:
+    """Paths of the index that a command started in `cwd` works on.
+
+    Args:
+        index_name: Value of `--index`; None selects the nearest project-local index, else the user's default one.
+        cwd: Working directory, absolute.
+        environ: `QMD_CONFIG_DIR`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`, `INDEX_PATH`, `HOME` and `USERPROFILE` are read.
+    """
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    config_dir = _config_dir(home, environ)
+    cache = _cache_dir(home, environ)
+    name = _plain_name(index_name, cwd)
+    project_file = _find_project_file(cwd) if index_name is None else None
+    if project_file is not None:
+        config_file, database = project_file, project_file.parent / "index.sqlite"
+    else:
+        config_file = config_dir / f"{name}.yml"
+        database = cwd / environ["INDEX_PATH"] if environ.get("INDEX_PATH") else cache / f"{name}.sqlite"
+    return Locations(
+        index_name=name,
+        config_file=config_file,
+        database=database,
+        cache=cache,
+        models=cache / "models",
+        config_dir=config_dir,
+        project_root=project_file.parent.parent if project_file else None,
+        home=home,
+        cwd=cwd,
+    )
+
+
+def _config_dir(home: Path, environ: Mapping[str, str]) -> Path:
+    if environ.get("QMD_CONFIG_DIR"):
+        return Path(environ["QMD_CONFIG_DIR"]).absolute()
+    if environ.get("XDG_CONFIG_HOME"):
+        return Path(environ["XDG_CONFIG_HOME"]).absolute() / "qmd"
+    if sys.platform == "win32":
+        import platformdirs
+
+        return platformdirs.user_config_path("qmd", appauthor=False)
+    return home / ".config" / "qmd"
+
+
+def _cache_dir(home: Path, environ: Mapping[str, str]) -> Path:
+    if environ.get("XDG_CACHE_HOME"):
+        return Path(environ["XDG_CACHE_HOME"]).absolute() / "qmd"
+    if sys.platform == "win32":
+        import platformdirs
+
+        # Not user_cache_path: programs that drive qmd expect %LOCALAPPDATA%\qmd\models.
+        return platformdirs.user_data_path("qmd", appauthor=False)
+    return home / ".cache" / "qmd"
+
+
+def _plain_name(index_name: str | None, cwd: Path) -> str:
+    """A file name for `--index`: a value with a separator is a path, whose separators become underscores."""
+    if not index_name:
+        return DEFAULT_INDEX
+    if "/" not in index_name and os.sep not in index_name:
+        return index_name
+    resolved = os.path.normpath(cwd / index_name)
+    return resolved.replace(os.sep, "_").replace("/", "_").replace(":", "").lstrip("_")
+
+
+def _find_project_file(cwd: Path) -> Path | None:
+    for folder in (cwd, *cwd.parents):
+        for name in _PROJECT_FILES:
+            candidate = folder / PROJECT_FOLDER / name
+            if candidate.is_file():
+                return candidate
+    return None

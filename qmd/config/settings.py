@@ -1,0 +1,154 @@
+"""`index.yml` as records. The YAML reader is imported only when a file must really be parsed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from qmd.config.paths import Locations
+from qmd.errors import ConfigError
+from qmd.records import Collection
+
+DEFAULT_PATTERN = "**/*.md"
+EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
+MODEL_SLOTS = ("embed", "generate", "rerank")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the user configured for one index. `digest` identifies it (see `config_digest`)."""
+
+    collections: tuple[Collection, ...] = ()
+    global_context: str | None = None
+    editor_uri: str | None = None
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Slot (`embed`, `generate`, `rerank`) → model reference as written."""
+    digest: str = ""
+
+    def collection(self, name: str) -> Collection | None:
+        """The collection called `name`, or None."""
+        return next((collection for collection in self.collections if collection.name == name), None)
+
+
+def config_digest(locations: Locations) -> str:
+    """SHA-256 hex over the file's bytes and the folders that its paths resolve against.
+
+    Equal to the digest mirrored in the database when nothing changed since, so the YAML need not be parsed.
+    A missing file counts as an empty one.
+    """
+    return _digest(_read(locations), locations)
+
+
+def needs_full_config(locations: Locations) -> bool:
+    """True when the file holds settings that the database does not mirror (models, editor link)."""
+    raw = _read(locations)
+    return any(key.encode() in raw for key in ("models", *EDITOR_KEYS))
+
+
+def load_config(locations: Locations) -> Config:
+    """The parsed configuration; empty when the file is missing or empty.
+
+    Raises:
+        ConfigError: If the file cannot be read or parsed, or holds a value of the wrong kind.
+    """
+    raw = _read(locations)
+    digest = _digest(raw, locations)
+    content = _parse(raw, locations)
+    collections = _mapping(content.get("collections"), "collections", locations)
+    return Config(
+        collections=tuple(_collection(str(name), value, locations) for name, value in collections.items()),
+        global_context=_text(content.get("global_context"), "global_context", locations),
+        editor_uri=next((str(content[key]) for key in EDITOR_KEYS if content.get(key)), None),
+        models={
+            str(slot): str(reference)
+            for slot, reference in _mapping(content.get("models"), "models", locations).items()
+            if reference
+        },
+        digest=digest,
+    )
+
+
+def _read(locations: Locations) -> bytes:
+    try:
+        return locations.config_file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except OSError as exc:
+        raise ConfigError(f"cannot read '{locations.config_file}': {exc.strerror}") from exc
+
+
+def _digest(raw: bytes, locations: Locations) -> str:
+    parts = (raw, str(locations.base).encode(), str(locations.home).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def _parse(raw: bytes, locations: Locations) -> Mapping[object, object]:
+    if not raw.strip():
+        return {}
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        content = YAML(typ="safe", pure=True).load(raw)
+    except (YAMLError, UnicodeDecodeError) as exc:
+        reason = " ".join(str(exc).split())
+        raise ConfigError(
+            f"failed to parse '{locations.config_file}': {reason}", "correct the file, or move it away and start anew"
+        ) from exc
+    return _mapping(content, "the whole file", locations)
+
+
+def _mapping(value: object, where: str, locations: Locations) -> Mapping[object, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise _wrong(where, "a mapping", value, locations)
+    return cast("Mapping[object, object]", value)  # YAML gives no static types
+
+
+def _text(value: object, where: str, locations: Locations) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str | int | float):
+        raise _wrong(where, "text", value, locations)
+    return str(value)
+
+
+def _wrong(where: str, expected: str, value: object, locations: Locations) -> ConfigError:
+    return ConfigError(
+        f"{where} in '{locations.config_file}' must be {expected}, not {value!r}",
+        "edit the file, then run this again",
+    )
+
+
+def _collection(name: str, value: object, locations: Locations) -> Collection:
+    where = f"collection '{name}'"
+    entry = _mapping(value, where, locations)
+    path = _text(entry.get("path"), f"path of {where}", locations)
+    if path is None:
+        raise ConfigError(f"{where} in '{locations.config_file}' has no path", "add `path: /some/folder` to it")
+    include = entry.get("includeByDefault", True)
+    if not isinstance(include, bool):
+        raise _wrong(f"includeByDefault of {where}", "true or false", include, locations)
+    context = _mapping(entry.get("context"), f"context of {where}", locations)
+    return Collection(
+        name=name,
+        path=locations.expand(path),
+        pattern=_text(entry.get("pattern"), f"pattern of {where}", locations) or DEFAULT_PATTERN,
+        ignore=_globs(entry.get("ignore"), f"ignore of {where}", locations),
+        context={str(prefix): str(note) for prefix, note in context.items() if note},
+        update_command=_text(entry.get("update"), f"update of {where}", locations),
+        include_by_default=include,
+    )
+
+
+def _globs(value: object, where: str, locations: Locations) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list):
+        raise _wrong(where, "a list of globs", value, locations)
+    return tuple(str(glob) for glob in value)

@@ -1,0 +1,118 @@
+"""Whether a project's own `.qmd` configuration may run commands, read outside the project, or choose models.
+
+A checkout can bring a `.qmd/index.yml` along. What it could do harm with is gated until the user trusts exactly that
+set of items; the record holds a digest of the set, so a later change asks again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qmd.config.edits import write_atomically
+from qmd.config.paths import PROJECT_FOLDER, Locations
+from qmd.config.settings import Config
+
+_OFF_WORDS = frozenset({"", "0", "false", "off", "no", "none"})
+_DEFAULT_MODELS = frozenset(
+    {
+        "auto",
+        "built-in",
+        # Written into every configuration by the original program on its first run.
+        "hf:ggml-org/embeddinggemma-300M-GGUF/embeddinggemma-300M-Q8_0.gguf",
+        "hf:tobil/qmd-query-expansion-1.7B-gguf/qmd-query-expansion-1.7B-q4_k_m.gguf",
+        "hf:ggml-org/Qwen3-Reranker-0.6B-Q8_0-GGUF/qwen3-reranker-0.6b-q8_0.gguf",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GatedItems:
+    """What needs the user's trust, each as (collection or model slot, value), sorted."""
+
+    hooks: tuple[tuple[str, str], ...] = ()
+    paths: tuple[tuple[str, str], ...] = ()
+    """Collections that lie outside the project once symlinks are followed."""
+    models: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.hooks or self.paths or self.models)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 hex that changes with any item."""
+        content = {"hooks": self.hooks, "paths": self.paths, "models": self.models}
+        return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
+
+
+def gated_items(config: Config, locations: Locations) -> GatedItems:
+    """The gated items of a project-local configuration; empty for the user's own one."""
+    if locations.config_file.parent.name != PROJECT_FOLDER:
+        return GatedItems()
+    root = locations.config_file.parent.parent.resolve()
+    resolved = {collection.name: collection.path.resolve() for collection in config.collections}
+    return GatedItems(
+        hooks=tuple(sorted((c.name, c.update_command) for c in config.collections if c.update_command)),
+        paths=tuple(sorted((name, str(path)) for name, path in resolved.items() if not path.is_relative_to(root))),
+        models=tuple(sorted(item for item in config.models.items() if item[1] not in _DEFAULT_MODELS)),
+    )
+
+
+def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, str]) -> bool:
+    """True when nothing is gated, the environment vouches for it, or the user trusted exactly these items."""
+    if not items:
+        return True
+    variables = ("QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS")
+    if any(environ.get(name, "").strip().lower() not in _OFF_WORDS for name in variables):
+        return True
+    record = _load(locations).get(_key(locations), {})
+    return record.get("hooks") == items.digest
+
+
+def record_trust(items: GatedItems, locations: Locations) -> None:
+    """Remember that the user trusts these items of this configuration."""
+    records = _load(locations)
+    stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    records[_key(locations)] = {"hooks": items.digest, "trustedAt": stamp}
+    _save(records, locations)
+
+
+def revoke_trust(locations: Locations) -> bool:
+    """Forget the trust in this configuration; False when there was none."""
+    records = _load(locations)
+    if records.pop(_key(locations), None) is None:
+        return False
+    _save(records, locations)
+    return True
+
+
+def trusted_configs(locations: Locations) -> Mapping[str, str]:
+    """Configuration path → ISO time at which it was trusted."""
+    return {path: record.get("trustedAt", "") for path, record in _load(locations).items()}
+
+
+def _key(locations: Locations) -> str:
+    return str(locations.config_file)
+
+
+def _file(locations: Locations) -> Path:
+    return locations.config_dir / "trusted.json"
+
+
+def _load(locations: Locations) -> dict[str, dict[str, str]]:
+    """All records; a missing or damaged file trusts nothing."""
+    try:
+        records = json.loads(_file(locations).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(records, dict):
+        return {}
+    return {str(path): record for path, record in records.items() if isinstance(record, dict)}
+
+
+def _save(records: Mapping[str, Mapping[str, str]], locations: Locations) -> None:
+    write_atomically(_file(locations), json.dumps(records, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from qmd.config import locate
+
+LINUX_ONLY = pytest.mark.skipif("sys.platform == 'win32'", reason="platformdirs decides on Windows")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@LINUX_ONLY
+def test_without_variables_the_home_folder_holds_everything(home: Path, tmp_path: Path) -> None:
+    places = locate(None, tmp_path, {"HOME": str(home)})
+    assert places.config_file == home / ".config/qmd/index.yml"
+    assert places.database == home / ".cache/qmd/index.sqlite"
+    assert places.models == home / ".cache/qmd/models"
+
+
+def test_xdg_variables_move_config_and_cache(home: Path, tmp_path: Path) -> None:
+    environ = {"HOME": str(home), "XDG_CONFIG_HOME": str(tmp_path / "c"), "XDG_CACHE_HOME": str(tmp_path / "k")}
+    places = locate("notes", tmp_path, environ)
+    assert places.config_file == tmp_path / "c/qmd/notes.yml"
+    assert places.database == tmp_path / "k/qmd/notes.sqlite"
+
+
+def test_qmd_config_dir_wins_over_xdg(home: Path, tmp_path: Path) -> None:
+    environ = {"HOME": str(home), "XDG_CONFIG_HOME": str(tmp_path / "c"), "QMD_CONFIG_DIR": str(tmp_path / "own")}
+    assert locate(None, tmp_path, environ).config_file == tmp_path / "own/index.yml"
+
+
+def test_index_path_overrides_the_database_of_named_indexes_too(home: Path, tmp_path: Path) -> None:
+    environ = {"HOME": str(home), "INDEX_PATH": str(tmp_path / "x.db")}
+    assert locate("notes", tmp_path, environ).database == tmp_path / "x.db"
+
+
+def test_an_index_name_with_slashes_becomes_one_file_name(home: Path, tmp_path: Path) -> None:
+    places = locate("sub/notes", Path("/srv/project"), {"HOME": str(home)})
+    assert places.config_file.name == "srv_project_sub_notes.yml"
+
+
+def test_the_nearest_project_index_wins_and_keeps_its_database_beside_it(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "p/.qmd").mkdir(parents=True)
+    (tmp_path / "p/.qmd/index.yml").write_text("")
+    deep = tmp_path / "p/a/b"
+    deep.mkdir(parents=True)
+    places = locate(None, deep, {"HOME": str(home), "INDEX_PATH": "/elsewhere.db"})
+    assert places.project_root == tmp_path / "p"
+    assert places.database == tmp_path / "p/.qmd/index.sqlite"
+    assert places.base == tmp_path / "p"
+
+
+def test_yaml_is_preferred_over_yml_in_a_project(home: Path, tmp_path: Path) -> None:
+    (tmp_path / ".qmd").mkdir()
+    (tmp_path / ".qmd/index.yml").write_text("")
+    (tmp_path / ".qmd/index.yaml").write_text("")
+    assert locate(None, tmp_path, {"HOME": str(home)}).config_file.name == "index.yaml"
+
+
+def test_naming_an_index_skips_the_project_one(home: Path, tmp_path: Path) -> None:
+    (tmp_path / ".qmd").mkdir()
+    (tmp_path / ".qmd/index.yml").write_text("")
+    assert locate("other", tmp_path, {"HOME": str(home)}).project_root is None

@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+
+from qmd.config import (
+    Locations,
+    gated_items,
+    is_trusted,
+    load_config,
+    locate,
+    record_trust,
+    revoke_trust,
+    trusted_configs,
+)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Locations:
+    (tmp_path / "p/.qmd").mkdir(parents=True)
+    (tmp_path / "p/.qmd/index.yml").write_text("")
+    environ = {"HOME": str(tmp_path / "home"), "QMD_CONFIG_DIR": str(tmp_path / "config")}
+    return locate(None, tmp_path / "p", environ)
+
+
+def write(places: Locations, text: str) -> None:
+    places.config_file.write_text(text)
+
+
+HOOK = "collections: {a: {path: ., update: 'curl evil'}}"
+
+
+def test_a_collection_inside_the_project_needs_no_trust(places: Locations) -> None:
+    write(places, "collections: {a: {path: docs}}")
+    assert is_trusted(gated_items(load_config(places), places), places, {})
+
+
+@pytest.mark.parametrize(
+    "text", [HOOK, "collections: {a: {path: /etc}}", "collections: {a: {path: ../up}}", "models: {embed: 'hf:x/y'}"]
+)
+def test_hooks_outside_paths_and_models_need_trust(places: Locations, text: str) -> None:
+    write(places, text)
+    assert not is_trusted(gated_items(load_config(places), places), places, {})
+
+
+def test_a_symlink_out_of_the_project_needs_trust(places: Locations, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "p/docs").symlink_to(tmp_path / "outside")
+    write(places, "collections: {a: {path: docs}}")
+    assert gated_items(load_config(places), places).paths == (("a", str((tmp_path / "outside").resolve())),)
+
+
+def test_trust_ends_when_the_items_change(places: Locations) -> None:
+    write(places, HOOK)
+    items = gated_items(load_config(places), places)
+    record_trust(items, places)
+    assert is_trusted(items, places, {})
+    write(places, HOOK.replace("evil", "worse"))
+    assert not is_trusted(gated_items(load_config(places), places), places, {})
+
+
+def test_revoking_ends_trust(places: Locations) -> None:
+    write(places, HOOK)
+    items = gated_items(load_config(places), places)
+    record_trust(items, places)
+    assert list(trusted_configs(places)) == [str(places.config_file)]
+    assert revoke_trust(places)
+    assert not revoke_trust(places)
+    assert not is_trusted(items, places, {})
+
+
+@pytest.mark.parametrize(("value", "trusted"), [("1", True), ("0", False), ("off", False), ("", False)])
+def test_the_environment_can_vouch(places: Locations, value: str, trusted: bool) -> None:
+    write(places, HOOK)
+    items = gated_items(load_config(places), places)
+    assert is_trusted(items, places, {"QMD_TRUST_LOCAL_CONFIG": value}) is trusted
+
+
+def test_a_damaged_record_trusts_nothing(places: Locations) -> None:
+    write(places, HOOK)
+    items = gated_items(load_config(places), places)
+    record_trust(items, places)
+    (places.config_dir / "trusted.json").write_text("[")
+    assert not is_trusted(items, places, {})
+
+
+def test_the_users_own_configuration_needs_no_trust(tmp_path: Path) -> None:
+    places = locate(None, tmp_path, {"HOME": str(tmp_path), "QMD_CONFIG_DIR": str(tmp_path / "c")})
+    (tmp_path / "c").mkdir()
+    write(places, HOOK)
+    assert not gated_items(load_config(places), places)
