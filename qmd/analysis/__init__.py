@@ -1,0 +1,25 @@
+"""Documents and query texts come in; the strings that full-text search indexes and the terms it is asked for go out.
+
+Index and query go through the same normalisation, so what one writes the other finds.
+It must not know the index, its tables or how terms are weighted.
+"""
+
+from qmd.analysis.index import analyze_document, analyze_text
+from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
+from qmd.analysis.scripts import cjk_share, has_cjk
+
+__all__ = [
+    "FTS_TOKENIZER",
+    "analyze_document",
+    "analyze_query",
+    "analyze_text",
+    "cjk_share",
+    "has_cjk",
+    "has_user_operators",
+    "is_identifier_like",
+    "parse_lex",
+    "prefix_form",
+]
+
+FTS_TOKENIZER = "porter unicode61 remove_diacritics 2"
+"""The FTS5 tokenizer that everything here is written for: it splits at every character that is not a letter or digit."""

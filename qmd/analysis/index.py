@@ -1,0 +1,37 @@
+"""What full-text search is given of a document."""
+
+from __future__ import annotations
+
+from qmd.analysis.identifiers import camel_words, identifier_parts, symbol_terms
+from qmd.analysis.scripts import normalize, split_cjk
+from qmd.records import Document, IndexTerms
+
+
+def analyze_document(document: Document) -> IndexTerms:
+    """The FTS5 columns of `document`.
+
+    `body` is the whole text, front matter included: its keywords and descriptions are written to be found. ASCII text
+    passes unchanged. `extra` holds each derived term once.
+    """
+    path = document.path
+    text = document.text
+    title = document.title
+    return IndexTerms(
+        title=analyze_text(title),
+        headings=analyze_text("\n".join([heading.text for heading in document.headings])),
+        path=analyze_text(path),
+        body=analyze_text(text),
+        extra=_derived(text if title in text else f"{title}\n{text}", path),
+    )
+
+
+def analyze_text(text: str) -> str:
+    """`text` as FTS5 is to see it: normal form, case folded, CJK runs as character pairs; ASCII unchanged."""
+    return text if text.isascii() else split_cjk(normalize(text))
+
+
+def _derived(text: str, path: str) -> str:
+    terms = symbol_terms(text)
+    for word in (*camel_words(text), *camel_words(path)):
+        terms.extend(part for part in identifier_parts(word) if len(part) > 1)
+    return " ".join(dict.fromkeys(terms)) if terms else ""

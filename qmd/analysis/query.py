@@ -1,0 +1,240 @@
+"""Query text → terms. Every expression is built from letters and digits inside double quotes, so no input can break it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from qmd.analysis.identifiers import identifier_parts, symbol_terms
+from qmd.analysis.scripts import bigrams, cjk_segments, has_cjk, normalize
+from qmd.analysis.stopwords import stop_words_of
+from qmd.records import LexicalTerm
+
+_TOKEN = re.compile(r"[^\W_]+")
+# What separates words of a query. What is left out joins: - _ . / : @ \ # + $ ' and combining marks.
+_WORD = re.compile(r"[^\s,;!?(){}\[\]<>\"|*&%^=~`«»‹›„“”‚‘…、。，！？：；（）「」『』【】《》〈〉・—–¿¡]+")
+_JOINER = re.compile(r"[-_./:@\\#+$'’]+")
+_APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)+)\Z", re.IGNORECASE)
+_LEX_ITEM = re.compile(r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)(?:"|\Z)|(?P<word>[^\s"]+))')
+_OPERATORS = re.compile(r'(?:^|\s)[+-]?"[^"]*[^\W_][^"]*"|(?:^|\s)[+-][^\W\d_][\w.]|(?:^|\s)[^\W_]{2,}\*(?=\s|$)')
+_IDENTIFIER = re.compile(
+    r"\w*[a-z0-9][A-Z]\w*|\w+_\w*|_\w+|[A-Z]{1,5}-?\d{2,}\w*|\w+(?:::|\.|/|->|\\)[\w./:\\-]+|--?[A-Za-z][\w-]+"
+    r"|[\w.:]+\(\)|0x[0-9a-fA-F]+|\.?[\w-]+\.\w{1,5}"
+)
+# Endings that Russian and Ukrainian words lose, longest first; what is left is searched as a prefix.
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]{5,}\Z")
+_CYRILLIC_ENDING = re.compile(
+    r"(?:иями|ями|ами|ого|его|ому|ему|ыми|ими|иях|иям|ией|ение|ения|ению|ать|ять|ить|еть|ует|ает|яет|ются|ется|ться|ов|ев|ей|ой"
+    r"|ий|ый|ая|яя|ое|ее|ые|ие|ую|юю|ых|их|ым|им|ом|ем|ам|ям|ах|ях|ии|ия|ию|іі|ії|а|я|о|е|ы|и|у|ю|ь|й|і|ї)\Z"
+)
+_MIN_STEM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A query word. `main` is its own expression; `others` find its parts."""
+
+    main: LexicalTerm
+    others: tuple[LexicalTerm, ...] = ()
+
+    def terms(self) -> tuple[LexicalTerm, ...]:
+        return (self.main, *self.others)
+
+
+def analyze_query(text: str) -> tuple[LexicalTerm, ...]:
+    """Optional terms of a plain-language query, each once, in order; no operators are read.
+
+    Stop words of the query's language are left out unless nothing else is left. Identifiers give a phrase and their parts,
+    CJK runs one term per character pair. Empty when `text` has no letter or digit.
+    """
+    return _ranked(text)
+
+
+def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
+    """Terms of a lexical query: plain words are optional, `"phrase"` and `+word` required, `-word` and `-"phrase"` excluded.
+
+    `word*` is a prefix search. A quote left open ends with the text. The result may hold excluded terms only.
+    """
+    plain: list[str] = []
+    marked: list[LexicalTerm] = []
+    for match in _LEX_ITEM.finditer(text):
+        sign = match["sign"]
+        if match["phrase"] is not None:
+            term = _phrase(match["phrase"])
+            if term is not None:
+                marked.append(replace(term, required=sign != "-", excluded=sign == "-"))
+            continue
+        word = match["word"]
+        if sign and word[0] not in "+-":
+            marked.extend(_marked_word(word, excluded=sign == "-"))
+        elif word.endswith("*"):
+            marked.extend(_prefix_word(word))
+        else:
+            plain.append(word)
+    optional = [term for term in marked if not (term.required or term.excluded)]
+    decided = [term for term in marked if term.required or term.excluded]
+    return _unique((*_ranked(" ".join(plain)), *optional, *decided))
+
+
+def prefix_form(term: LexicalTerm) -> LexicalTerm | None:
+    """`term` as a prefix search (`auth` finds `authentication`); None for phrases, prefixes and words under three letters."""
+    match = re.fullmatch(r'"([^\W_]{3,})"', term.fts)
+    if match is None or has_cjk(match[1]):
+        return None
+    return replace(term, fts=f'"{match[1]}"*')
+
+
+def has_user_operators(text: str) -> bool:
+    """Whether `text` uses the lexical syntax: a quoted phrase, `+word`, `-word` or `word*`."""
+    return _OPERATORS.search(text) is not None
+
+
+def is_identifier_like(text: str) -> bool:
+    """Whether `text` is one to three words that all look like code: `getUserName`, `std::vector`, `C2065`, `--flag`, `a.py`."""
+    words = text.split()
+    return 0 < len(words) <= 3 and all(_IDENTIFIER.fullmatch(word) for word in words)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _ranked(text: str) -> tuple[LexicalTerm, ...]:
+    words = list(_words(text))
+    stop = stop_words_of([word.main.text for word in words])
+    kept = [word for word in words if word.main.text not in stop]
+    return _unique(term for word in (kept or words) for term in word.terms())
+
+
+def _unique(terms: Iterable[LexicalTerm]) -> tuple[LexicalTerm, ...]:
+    found: dict[tuple[str, bool, bool], LexicalTerm] = {}
+    for term in terms:
+        found.setdefault((term.fts, term.required, term.excluded), term)
+    return tuple(found.values())
+
+
+def _words(text: str) -> Iterator[_Word]:
+    for match in _WORD.finditer(text):
+        symbols = symbol_terms(match[0])
+        for symbol in symbols:
+            yield _Word(LexicalTerm(match[0], _quote(symbol)))
+        if symbols and _is_symbol_name(match[0]):
+            continue
+        for piece, is_cjk in cjk_segments(normalize(match[0]) if not match[0].isascii() else match[0]):
+            if is_cjk:
+                yield from _cjk_words(piece)
+            else:
+                yield from _plain_words(piece)
+
+
+def _is_symbol_name(raw: str) -> bool:
+    """Whether the word is nothing but a name like `C++` or `.NET`, whose letters alone mean something else."""
+    return sum(map(str.isalnum, raw)) == 1 or raw.lower().strip("/:@$'-") in (".net", ".net.")
+
+
+def _cjk_words(run: str) -> Iterator[_Word]:
+    if len(run) == 1:
+        yield _Word(LexicalTerm(run, f"{_quote(run)}*"))
+        return
+    for pair in bigrams(run):
+        yield _Word(LexicalTerm(pair, _quote(pair)))
+
+
+def _plain_words(raw: str) -> Iterator[_Word]:
+    """Words of a piece without spaces or CJK: one, or the halves of an elision (`l'homme`, `what's`)."""
+    halves = _APOSTROPHE.split(raw)
+    if len(halves) > 1:
+        for half in halves:
+            if sum(map(str.isalnum, half)) > 1:
+                yield from _plain_words(half)
+        return
+    tokens = _TOKEN.findall(raw)
+    if not tokens:
+        return
+    if len(tokens) == 1:
+        yield _single(tokens[0])
+    else:
+        yield _compound(raw, tokens)
+
+
+def _single(token: str) -> _Word:
+    lower = token.lower()
+    parts = identifier_parts(token) if token.isascii() else ()
+    others = tuple(LexicalTerm(part, _quote(part)) for part in parts if len(part) > 1)
+    return _Word(LexicalTerm(lower, _stemmed(lower)), others)
+
+
+def _stemmed(word: str) -> str:
+    """The quoted word; for inflected Cyrillic words the prefix without the ending, since `porter` knows English alone."""
+    if _CYRILLIC.match(word):
+        stem = _CYRILLIC_ENDING.sub("", word)
+        if len(stem) >= _MIN_STEM:
+            return f"{_quote(stem)}*"
+    return _quote(word)
+
+
+def _compound(raw: str, tokens: list[str]) -> _Word:
+    """A word with inner symbols: the phrase of its tokens, and its parts where they mean something alone."""
+    text = raw.strip("-_./:@\\#+$'’").lower()
+    phrase = _quote(" ".join(tokens).lower())
+    version = _VERSION.match(text)
+    if version is not None:
+        digits = version[1].replace(".", " ")
+        return _Word(LexicalTerm(text, f'("{digits}" OR "v{digits}")'))
+    parts: dict[str, LexicalTerm] = {}
+    if _JOINER.search(text):
+        for token in tokens:
+            for part in (token.lower(), *identifier_parts(token)):
+                if len(part) > 1 and not part.isdigit():
+                    parts.setdefault(part, LexicalTerm(part, _stemmed(part)))
+        for stop in stop_words_of(list(parts)):
+            del parts[stop]
+    return _Word(LexicalTerm(text, phrase), tuple(parts.values()))
+
+
+def _quote(text: str) -> str:
+    return f'"{text}"'
+
+
+# --- marked words and phrases ---------------------------------------------------------------------
+
+
+def _phrase(text: str) -> LexicalTerm | None:
+    """The words of `text` in sequence, CJK as its character pairs; None without a letter or digit."""
+    tokens: list[str] = []
+    only_single = False
+    for piece, is_cjk in cjk_segments(normalize(text)):
+        if is_cjk:
+            tokens.extend(bigrams(piece))
+            only_single = len(piece) == 1 and len(tokens) == 1
+        else:
+            found = _TOKEN.findall(piece)
+            tokens.extend(token.lower() for token in found)
+            only_single = only_single and not found
+    if not tokens:
+        return None
+    return LexicalTerm(" ".join(text.split()), _quote(" ".join(tokens)) + ("*" if only_single else ""))
+
+
+def _marked_word(raw: str, *, excluded: bool) -> list[LexicalTerm]:
+    """A `+` or `-` word: its own expression alone, never its parts, which would demand or exclude too much."""
+    symbols = symbol_terms(raw)
+    terms: Iterable[LexicalTerm]
+    if symbols and _is_symbol_name(raw):
+        terms = [LexicalTerm(raw, _quote(symbols[0]))]
+    elif raw.endswith("*"):
+        terms = _prefix_word(raw)
+    elif has_cjk(raw) or _APOSTROPHE.search(raw):
+        phrase = _phrase(raw)
+        terms = [phrase] if phrase else []
+    else:
+        terms = [word.main for match in _WORD.finditer(raw) for word in _plain_words(normalize(match[0]))]
+    return [replace(term, required=not excluded, excluded=excluded) for term in terms]
+
+
+def _prefix_word(raw: str) -> list[LexicalTerm]:
+    phrase = _phrase(raw)
+    if phrase is None:
+        return []
+    return [LexicalTerm(raw, phrase.fts if phrase.fts.endswith("*") else phrase.fts + "*")]

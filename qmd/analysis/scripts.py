@@ -1,0 +1,85 @@
+"""Normal forms and scripts: what is done to text that is not plain ASCII, at index and at query time alike."""
+
+from __future__ import annotations
+
+import operator
+import re
+import unicodedata
+
+CJK_CLASS = (
+    "\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb\uf900-\ufaff\uff66-\uff9f\uffa1-\uffdc"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+"""Regex class of Han, Hiragana, Katakana (with the prolonged sound mark), Bopomofo and Hangul."""
+
+_CJK = re.compile(f"[{CJK_CLASS}]")
+_CJK_RUN = re.compile(f"[{CJK_CLASS}]+")
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+def has_cjk(text: str) -> bool:
+    """Whether `text` holds a Chinese, Japanese or Korean character."""
+    return not text.isascii() and _CJK.search(text) is not None
+
+
+def cjk_share(text: str) -> float:
+    """Share of CJK characters among the letters of `text`, in [0, 1]; 0 when it has no letter."""
+    if text.isascii():
+        return 0.0
+    n_cjk = len(_CJK.findall(text))
+    if not n_cjk:
+        return 0.0
+    return n_cjk / max(len(_LETTER.findall(text)), n_cjk)
+
+
+def normalize(text: str) -> str:
+    """NFKC and case folding, without soft hyphens and lone surrogates; ASCII comes back as it is.
+
+    FTS5 lower-cases by itself but knows neither full-width forms nor `ß` = `ss`; it treats a soft hyphen as a border and
+    cannot store half a surrogate pair.
+    """
+    if text.isascii():
+        return text
+    if "\u00ad" in text:
+        text = text.replace("\u00ad", "")
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    try:
+        folded.encode("utf-8")
+    except UnicodeEncodeError:
+        return folded.encode("utf-8", "replace").decode("utf-8")
+    return folded
+
+
+def bigrams(run: str) -> list[str]:
+    """Overlapping character pairs of a CJK run; a run of one character is itself."""
+    return list(map(operator.add, run, run[1:])) if len(run) > 1 else [run]
+
+
+def _index_run(match: re.Match[str]) -> str:
+    run = match[0]
+    if len(run) == 1:
+        return f" {run} "
+    # The last character starts no pair: kept alone, so that the prefix search of a one-character query reaches it.
+    return f" {' '.join(map(operator.add, run, run[1:]))} {run[-1]} "
+
+
+def split_cjk(text: str) -> str:
+    """`text` with every CJK run replaced by its character pairs between spaces."""
+    return _CJK_RUN.sub(_index_run, text) if _CJK.search(text) else text
+
+
+def cjk_segments(text: str) -> list[tuple[str, bool]]:
+    """`text` cut at the borders of CJK runs: (piece, whether it is CJK), empty pieces left out."""
+    if not has_cjk(text):
+        return [(text, False)] if text else []
+    pieces: list[tuple[str, bool]] = []
+    position = 0
+    for match in _CJK_RUN.finditer(text):
+        if match.start() > position:
+            pieces.append((text[position : match.start()], False))
+        pieces.append((match[0], True))
+        position = match.end()
+    if position < len(text):
+        pieces.append((text[position:], False))
+    return pieces
