@@ -1,6 +1,6 @@
 """The index: documents, terms and vectors come in, rankings and texts go out.
 
-Everything lives in one SQLite file that any number of readers and one writer share, and this is the only package that knows SQL.
+Everything lives in one SQLite file that any number of readers and one writer share; no other package knows SQL.
 It must not know how text is parsed, analysed or embedded, nor what becomes of a ranking.
 """
 

@@ -89,7 +89,7 @@ class Reader(Protocol):
 
     # retrieval
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
-        """Top k by BM25 of the OR of the optional terms (AND required, NOT excluded), best first, scope applied before the cut.
+        """Top k by BM25: OR of optional terms, AND required, NOT excluded; best first, scope applied before the cut.
 
         Very common terms are pruned by document frequency when rarer ones exist. `score` is positive, larger is better.
         """
@@ -106,7 +106,7 @@ class Reader(Protocol):
     def search_dense(
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
     ) -> Sequence[Candidate]:
-        """Top k documents by the cosine of their best chunk; `chunk_start`/`chunk_end` name it. Scope applied before the cut."""
+        """Top k documents by the cosine of their best chunk, which the span names; scope applied before the cut."""
         ...
 
     def dense_scores(
@@ -127,7 +127,9 @@ class Writer(Reader, Protocol):
         """All or nothing; nested use joins the outer transaction."""
         ...
 
-    def mirror_config(self, collections: Sequence[Collection], global_context: str | None, config_hash: str) -> None: ...
+    def mirror_config(
+        self, collections: Sequence[Collection], global_context: str | None, config_hash: str
+    ) -> None: ...
     def known_files(self, collection: str) -> Mapping[str, KnownFile]:
         """Active documents of a collection by path."""
         ...
@@ -160,7 +162,7 @@ class Writer(Reader, Protocol):
         contents: Mapping[str, Sequence[ChunkRecord]],
         vectors: Mapping[bytes, npt.NDArray[np.float32]],
     ) -> None:
-        """Store complete chunk sets by content hash with the vectors that are new; one call is one unit of completeness.
+        """Store complete chunk sets by content hash with the vectors that are new; one call is all or nothing.
 
         An empty sequence marks a content as done with nothing to embed.
         """

@@ -52,7 +52,9 @@ def pack_rows(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
 def unpack_rows(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     """Unit vectors, shape (n, dim), of stored rows."""
     scales = np.ascontiguousarray(rows[:, :SCALE_BYTES]).view("<f4")
-    return (rows[:, SCALE_BYTES:].view(np.int8).astype(np.float32) * scales).astype(np.float32, copy=False)
+    vectors: npt.NDArray[np.float32] = rows[:, SCALE_BYTES:].view(np.int8).astype(np.float32)
+    vectors *= scales
+    return vectors
 
 
 def score_rows(rows: npt.NDArray[np.uint8], query: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -45,7 +45,9 @@ def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
     if isinstance(error, apsw.CorruptError):
         return StoreError(f"{shown} is damaged", _REBUILD_HINT)
     if isinstance(error, apsw.FullError):
-        return StoreError(f"no space left on the disk that holds {shown}", "free some space, then run the command again")
+        return StoreError(
+            f"no space left on the disk that holds {shown}", "free some space, then run the command again"
+        )
     if isinstance(error, apsw.ReadOnlyError):
         return StoreError(f"{shown} is read-only", "check the permissions of the file and of its folder")
     if isinstance(error, apsw.CantOpenError | PermissionError):
@@ -73,7 +75,7 @@ class Database:
     def rows(self, sql: str, bindings: Bindings = ()) -> list[Row]:
         """All rows of a statement."""
         try:
-            return self.connection.execute(sql, tuple(bindings)).fetchall()  # type: ignore[arg-type]  # see Row
+            return self.connection.execute(sql, tuple(bindings)).fetchall()
         except apsw.Error as exc:
             raise as_qmd_error(exc, self.path) from exc
 
@@ -95,7 +97,7 @@ class Database:
     def run_many(self, sql: str, bindings: Iterable[Bindings]) -> None:
         """Run one statement for each set of bindings."""
         try:
-            self.connection.executemany(sql, bindings)  # type: ignore[arg-type]  # see Row
+            self.connection.executemany(sql, bindings)
         except apsw.Error as exc:
             raise as_qmd_error(exc, self.path) from exc
 
@@ -209,8 +211,9 @@ def _open_and_probe(name: str, flags: int, path: Path, timeout_ms: int) -> Datab
     return Database(connection, path)
 
 
-def _casefold(value: apsw.SQLiteValue) -> apsw.SQLiteValue:
+def _casefold(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
     """SQLite's own lower() knows only ASCII."""
+    value = values[0]
     return value.casefold() if isinstance(value, str) else value
 
 

@@ -135,9 +135,7 @@ class VectorCache:
             self._rows = rows if rows.nbytes <= MAX_MATRIX_BYTES else None
         return score_rows(rows if slots is None else rows[slots], vector)
 
-    def _nearest_by_signs(
-        self, model: _Model, vector: npt.NDArray[np.float32], wanted: int
-    ) -> npt.NDArray[np.int64]:
+    def _nearest_by_signs(self, model: _Model, vector: npt.NDArray[np.float32], wanted: int) -> npt.NDArray[np.int64]:
         if self._signs is None:
             self._signs = read_signs(self._database, model.id, model.n_slots, model.dim)
         centre = np.frombuffer(model.centre or b"", dtype=np.float32)
@@ -174,7 +172,7 @@ class VectorCache:
 
 
 def _descending(scores: npt.NDArray[np.float32], take: int) -> npt.NDArray[np.int64]:
-    """Positions of the `take` largest scores, best first, ties by position (so that a longer list extends a shorter)."""
+    """Positions of the `take` largest scores, best first, ties by position: a longer list extends a shorter one."""
     if take >= len(scores):
         return np.argsort(-scores, kind="stable")
     threshold = -np.partition(-scores, take - 1)[take - 1]

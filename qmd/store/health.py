@@ -44,7 +44,9 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
             "SELECT collection, count(*), max(modified_at) FROM documents WHERE active = 1 GROUP BY collection"
         )
     }
-    updated = dict(database.rows("SELECT substr(key, 12), value FROM meta WHERE key GLOB 'updated_at:*'"))
+    updated: dict[str, str] = dict(
+        database.rows("SELECT substr(key, 12), value FROM meta WHERE key GLOB 'updated_at:*'")
+    )
     known = read_collections(database)
     return IndexStatus(
         path=database.path,

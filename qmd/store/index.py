@@ -1,4 +1,4 @@
-"""`IndexReader` and `IndexWriter`: the two protocols of `qmd.store.base`, each method handed to the module that does it."""
+"""`IndexReader` and `IndexWriter`: the protocols of `qmd.store.base`, each method handed to the module that does it."""
 
 from __future__ import annotations
 
@@ -213,7 +213,9 @@ class IndexWriter(IndexReader):
         with self.transaction():
             documents.rename_collection(self._database, old, new)
             for key in ("scanned_at_ns", "updated_at"):
-                documents.write_meta(self._database, f"{key}:{new}", documents.read_meta(self._database, f"{key}:{old}"))
+                documents.write_meta(
+                    self._database, f"{key}:{new}", documents.read_meta(self._database, f"{key}:{old}")
+                )
                 documents.write_meta(self._database, f"{key}:{old}", None)
 
     # vectors

@@ -10,7 +10,7 @@ from qmd.store.connection import Database
 from qmd.store.scope import scope_condition
 
 FIELD_WEIGHTS = (4.0, 2.0, 1.5, 1.0, 0.5)
-"""BM25 weight of title, headings, path, body, extra (unitless, > 0). Starting values, not yet tuned on judged queries."""
+"""BM25 weight of title, headings, path, body, extra (unitless, > 0). Starting values, not yet tuned."""
 
 PRUNE_FROM_DOCUMENTS = 2_000
 """Below this many documents no term is common enough to cost anything, so none is left out."""
@@ -142,5 +142,6 @@ def _stem(database: Database, term: str) -> str:
 
     name, *arguments = TOKENIZER.split()
     tokenize = database.connection.fts5_tokenizer(name, arguments)
-    tokens = tokenize(term.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False)
-    return tokens[0] if len(tokens) == 1 else ""
+    flags = {"include_offsets": False, "include_colocated": False}
+    tokens = list(tokenize(term.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags))
+    return str(tokens[0]) if len(tokens) == 1 else ""

@@ -21,12 +21,14 @@ CREATE TABLE collections (
   context_json TEXT NOT NULL, update_command TEXT, include_by_default INTEGER NOT NULL, position INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE content (
-  id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, created_at TEXT NOT NULL, n_chars INTEGER NOT NULL, doc BLOB NOT NULL
+  id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, created_at TEXT NOT NULL, n_chars INTEGER NOT NULL,
+  doc BLOB NOT NULL
 );
 CREATE TABLE documents (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, collection TEXT NOT NULL, path TEXT NOT NULL, title TEXT NOT NULL, hash TEXT NOT NULL,
-  created_at TEXT NOT NULL, modified_at TEXT NOT NULL, active INTEGER NOT NULL DEFAULT 1,
-  n_chars INTEGER NOT NULL, size_bytes INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, metadata TEXT NOT NULL DEFAULT '{{}}',
+  id INTEGER PRIMARY KEY AUTOINCREMENT, collection TEXT NOT NULL, path TEXT NOT NULL, title TEXT NOT NULL,
+  hash TEXT NOT NULL, created_at TEXT NOT NULL, modified_at TEXT NOT NULL, active INTEGER NOT NULL DEFAULT 1,
+  n_chars INTEGER NOT NULL, size_bytes INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+  metadata TEXT NOT NULL DEFAULT '{{}}',
   UNIQUE (collection, path)
 );
 CREATE INDEX documents_by_hash ON documents (hash);

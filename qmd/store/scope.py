@@ -44,6 +44,7 @@ def scope_condition(scope: Scope) -> Condition:
 
 def _filter_condition(condition: MetadataFilter) -> tuple[str, list[object]]:
     field = condition.field.lower()
+    values: list[object]
     match field:
         case "after":
             sql, values = f"{_DATE} >= ?", [condition.value]

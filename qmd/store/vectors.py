@@ -80,7 +80,7 @@ def put_chunks(
         raise ValueError("a chunk has no vector")
     if new:
         slots |= _append(database, model, dim, {key: vectors[key] for key in new})
-    ids = dict(database.select_in("SELECT hash, id FROM content WHERE hash IN ({})", list(contents)))
+    ids: dict[str, int] = dict(database.select_in("SELECT hash, id FROM content WHERE hash IN ({})", list(contents)))
     known = [(ids[content_hash], chunks) for content_hash, chunks in contents.items() if content_hash in ids]
     database.run_many("DELETE FROM chunks WHERE model = ? AND content = ?", [(model, content) for content, _ in known])
     database.run_many(
@@ -114,7 +114,8 @@ def drop_unused(database: Database, *, dry_run: bool = False) -> int:
     """Remove vectors that no chunk refers to; how many there are."""
     dropped = 0
     for model, dim, n_slots in database.rows("SELECT id, dim, n_slots FROM models"):
-        live = [row[0] for row in database.rows("SELECT DISTINCT slot FROM chunks WHERE model = ? ORDER BY slot", (model,))]
+        used = database.rows("SELECT DISTINCT slot FROM chunks WHERE model = ? ORDER BY slot", (model,))
+        live = [slot for (slot,) in used]
         dropped += n_slots - len(live)
         if not dry_run and n_slots != len(live):
             with database.transaction():
@@ -125,8 +126,10 @@ def drop_unused(database: Database, *, dry_run: bool = False) -> int:
 def _compact(database: Database, model: int, dim: int, live: npt.NDArray[np.int64], n_slots: int) -> None:
     """Move the live slots together and number them anew."""
     rows = read_all(database, model, n_slots, dim)[live]
-    database.run("DELETE FROM vector_keys WHERE model = ? AND slot NOT IN "
-                 "(SELECT slot FROM chunks WHERE model = ?)", (model, model))
+    database.run(
+        "DELETE FROM vector_keys WHERE model = ? AND slot NOT IN (SELECT slot FROM chunks WHERE model = ?)",
+        (model, model),
+    )
     # Ascending and never larger than the old number, so no two rows meet on the way.
     moves = [(new, model, old) for new, old in enumerate(live.tolist()) if new != old]
     database.run_many("UPDATE chunks SET slot = ? WHERE model = ? AND slot = ?", moves)
@@ -200,4 +203,4 @@ def _start_signs(database: Database, model: int, dim: int, n_slots: int) -> byte
     rows = read_all(database, model, n_slots, dim)
     for first in range(0, n_slots, 65_536):
         write_signs(database, model, first, unpack_rows(rows[first : first + 65_536]), centre)
-    return centre.tobytes()
+    return bytes(centre.tobytes())
