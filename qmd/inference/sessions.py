@@ -48,7 +48,9 @@ PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
         "cpu", "dynamic INT8 operators have no CUDA kernels; they would fall back one by one, copying at every step"
     ),
     "w8a8": ProviderPreference("cpu", "per-token INT8 uses MatMulIntegerToFloat, which has no CUDA kernel"),
-    "q8": ProviderPreference("cpu", "8-bit blocks are made for machines without CUDA; the full-precision file is there"),
+    "q8": ProviderPreference(
+        "cpu", "8-bit blocks are made for machines without CUDA; the full-precision file is there"
+    ),
     "q4": ProviderPreference("cpu", "accuracy level 4 computes in INT8 on the CPU"),
     "q4f16": ProviderPreference("cuda", "MatMulNBits and fp16 attention have native CUDA kernels"),
     "fp16": ProviderPreference("cuda", "fully native on CUDA; on x86 the CPU casts the weights to fp32 at load"),
@@ -139,6 +141,7 @@ def open_session(
     format: str,
     threads: int | None = None,
     allow_gpu: bool = True,
+    fuse: bool = True,
     options: Mapping[str, str] | None = None,
     name: str | None = None,
 ) -> Session:
@@ -149,6 +152,7 @@ def open_session(
         format: Weight format, a key of `PROVIDER_BY_FORMAT`.
         threads: Threads inside one operator; None lets the runtime take one per physical core.
         allow_gpu: False keeps every format on the CPU.
+        fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
         name: What messages call the model; the file name by default.
 
@@ -162,6 +166,8 @@ def open_session(
     asked = preferred_provider(format).provider
     source = str(path_or_bytes) if isinstance(path_or_bytes, Path) else path_or_bytes
     session_options = _session_options(runtime, threads, options or {})
+    if not fuse:
+        session_options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
 
     def create(providers: list[str]) -> Any:
         with _quiet(runtime):
@@ -274,7 +280,7 @@ def _quiet(runtime: ModuleType) -> Iterator[None]:
 
 
 def _runtime_errors() -> tuple[type[Exception], ...]:
-    """Every exception type of ONNX Runtime's binding, which share no base but `Exception`, and what loading can raise."""
+    """Every exception type of ONNX Runtime's binding (their only base is `Exception`), and what loading can raise."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     bound = [item for item in vars(state).values() if isinstance(item, type) and issubclass(item, Exception)]
