@@ -87,6 +87,10 @@ class Reader(Protocol):
         """Active documents in scope, by collection and path."""
         ...
 
+    def count_documents(self) -> int:
+        """Number of active documents."""
+        ...
+
     # retrieval
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
         """Top k by BM25: OR of optional terms, AND required, NOT excluded; best first, scope applied before the cut.
@@ -142,6 +146,10 @@ class Writer(Reader, Protocol):
         """Remember new file times of a document whose text did not change."""
         ...
 
+    def mark_updated(self, collection: str) -> None:
+        """Remember that a collection's update was completed now."""
+        ...
+
     def remove_documents(self, collection: str, paths: Iterable[str]) -> int: ...
     def remove_collection(self, name: str) -> int: ...
     def rename_collection(self, old: str, new: str) -> None: ...
@@ -155,12 +163,20 @@ class Writer(Reader, Protocol):
         """Those keys that already have a vector."""
         ...
 
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        """(contents, characters) that `pending` would yield."""
+        ...
+
+    def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
+        """Store vectors ahead of the chunks that will refer to them, so that a long text can be resumed half-way."""
+        ...
+
     def put_chunks(
         self,
         fingerprint: str,
         dim: int,
         contents: Mapping[str, Sequence[ChunkRecord]],
-        vectors: Mapping[bytes, npt.NDArray[np.float32]],
+        new_vectors: Mapping[bytes, npt.NDArray[np.float32]],
     ) -> None:
         """Store complete chunk sets by content hash with the vectors that are new; one call is all or nothing.
 
@@ -170,6 +186,6 @@ class Writer(Reader, Protocol):
 
     def clear_vectors(self, collections: Sequence[str] | None = None) -> None: ...
     def cache(self, key: str, value: str) -> None: ...
-    def cleanup(self, on_step: Callable[[str], None] | None = None) -> Mapping[str, int]:
+    def cleanup(self, on_step: Callable[[str], None] | None = None, *, dry_run: bool = False) -> Mapping[str, int]:
         """Drop what nothing refers to, optimise, vacuum; counts per kind of thing removed."""
         ...

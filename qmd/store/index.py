@@ -177,14 +177,9 @@ class IndexWriter(IndexReader):
         """What the index remembers of a collection's files, by path."""
         return documents.known_files(self._database, collection)
 
-    def scanned_at_ns(self, collection: str) -> int:
-        """When the last complete update of a collection began to look at its files; 0 = never."""
-        return int(documents.read_meta(self._database, f"scanned_at_ns:{collection}") or 0)
-
-    def set_scanned(self, collection: str, at_ns: int) -> None:
-        """Remember when a complete update of a collection began, and that the index is of today."""
+    def mark_updated(self, collection: str) -> None:
+        """Remember that a collection's update was completed now."""
         with self.transaction():
-            documents.write_meta(self._database, f"scanned_at_ns:{collection}", str(at_ns))
             documents.write_meta(self._database, f"updated_at:{collection}", documents.utc_now())
 
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
@@ -204,19 +199,16 @@ class IndexWriter(IndexReader):
     def remove_collection(self, name: str) -> int:
         """Delete a collection; the number of documents deleted. What other collections share stays."""
         with self.transaction():
-            for key in ("scanned_at_ns", "updated_at"):
-                documents.write_meta(self._database, f"{key}:{name}", None)
+            documents.write_meta(self._database, f"updated_at:{name}", None)
             return documents.remove_collection(self._database, name)
 
     def rename_collection(self, old: str, new: str) -> None:
         """Give a collection another name."""
         with self.transaction():
             documents.rename_collection(self._database, old, new)
-            for key in ("scanned_at_ns", "updated_at"):
-                documents.write_meta(
-                    self._database, f"{key}:{new}", documents.read_meta(self._database, f"{key}:{old}")
-                )
-                documents.write_meta(self._database, f"{key}:{old}", None)
+            updated_at = documents.read_meta(self._database, f"updated_at:{old}")
+            documents.write_meta(self._database, f"updated_at:{new}", updated_at)
+            documents.write_meta(self._database, f"updated_at:{old}", None)
 
     # vectors
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
@@ -230,6 +222,19 @@ class IndexWriter(IndexReader):
         from qmd.store import vectors
 
         return vectors.existing_keys(self._database, fingerprint, keys)
+
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        """(contents, characters) without a complete chunk set for `fingerprint`."""
+        from qmd.store import vectors
+
+        return vectors.count_pending(self._database, fingerprint, collections)
+
+    def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
+        """Store vectors ahead of the chunks that will refer to them, so that a long text can be resumed half-way."""
+        from qmd.store import vectors
+
+        with self.transaction():
+            vectors.put_vectors(self._database, fingerprint, dim, new_vectors)
 
     def put_chunks(
         self,

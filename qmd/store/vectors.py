@@ -60,6 +60,17 @@ def existing_keys(database: Database, fingerprint: str, keys: Sequence[bytes]) -
     return frozenset(_slots_of(database, model, keys)) if model is not None else frozenset()
 
 
+def put_vectors(
+    database: Database, fingerprint: str, dim: int, vectors: Mapping[bytes, npt.NDArray[np.float32]]
+) -> None:
+    """Store those vectors whose keys have none yet."""
+    model = _model_id(database, fingerprint, dim)
+    slots = _slots_of(database, model, list(vectors))
+    new = {key: vector for key, vector in vectors.items() if key not in slots}
+    if new:
+        _append(database, model, dim, new)
+
+
 def put_chunks(
     database: Database,
     fingerprint: str,

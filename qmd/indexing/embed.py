@@ -1,0 +1,203 @@
+"""Texts without vectors → chunks and vectors in the index, in pieces small enough to lose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from qmd.chunking import split_document
+from qmd.ingest import parse_document
+from qmd.records import Chunk, Document
+from qmd.store.base import ChunkRecord, PendingContent, Writer
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from qmd.inference.base import Embedder
+
+COMMIT_S = 3.0
+"""Work that a killed process may lose, in seconds; the number of texts per commit follows the model's speed."""
+
+_FIRST_SLICE = 32
+_MAX_SLICE = 2_048
+_GROUP_CHUNKS = 256
+"""Chunks gathered before embedding starts: enough for batches of similar length."""
+
+_CHARS_PER_CHUNK = 800
+"""First guess for the progress estimate, replaced by the true mean as soon as there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedReport:
+    """What an embedding run did."""
+
+    documents: int
+    """Distinct texts that are complete now and were not before."""
+    chunks: int
+    embedded: int
+    """Vectors computed."""
+    reused: int
+    """Chunks whose vector was there already: shared, renamed or unchanged text."""
+    stopped: bool
+    """True when `should_stop` ended the run; what was computed is kept."""
+    elapsed_s: float
+
+
+@dataclass(slots=True)
+class _Group:
+    """Texts that are chunked and wait to be embedded together."""
+
+    contents: dict[str, list[ChunkRecord]] = field(default_factory=dict)
+    texts: dict[bytes, str] = field(default_factory=dict)
+    n_chunks: int = 0
+    n_chars: int = 0
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Counts so far, and how many texts the next commit should hold."""
+
+    remaining_chars: int
+    report: Callable[[int, int], None] | None
+    documents: int = 0
+    chunks: int = 0
+    chars: int = 0
+    embedded: int = 0
+    slice_size: int = _FIRST_SLICE
+
+    def announce(self, in_group: int = 0) -> None:
+        """Tell (chunks done, chunks expected in all)."""
+        if self.report is None:
+            return
+        mean = self.chars / self.chunks if self.chunks else _CHARS_PER_CHUNK
+        done = self.chunks + in_group
+        self.report(done, max(done, self.chunks + round(max(0, self.remaining_chars - self.chars) / mean)))
+
+    def adapt(self, n_texts: int, elapsed_s: float) -> None:
+        """Choose the next slice so that it takes about `COMMIT_S`."""
+        fitting = int(n_texts * COMMIT_S / max(elapsed_s, 1e-3))
+        self.slice_size = max(8, min(fitting, 2 * self.slice_size, _MAX_SLICE))
+
+
+def embed_pending(
+    writer: Writer,
+    embedder: Embedder,
+    *,
+    collections: Sequence[str] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> EmbedReport:
+    """Give every text without a complete set of vectors its chunks and vectors; resumable at any point.
+
+    The model runs outside any transaction, so readers and other writers wait for milliseconds only.
+
+    Args:
+        writer: The index.
+        embedder: Its fingerprint says which vectors count.
+        collections: Only texts that these hold; None = all.
+        on_progress: Gets (chunks done, estimate of all chunks).
+        should_stop: Asked between commits.
+    """
+    started = time.monotonic()
+    n_chars = writer.count_pending(embedder.fingerprint, collections)[1] if on_progress else 0
+    progress = _Progress(remaining_chars=n_chars, report=on_progress)
+    stopped = False
+    for group in _groups(writer.pending(embedder.fingerprint, collections), embedder):
+        stopped = not _embed_group(writer, embedder, group, progress, should_stop or (lambda: False))
+        if stopped:
+            break
+    return EmbedReport(
+        documents=progress.documents,
+        chunks=progress.chunks,
+        embedded=progress.embedded,
+        reused=max(0, progress.chunks - progress.embedded),
+        stopped=stopped,
+        elapsed_s=time.monotonic() - started,
+    )
+
+
+def embedded_text(document: Document, chunk: Chunk) -> str:
+    """What the model reads for a chunk: the title, the headings above it, its text.
+
+    A file name that stands in for a title says nothing and is left out, and so is a heading that repeats the title.
+    """
+    headings = [heading for heading in chunk.heading_path if heading != document.title]
+    title = [] if document.title_is_filename or not document.title else [document.title]
+    head = " > ".join([*title, *headings])
+    return f"{head}\n{chunk.text}" if head else chunk.text
+
+
+def chunk_key(text: str) -> bytes:
+    """Sixteen bytes that name an embedded text."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _groups(pending: Iterator[PendingContent], embedder: Embedder) -> Iterator[_Group]:
+    group = _Group()
+    # Engines that can tell text from tables of numbers or encoded data say so; the others embed everything.
+    embeds: Callable[[str], bool] | None = getattr(embedder, "embeds", None)
+    for content in pending:
+        records = group.contents.setdefault(content.hash, [])
+        group.n_chars += len(content.text)
+        for chunk, text in _chunks_of(content, embedder):
+            if embeds is not None and not embeds(chunk.text):
+                continue
+            key = chunk_key(text)
+            group.texts[key] = text
+            records.append(ChunkRecord(chunk.seq, chunk.start, chunk.end, key))
+        group.n_chunks += len(records)
+        if group.n_chunks >= _GROUP_CHUNKS or len(group.contents) >= _GROUP_CHUNKS:
+            yield group
+            group = _Group()
+    if group.contents:
+        yield group
+
+
+def _chunks_of(content: PendingContent, embedder: Embedder) -> Iterator[tuple[Chunk, str]]:
+    """Chunks with the text to embed; none for an empty text."""
+    # NUL would make the parser take a decoded text for a binary file; as a blank it keeps every offset.
+    raw = content.text.replace("\0", " ").encode("utf-8", "surrogatepass")
+    document = parse_document(content.path, raw, max_size_bytes=len(raw))
+    text = content.text
+    chunks = split_document(
+        text, document.headings, document.body_offset, embedder.token_starts(text), embedder.max_tokens
+    )
+    for chunk in chunks:
+        yield chunk, embedded_text(document, chunk)
+
+
+def _embed_group(
+    writer: Writer, embedder: Embedder, group: _Group, progress: _Progress, should_stop: Callable[[], bool]
+) -> bool:
+    """Embed what is missing and store the group's chunks; False when asked to stop before its end."""
+    there = writer.existing_keys(embedder.fingerprint, list(group.texts))
+    # Equal lengths together: a batch costs as much as its longest text.
+    missing = sorted((key for key in group.texts if key not in there), key=lambda key: len(group.texts[key]))
+    done = 0
+    while done < len(missing):
+        if should_stop():
+            return False
+        keys = missing[done : done + progress.slice_size]
+        begun = time.monotonic()
+        writer.put_vectors(embedder.fingerprint, embedder.dim, _embed(embedder, group.texts, keys))
+        progress.adapt(len(keys), time.monotonic() - begun)
+        done += len(keys)
+        progress.embedded += len(keys)
+        progress.announce(done)
+    writer.put_chunks(embedder.fingerprint, embedder.dim, group.contents, {})
+    progress.documents += len(group.contents)
+    progress.chunks += group.n_chunks
+    progress.chars += group.n_chars
+    progress.announce()
+    return True
+
+
+def _embed(
+    embedder: Embedder, texts: Mapping[bytes, str], keys: Sequence[bytes]
+) -> dict[bytes, npt.NDArray[np.float32]]:
+    vectors = embedder.embed_documents([texts[key] for key in keys])
+    return dict(zip(keys, vectors, strict=True))

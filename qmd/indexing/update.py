@@ -1,0 +1,236 @@
+"""Files of a collection → documents and terms in the index, reading only what changed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from qmd.analysis import analyze_document
+from qmd.ingest import UnindexableFileError, read_document, scan_collection
+from qmd.records import Collection, Document, FileEntry
+from qmd.store.base import KnownFile, NewDocument, Writer
+
+COMMIT_BYTES = 16 * 1024 * 1024
+"""Text per transaction: larger ones hold more in memory without being faster."""
+
+COMMIT_S = 1.0
+"""Longest time that one transaction keeps other writers waiting, in seconds."""
+
+_FILES_PER_TASK = 16
+_TASKS_IN_FLIGHT = 4
+_READER_THREADS = 2
+
+_RACY_NS = 50_000_000
+_RACY_COARSE_NS = 2_000_000_000
+"""A file changed this shortly before it was read may change again within the same tick of its file system's clock, with
+equal size and time. 50 ms cover every clock with fractions of a second, 2 s those that count whole or even seconds."""
+
+_UNKNOWN_TIME_NS = -1
+"""Stored instead of such a time, so that the next update reads the file again."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateReport:
+    """What an update did to one collection."""
+
+    collection: str
+    new: int
+    updated: int
+    unchanged: int
+    removed: int
+    skipped: tuple[tuple[str, str], ...]
+    """(path, reason) of every file that the mask selects but that could not be indexed."""
+    warnings: tuple[str, ...]
+    n_bytes: int
+    """Size of the files that were read."""
+    ignored_files: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file after the reader thread: its document, or why there is none."""
+
+    entry: FileEntry
+    document: NewDocument | None
+    warnings: tuple[str, ...]
+    failure: UnindexableFileError | None = None
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What happened so far, and the paths whose rows must go."""
+
+    new: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    n_bytes: int = 0
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+
+
+def update_collection(
+    writer: Writer,
+    collection: Collection,
+    *,
+    verify: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+    on_warning: Callable[[str], None] | None = None,
+) -> UpdateReport:
+    """Make the index equal to the collection's files; interrupted at any point, the next call completes it.
+
+    Args:
+        writer: The index.
+        collection: Name, folder and mask.
+        verify: Read every file, even those whose size and time are known.
+        on_progress: Gets (files done, files to read) after every few files.
+        on_warning: Gets one line for each file that could not be taken as it is.
+
+    Raises:
+        NotFoundError: The folder does not exist or cannot be read as a whole; the index stays as it is.
+        BusyError: Another process kept the index longer than the time-out.
+    """
+    started = time.monotonic()
+    scan = scan_collection(collection)
+    known = writer.known_files(collection.name)
+    changed = [entry for entry in scan.files if verify or not _is_known(entry, known.get(entry.path))]
+    outcome = _Outcome(unchanged=len(scan.files) - len(changed))
+    for left_out in scan.skipped:
+        outcome.skipped.append((left_out.path, left_out.detail or left_out.reason))
+        outcome.warnings.append(f"'{left_out.path}' skipped: {left_out.detail or left_out.reason}")
+    done = 0
+    for batch in _in_transactions(writer, _read_ahead(changed)):
+        _write_batch(writer, collection.name, batch, known, outcome)
+        done += len(batch)
+        if on_progress:
+            on_progress(done, len(changed))
+    present = {entry.path for entry in scan.files}
+    gone = [path for path in known if path not in present and not scan.is_undecided(path)]
+    # Last, so that a renamed file finds its text still in place.
+    removed = writer.remove_documents(collection.name, [*gone, *outcome.stale])
+    writer.mark_updated(collection.name)
+    if on_warning:
+        for warning in outcome.warnings:
+            on_warning(warning)
+    return UpdateReport(
+        collection=collection.name,
+        new=outcome.new,
+        updated=outcome.updated,
+        unchanged=outcome.unchanged,
+        removed=removed,
+        skipped=tuple(outcome.skipped),
+        warnings=tuple(outcome.warnings),
+        n_bytes=outcome.n_bytes,
+        ignored_files=scan.ignored_files,
+        elapsed_s=time.monotonic() - started,
+    )
+
+
+def _is_known(entry: FileEntry, known: KnownFile | None) -> bool:
+    return known is not None and (known.size_bytes, known.mtime_ns) == (entry.size_bytes, entry.mtime_ns)
+
+
+def _in_transactions(writer: Writer, batches: Iterator[list[_Read]]) -> Iterator[list[_Read]]:
+    """The same batches, each handed out inside a transaction that ends after enough bytes or enough time."""
+    batch = next(batches, None)
+    while batch is not None:
+        n_bytes, begun = 0, time.monotonic()
+        with writer.transaction():
+            while batch is not None and n_bytes < COMMIT_BYTES and time.monotonic() - begun < COMMIT_S:
+                yield batch
+                n_bytes += sum(read.entry.size_bytes for read in batch)
+                batch = next(batches, None)
+
+
+def _write_batch(
+    writer: Writer, collection: str, batch: Sequence[_Read], known: Mapping[str, KnownFile], outcome: _Outcome
+) -> None:
+    documents: list[NewDocument] = []
+    for read in batch:
+        before = known.get(read.entry.path)
+        outcome.n_bytes += read.entry.size_bytes
+        outcome.warnings.extend(read.warnings)
+        if read.failure is not None:
+            outcome.skipped.append((read.entry.path, read.failure.message))
+            # What cannot be read today may be as it was; what has become binary or too large is not.
+            if read.failure.code != "unreadable" and before is not None:
+                outcome.stale.append(read.entry.path)
+        elif read.document is not None and before is not None and before.hash == read.document.hash:
+            outcome.unchanged += 1
+            stamp = (read.document.size_bytes, read.document.mtime_ns)
+            if stamp != (before.size_bytes, before.mtime_ns):
+                writer.touch(before.document_id, *stamp)
+        elif read.document is not None:
+            outcome.new += before is None
+            outcome.updated += before is not None
+            documents.append(read.document)
+    if documents:
+        writer.put_documents(collection, documents)
+
+
+def _read_ahead(entries: Sequence[FileEntry]) -> Iterator[list[_Read]]:
+    """Files read and analysed by threads while the caller writes, in order, a bounded number ahead."""
+    if not entries:
+        return
+    tasks = iter([entries[first : first + _FILES_PER_TASK] for first in range(0, len(entries), _FILES_PER_TASK)])
+    with ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="qmd-read") as pool:
+        running: deque[Future[list[_Read]]] = deque()
+        try:
+            for task in tasks:
+                running.append(pool.submit(_read_files, task))
+                if len(running) >= _TASKS_IN_FLIGHT:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def _read_files(entries: Sequence[FileEntry]) -> list[_Read]:
+    return [_read_file(entry) for entry in entries]
+
+
+def _read_file(entry: FileEntry) -> _Read:
+    read_at_ns = time.time_ns()
+    try:
+        document = read_document(entry)
+    except UnindexableFileError as exc:
+        return _Read(entry, None, (exc.message,), exc)
+    warnings = tuple(f"'{entry.path}': {warning}" for warning in document.warnings)
+    return _Read(entry, _new_document(entry, document, read_at_ns), warnings)
+
+
+def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewDocument:
+    return NewDocument(
+        path=entry.path,
+        title=document.title,
+        hash=document.hash,
+        text=document.text,
+        terms=analyze_document(document),
+        metadata_json=json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":")),
+        size_bytes=entry.size_bytes,
+        mtime_ns=_UNKNOWN_TIME_NS if _is_racy(entry.mtime_ns, read_at_ns) else entry.mtime_ns,
+        created_at=_iso_time(read_at_ns),
+        modified_at=_iso_time(entry.mtime_ns),
+    )
+
+
+def _is_racy(mtime_ns: int, read_at_ns: int) -> bool:
+    window = _RACY_NS if mtime_ns % 1_000_000_000 else _RACY_COARSE_NS
+    return 0 <= read_at_ns - mtime_ns < window
+
+
+def _iso_time(time_ns: int) -> str:
+    """UTC with milliseconds; times that the calendar cannot hold count as the epoch."""
+    try:
+        moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
+    except (OverflowError, ValueError, OSError):
+        moment = datetime.fromtimestamp(0, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
