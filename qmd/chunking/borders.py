@@ -1,0 +1,88 @@
+"""Where a long section may be cut: natural borders near a position, weighed against the room they waste."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+
+Span = tuple[int, int]
+
+_FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)(?:\n|\Z)", re.M)
+_BORDER = re.compile(
+    r"(?P<blank>\n[ \t\r]*\n\s*)"
+    r"|(?P<item>\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]|[ \t]*\|))"
+    r"|(?P<sentence>[.!?…]['\")\]*_»”’]*\s+|[。！？]['\")\]」』”’]*\s*)"
+    r"|(?P<line>\n)"
+    r"|(?P<word>\s+)"
+)
+_WEIGHTS = {"blank": 60.0, "item": 45.0, "sentence": 35.0, "line": 30.0, "word": 5.0}
+_FENCE_WEIGHT = 80.0
+_CODE_WEIGHTS = {"blank": 40.0, "item": 20.0, "sentence": 5.0, "line": 20.0, "word": 2.0}
+"""Inside fenced code a blank line parts declarations, a full stop parts nothing; both lose to any blank line outside."""
+
+_DISTANCE_LOSS = 0.7
+"""A border at the far end of the search range keeps 30 % of its weight: a good border beats a slightly fuller chunk, not a
+half-empty one."""
+
+
+def code_fences(text: str, start: int, end: int) -> tuple[Span, ...]:
+    """Spans of fenced code in `text[start:end]`, fence lines included; an open fence runs to `end`."""
+    spans: list[Span] = []
+    opener = ""
+    opened = start
+    for match in _FENCE_LINE.finditer(text, start, end):
+        if not opener:
+            if match[1][0] == "~" or "`" not in match[2]:
+                opener, opened = match[1], match.start()
+        elif match[1][0] == opener[0] and len(match[1]) >= len(opener) and not match[2].strip():
+            spans.append((opened, match.end()))
+            opener = ""
+    if opener:
+        spans.append((opened, end))
+    return tuple(spans)
+
+
+def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | None:
+    """The best offset in (low, high] to end a chunk at, i.e. where the next line or word begins; None without a border."""
+    best: int | None = None
+    best_score = 0.0
+    width = max(high - low, 1)
+
+    def consider(offset: int, weight: float) -> None:
+        nonlocal best, best_score
+        score = weight * (1.0 - _DISTANCE_LOSS * ((high - offset) / width) ** 2)
+        if low < offset <= high and score >= best_score:
+            best, best_score = offset, score
+
+    # A border that starts inside the range may end beyond it (a run of blank lines): its first characters still count.
+    for match in _BORDER.finditer(text, low, high):
+        weights = _CODE_WEIGHTS if _is_inside(match.start() + 1, fences) else _WEIGHTS
+        consider(match.end(), weights[match.lastgroup or "word"])
+    for start, end in fences:
+        if start > high:
+            break
+        consider(start, _FENCE_WEIGHT)
+        consider(end, _FENCE_WEIGHT)
+    return best
+
+
+def overlap_start(text: str, low: int, high: int) -> int:
+    """Where in [low, high] the next chunk begins so as to repeat the end of the last one: a line or sentence in the first
+    two thirds, else a word, else `high` (no overlap)."""
+    limit = low + (high - low) * 2 // 3
+    word = high
+    for match in _BORDER.finditer(text, max(low - 1, 0), high):
+        if match.end() < low:
+            continue
+        if match.lastgroup != "word":
+            if match.end() <= limit:
+                return match.end()
+            break
+        word = min(word, match.end())
+    return word
+
+
+def _is_inside(offset: int, fences: Sequence[Span]) -> bool:
+    index = bisect_right(fences, (offset, offset)) - 1
+    return index >= 0 and fences[index][0] < offset < fences[index][1]
