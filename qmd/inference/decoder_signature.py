@@ -1,0 +1,114 @@
+"""What a decoder graph takes and gives, read from the graph itself: nothing about a model is hard-coded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qmd.errors import ModelError
+
+if TYPE_CHECKING:
+    from qmd.inference.sessions import Session
+
+_PAST = re.compile(r"^past(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")
+_PRESENT = re.compile(r"^present(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")
+_KEEP_NAMES = ("num_logits_to_keep", "logits_to_keep")
+"""Scalar input of some exports: how many trailing positions get logits."""
+_FLOATS = {"tensor(float)": "float32", "tensor(float16)": "float16"}
+_INTEGERS = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
+_OTHER_EXPORT = "use another export of the model: see qmd models list"
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSignature:
+    """Inputs and outputs of a causal model. `layers` is 0 where the graph takes no key-value tensors."""
+
+    layers: int
+    kv_heads: int
+    head_size: int
+    kv_dtype: str
+    id_dtype: str
+    has_mask: bool
+    has_positions: bool
+    keep_input: str | None
+    past: tuple[str, ...]
+    """Key-value inputs: layer by layer, key before value."""
+    present: tuple[str, ...]
+    """The outputs that continue them, in the same order."""
+    logits: str
+    logits_rank: int
+    """3: (batch, positions, vocabulary); 2: (batch, labels)."""
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Memory one token of one row takes."""
+        itemsize = 2 if self.kv_dtype == "float16" else 4
+        return 2 * self.layers * self.kv_heads * self.head_size * itemsize
+
+
+def read_signature(session: Session) -> DecoderSignature:
+    """Read the graph's signature.
+
+    Raises:
+        ModelError: If an input is unknown, a key-value tensor has no partner, or a type is not one ONNX Runtime can
+            be fed from numpy.
+    """
+    inputs = {node.name: node for node in session.ort.get_inputs()}
+    outputs = {node.name: node for node in session.ort.get_outputs()}
+    past = _numbered(_PAST, inputs)
+    known = {"input_ids", "attention_mask", "position_ids", *_KEEP_NAMES, *past.values()}
+    if "input_ids" not in inputs:
+        raise ModelError(f"model '{session.name}' has no input 'input_ids'", _OTHER_EXPORT)
+    unknown = sorted(set(inputs) - known)
+    if unknown:
+        raise ModelError(f"model '{session.name}' has an unexpected input '{unknown[0]}'", _OTHER_EXPORT)
+    logits = "logits" if "logits" in outputs else next(iter(outputs))
+    kv_heads, head_size, kv_dtype = _kv_shape(session.name, [inputs[name] for name in past.values()])
+    present = _numbered(_PRESENT, outputs)
+    if past and present.keys() != past.keys():
+        raise ModelError(f"model '{session.name}' does not return every key-value tensor it takes", _OTHER_EXPORT)
+    return DecoderSignature(
+        layers=len(past) // 2,
+        kv_heads=kv_heads,
+        head_size=head_size,
+        kv_dtype=kv_dtype,
+        id_dtype=_type_name(session.name, inputs["input_ids"], _INTEGERS),
+        has_mask="attention_mask" in inputs,
+        has_positions="position_ids" in inputs,
+        keep_input=next((name for name in _KEEP_NAMES if name in inputs), None),
+        past=tuple(past.values()),
+        present=tuple(present[key] for key in past),
+        logits=logits,
+        logits_rank=len(outputs[logits].shape),
+    )
+
+
+def _numbered(pattern: re.Pattern[str], names: object) -> dict[tuple[int, str], str]:
+    """(layer, key or value) → name, in ascending order."""
+    found: dict[tuple[int, str], str] = {}
+    for name in names if isinstance(names, dict) else ():
+        match = pattern.match(name)
+        if match:
+            found[int(match[1]), match[2]] = name
+    return dict(sorted(found.items()))
+
+
+def _kv_shape(model: str, nodes: list[object]) -> tuple[int, int, str]:
+    """Key-value heads, head size and type, which all tensors must share."""
+    if not nodes:
+        return 0, 0, "float32"
+    shapes = {(node.shape[1], node.shape[3]) if len(node.shape) == 4 else None for node in nodes}  # type: ignore[attr-defined]
+    if len(shapes) != 1 or None in shapes:
+        raise ModelError(f"model '{model}' has key-value tensors of different shapes", _OTHER_EXPORT)
+    heads, size = shapes.pop() or (0, 0)
+    if not isinstance(heads, int) or not isinstance(size, int):
+        raise ModelError(f"model '{model}' does not state its key-value heads and head size", _OTHER_EXPORT)
+    return heads, size, _type_name(model, nodes[0], _FLOATS)
+
+
+def _type_name(model: str, node: object, table: dict[str, str]) -> str:
+    kind = str(node.type)  # type: ignore[attr-defined]
+    if kind not in table:
+        raise ModelError(f"model '{model}' has an input of type '{kind}' which is not supported", _OTHER_EXPORT)
+    return table[kind]

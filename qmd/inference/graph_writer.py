@@ -1,0 +1,268 @@
+"""Pieces of an ONNX graph: nodes, constants inside or outside the model file, norms and linear layers in every format.
+
+`onnx` is imported when a graph is written; it is an optional dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from qmd.inference.quantize import BlockQuantized, quantize_blocks, quantize_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+MS_DOMAIN = "com.microsoft"
+_EXTERNAL_FROM_BYTES = 4096
+_PAGE_BYTES = 4096
+"""External tensors start on a page border, so that they can be mapped into memory."""
+
+LinearForm = Literal["fp", "q4", "q8", "w8a8"]
+Weights = Mapping[str, "npt.NDArray[np.float32]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Qwen3Shape:
+    """Sizes of a Qwen3 network."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    ffn: int
+    vocab: int
+    rope_theta: float = 1e6
+    eps: float = 1e-6
+    max_positions: int = 4096
+    """Rows of the rotary tables: the longest sequence the graph can run."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphForm:
+    """How a graph computes. The defaults are the fastest exact-in-structure CPU form (see docs on engines)."""
+
+    activations: Literal["fp32", "fp16"] = "fp32"
+    linear: LinearForm = "q8"
+    down: LinearForm | None = None
+    """Form of the down projection, where it differs: its inputs have the widest outliers."""
+    block: int = 128
+    accuracy_level: int = 4
+    """`MatMulNBits` attribute; 4 = 8-bit integer products, 0 = products in the activation type."""
+    table: Literal["fp", "q4", "q8"] = "q8"
+    """Form of the embedding table, and of the language-model head tied to it."""
+    head: Literal["lm", "score"] = "lm"
+    """`lm`: logits over the vocabulary; `score`: one relevance logit, shape (batch, 1)."""
+    last_only: bool = True
+    """Logits of each row's last token only. Always so for `score`."""
+    fused: bool = True
+    """One product for query, key and value, and one for gate and up."""
+    past: bool = True
+    """Key-value inputs and outputs."""
+    positions: bool = False
+    """A `position_ids` input and separate rotary nodes, as exporters write it; else positions follow the mask."""
+
+
+class GraphWriter:
+    """Collects the nodes, constants, inputs and outputs of one graph."""
+
+    def __init__(
+        self, path: Path, shape: Qwen3Shape, form: GraphForm, weights: Weights, *, external: bool = True
+    ) -> None:
+        import numpy as np
+        from onnx import TensorProto
+
+        self.path = path
+        self.shape = shape
+        self.form = form
+        self.weights = weights
+        self.float_type: int = TensorProto.FLOAT if form.activations == "fp32" else TensorProto.FLOAT16
+        self.float_dtype = np.dtype(np.float32 if form.activations == "fp32" else np.float16)
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self._external = external
+        self._stream: BinaryIO | None = None
+        self._written = 0
+        self._count = 0
+        self._row_quantized: dict[str, tuple[str, str, str]] = {}
+
+    # --- pieces ---
+
+    def name(self, stem: str) -> str:
+        """A name not used before."""
+        self._count += 1
+        return f"{stem}_{self._count}"
+
+    def op(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        *,
+        outputs: Sequence[str] | int = 1,
+        domain: str = "",
+        name: str | None = None,
+        **attributes: Any,
+    ) -> list[str]:
+        """Add a node; returns the names of its outputs."""
+        from onnx import helper
+
+        names = [self.name(kind) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
+        node_name = name or self.name(f"node_{kind}")
+        self.nodes.append(helper.make_node(kind, list(inputs), names, name=node_name, domain=domain, **attributes))
+        return names
+
+    def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
+        """Add a constant tensor, outside the model file when large."""
+        import numpy as np
+        from onnx import TensorProto, helper, numpy_helper
+
+        array = np.ascontiguousarray(array)
+        if self._stream is None or array.nbytes < _EXTERNAL_FROM_BYTES:
+            self.initializers.append(numpy_helper.from_array(array, name))
+            return name
+        padding = -self._written % _PAGE_BYTES
+        self._stream.write(b"\0" * padding)
+        offset = self._written + padding
+        self._stream.write(array.data)
+        self._written = offset + array.nbytes
+        tensor = TensorProto()
+        tensor.name = name
+        tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+        tensor.dims.extend(array.shape)
+        tensor.data_location = TensorProto.EXTERNAL
+        entries = {"location": f"{self.path.name}_data", "offset": str(offset), "length": str(array.nbytes)}
+        for key, value in entries.items():
+            entry = tensor.external_data.add()
+            entry.key, entry.value = key, value
+        self.initializers.append(tensor)
+        return name
+
+    def alias(self, name: str, source: str, dims: Sequence[int]) -> str:
+        """A second view of a constant under another shape. Costs no bytes where the constant is external."""
+        from onnx import TensorProto
+
+        tensor = TensorProto()
+        tensor.CopyFrom(next(item for item in self.initializers if item.name == source))
+        tensor.name = name
+        del tensor.dims[:]
+        tensor.dims.extend(dims)
+        self.initializers.append(tensor)
+        return name
+
+    def constant(self, value: object, dtype: str = "int64") -> str:
+        """A small constant."""
+        import numpy as np
+
+        return self.initializer(self.name("constant"), np.array(value, dtype=dtype))
+
+    def norm(self, x: str, weight: str) -> str:
+        """Root-mean-square normalisation over the last axis."""
+        scale = self.initializer(self.constant_name(weight), self.weights[weight].astype(self.float_dtype))
+        return self.op("SimplifiedLayerNormalization", [x, scale], axis=-1, epsilon=self.shape.eps, stash_type=1)[0]
+
+    def add_norm(self, x: str, residual: str, weight: str) -> tuple[str, str]:
+        """The normalised sum, and the sum."""
+        scale = self.initializer(self.constant_name(weight), self.weights[weight].astype(self.float_dtype))
+        outputs = [self.name("normed"), "", "", self.name("residual")]
+        self.op(
+            "SkipSimplifiedLayerNormalization",
+            [x, residual, scale],
+            outputs=outputs,
+            domain=MS_DOMAIN,
+            epsilon=self.shape.eps,
+        )
+        return outputs[0], outputs[3]
+
+    def constant_name(self, weight: str) -> str:
+        """Name in the file of a weight that is stored as it is."""
+        return weight
+
+    # --- linear layers ---
+
+    def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
+        """The product of `x` with the weights `parts`, stacked along the output axis."""
+        form = form or self.form.linear
+        if form in ("q4", "q8"):
+            return self._block_linear(x, parts, name, 4 if form == "q4" else 8)
+        if form == "w8a8":
+            return self._row_linear(x, parts, name)
+        weight = self.initializer(f"{name}.weight", self._stack(parts).T.astype(self.float_dtype))
+        return self.op("MatMul", [x, weight], name=name)[0]
+
+    def _stack(self, parts: Sequence[str]) -> npt.NDArray[np.float32]:
+        import numpy as np
+
+        return np.concatenate([self.weights[part] for part in parts]).astype(np.float32)
+
+    def _block_linear(self, x: str, parts: Sequence[str], name: str, bits: int) -> str:
+        quantized = quantize_blocks(self._stack(parts), bits, self.form.block)
+        levels = self.initializer(f"{name}.levels", quantized.packed)
+        scales = self.initializer(f"{name}.scales", quantized.scales.astype(self.float_dtype))
+        return self.block_product(x, levels, scales, quantized, name)
+
+    def block_product(self, x: str, levels: str, scales: str, quantized: BlockQuantized, name: str) -> str:
+        """A `MatMulNBits` node."""
+        n, k = quantized.shape
+        attributes: dict[str, int] = {"K": k, "N": n, "bits": quantized.bits, "block_size": quantized.block}
+        if self.form.accuracy_level:
+            attributes["accuracy_level"] = self.form.accuracy_level
+        return self.op("MatMulNBits", [x, levels, scales], domain=MS_DOMAIN, name=name, **attributes)[0]
+
+    def _row_linear(self, x: str, parts: Sequence[str], name: str) -> str:
+        """W8A8: one scale per token and per output row. A scale per tensor is ruined by the first token's outlier."""
+        import numpy as np
+
+        levels, scales = quantize_rows(self._stack(parts))
+        quantized_x, token_scale, row_shape = self._quantize_tokens(x, levels.shape[1])
+        inputs = [
+            quantized_x,
+            self.initializer(f"{name}.levels", levels.T),
+            self.constant(1.0, "float32"),
+            self.initializer(f"{name}.scales", scales),
+            self.constant(128, "uint8"),
+            self.initializer(f"{name}.zeros", np.zeros(len(scales), np.int8)),
+        ]
+        rows = self.op("MatMulIntegerToFloat", inputs, domain=MS_DOMAIN, name=name)[0]
+        return self.op("Mul", [self.op("Reshape", [rows, row_shape])[0], token_scale])[0]
+
+    def _quantize_tokens(self, x: str, k: int) -> tuple[str, str, str]:
+        """`x` as uint8 rows around 128, its scale per token, and the shape that undoes the flattening."""
+        from onnx import TensorProto, helper
+
+        if x not in self._row_quantized:
+            peak = self.op("ReduceMax", [self.op("Abs", [x])[0], self.constant([-1])], keepdims=1)[0]
+            scaled = self.op("Mul", [peak, self.constant(1 / 127, "float32")])[0]
+            scale = self.op("Add", [scaled, self.constant(1e-12, "float32")])[0]
+            flat_scale = self.op("Reshape", [scale, self.constant([-1])])[0]
+            flat = self.op("Reshape", [x, self.constant([-1, k])])[0]
+            middle = helper.make_tensor("middle", TensorProto.UINT8, [1], [128])
+            zeros = self.op("ConstantOfShape", [self.op("Shape", [flat_scale])[0]], value=middle)[0]
+            levels = self.op("QuantizeLinear", [flat, flat_scale, zeros], axis=0)[0]
+            shape = self.op("Concat", [self.op("Shape", [x], end=2)[0], self.constant([-1])], axis=0)[0]
+            self._row_quantized[x] = (levels, scale, shape)
+        return self._row_quantized[x]
+
+    def write(self) -> None:
+        """Build and save."""
+        import onnx
+        from onnx import helper
+
+        if self._external:
+            data_path = self.path.with_name(f"{self.path.name}_data")
+            with data_path.open("wb") as self._stream:
+                self.network()
+        else:
+            self.network()
+        graph = helper.make_graph(self.nodes, "qwen3", self.inputs, self.outputs, self.initializers)
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MS_DOMAIN, 1)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="qmd"), str(self.path))
+
+    def network(self) -> None:
+        """Add everything the graph holds."""
+        raise NotImplementedError

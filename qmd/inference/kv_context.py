@@ -1,0 +1,275 @@
+"""Key-value contexts: a decoder's memory of the tokens it has read, bound to a session, never copied to the host.
+
+Two kinds. An `InPlaceContext` allocates its tensors once and binds each as input and as output; GroupQueryAttention
+then writes new tokens into it, and going back costs nothing. A `GrowingContext` hands the tensors of one run to the
+next, for graphs whose attention concatenates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from qmd.inference.decoder_signature import DecoderSignature
+from qmd.inference.sessions import Session, import_runtime, mapped_errors
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Rows = Sequence[Sequence[int]]
+
+
+class KeyValueContext(ABC):
+    """A batch of token sequences that a decoder has read.
+
+    `append` reads more tokens, `mark` and `rewind` go back to an earlier length, `fork` continues one sequence in
+    several ways as a batch.
+    """
+
+    def __init__(self, session: Session, signature: DecoderSignature, batch: int) -> None:
+        self._session = session
+        self._signature = signature
+        self._binding: Any = session.ort.io_binding()
+        self._device = session.got
+        self._runtime = import_runtime()
+        self.batch = batch
+        self.lengths = [0] * batch
+        """Tokens read, per row."""
+        self.tokens: list[list[int]] = [[] for _ in range(batch)]
+
+    def append(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """Read more tokens.
+
+        Args:
+            rows: One non-empty token sequence per row of the batch.
+
+        Returns:
+            The logits after each row's last token: (batch, vocabulary), or (batch, labels) for a scoring head.
+
+        Raises:
+            ModelError: If the runtime fails.
+            ValueError: If a row is empty or the number of rows is not the batch.
+        """
+        import numpy as np
+
+        counts = [len(row) for row in rows]
+        if len(rows) != self.batch or not all(counts):
+            raise ValueError(f"expected {self.batch} non-empty rows, got lengths {counts}")
+        width = max(counts)
+        ids = np.zeros((self.batch, width), self._signature.id_dtype)
+        for index, row in enumerate(rows):
+            ids[index, : len(row)] = row
+        with mapped_errors(self._session.name):
+            self._bind_common(ids, counts)
+            outputs = self._run(counts)
+        for index, row in enumerate(rows):
+            self.tokens[index].extend(row)
+            self.lengths[index] += len(row)
+        return self._last_logits(outputs[0].numpy(), counts)
+
+    @abstractmethod
+    def mark(self) -> None:
+        """Remember the present state for `rewind`."""
+
+    @abstractmethod
+    def rewind(self) -> None:
+        """Return to the marked state, or to the empty one."""
+
+    @abstractmethod
+    def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
+        """A batch in which row i is this single sequence followed by `tails[i]`, and its logits.
+
+        This context stays as it was. `room` is how many tokens each row may get beyond its tail.
+        """
+
+    @abstractmethod
+    def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]: ...
+
+    @abstractmethod
+    def _run(self, counts: Sequence[int]) -> list[Any]: ...
+
+    def _bind_common(self, ids: npt.NDArray[Any], counts: Sequence[int]) -> None:
+        import numpy as np
+
+        self._binding.bind_cpu_input("input_ids", ids)
+        if self._signature.has_mask:
+            self._binding.bind_cpu_input("attention_mask", self._mask(counts).astype(self._signature.id_dtype))
+        if self._signature.has_positions:
+            starts = np.array(self.lengths, self._signature.id_dtype)[:, None]
+            positions = starts + np.arange(ids.shape[1], dtype=ids.dtype)
+            self._binding.bind_cpu_input("position_ids", np.ascontiguousarray(positions))
+        if self._signature.keep_input is not None:
+            # All positions where rows end at different ones, else only the last.
+            keep = 1 if min(counts) == max(counts) else max(counts)
+            self._binding.bind_cpu_input(self._signature.keep_input, np.array(keep, np.int64))
+
+    def _last_logits(self, logits: npt.NDArray[Any], counts: Sequence[int]) -> npt.NDArray[np.float32]:
+        import numpy as np
+
+        if logits.ndim == 3:
+            last = [0] * self.batch if logits.shape[1] == 1 else [count - 1 for count in counts]
+            logits = logits[np.arange(self.batch), last]
+        return logits.astype(np.float32)
+
+    def _copy_prefix_rows(self, others: KeyValueContext, tails: Rows) -> npt.NDArray[np.float32]:
+        """Fill `others` by reading everything again: for devices whose memory is not at hand here."""
+        return others.append([[*self.tokens[0], *tail] for tail in tails])
+
+
+class InPlaceContext(KeyValueContext):
+    """Tensors of fixed capacity, each bound as past and as present.
+
+    GroupQueryAttention reads several new tokens over a past only in a batch of one; batches take one token a step.
+    """
+
+    def __init__(self, session: Session, signature: DecoderSignature, batch: int, capacity: int) -> None:
+        import numpy as np
+
+        super().__init__(session, signature, batch)
+        self.capacity = capacity
+        self._marked: list[int] = [0] * batch
+        self._binding.bind_output(signature.logits, "cpu")
+        shape = (batch, signature.kv_heads, capacity, signature.head_size)
+        dtype = np.dtype(signature.kv_dtype)
+        self._arrays: list[npt.NDArray[Any]] = []
+        for past, present in zip(signature.past, signature.present, strict=True):
+            value = self._allocate(shape, dtype)
+            self._binding.bind_ortvalue_input(past, value)
+            self._binding.bind_ortvalue_output(present, value)
+
+    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        import numpy as np
+
+        if self._device == "cuda":
+            return self._runtime.OrtValue.ortvalue_from_shape_and_type(shape, dtype.type, "cuda", 0)
+        # On the CPU the tensor is a view of the array, which lets `fork` copy a prefix without asking the runtime.
+        array = np.zeros(shape, dtype)
+        self._arrays.append(array)
+        return self._runtime.OrtValue.ortvalue_from_numpy(array)
+
+    def append(self, rows: Rows) -> npt.NDArray[np.float32]:
+        needed = max(length + len(row) for length, row in zip(self.lengths, rows, strict=True))
+        if needed > self.capacity:
+            raise ValueError(f"context of {self.capacity} tokens cannot hold {needed}")
+        if self.batch > 1 and any(self.lengths) and max(map(len, rows)) > 1:
+            raise ValueError("a batch with a past takes one token a step")
+        return super().append(rows)
+
+    def mark(self) -> None:
+        self._marked = list(self.lengths)
+
+    def rewind(self) -> None:
+        self._set_lengths(self._marked)
+
+    def _set_lengths(self, lengths: Sequence[int]) -> None:
+        self.lengths = list(lengths)
+        for row, length in zip(self.tokens, lengths, strict=True):
+            del row[length:]
+
+    def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
+        import numpy as np
+
+        start = self.lengths[0]
+        capacity = start + max(map(len, tails)) + room
+        branches = InPlaceContext(self._session, self._signature, len(tails), capacity)
+        if not self._arrays:
+            return branches, self._copy_prefix_rows(branches, tails)
+        logits = []
+        for index, tail in enumerate(tails):
+            logits.append(self.append([tail]))
+            end = self.lengths[0]
+            for source, target in zip(self._arrays, branches._arrays, strict=True):
+                target[index, :, :end] = source[0, :, :end]
+            branches.tokens[index] = list(self.tokens[0])
+            branches.lengths[index] = end
+            self._set_lengths([start])
+        return branches, np.concatenate(logits)
+
+    def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:
+        import numpy as np
+
+        ends = np.array(self.lengths) + np.array(counts)
+        mask: npt.NDArray[np.int64] = (np.arange(ends.max())[None] < ends[:, None]).astype(np.int64)
+        return mask
+
+    def _run(self, counts: Sequence[int]) -> list[Any]:
+        # Rebinding drops the previous step's tensor, whose shape may differ. It keeps its place: first.
+        self._binding.bind_output(self._signature.logits, "cpu")
+        self._session.ort.run_with_iobinding(self._binding)
+        outputs: list[Any] = self._binding.get_outputs()
+        return outputs
+
+
+class GrowingContext(KeyValueContext):
+    """Tensors that each run returns one token longer, passed on where they lie."""
+
+    def __init__(self, session: Session, signature: DecoderSignature, batch: int) -> None:
+        import numpy as np
+
+        super().__init__(session, signature, batch)
+        shape = (batch, signature.kv_heads, 0, signature.head_size)
+        empty = np.zeros(shape, signature.kv_dtype)
+        self._past = [self._runtime.OrtValue.ortvalue_from_numpy(empty) for _ in signature.past]
+        self._seen: npt.NDArray[np.int64] = np.zeros((batch, 0), np.int64)
+        """Mask over what the tensors hold; zero where a shorter row was padded."""
+        self._marked = (self._past, self._seen, [0] * batch)
+
+    def mark(self) -> None:
+        self._marked = (self._past, self._seen, list(self.lengths))
+
+    def rewind(self) -> None:
+        self._past, self._seen, lengths = self._marked
+        self.lengths = list(lengths)
+        for row, length in zip(self.tokens, lengths, strict=True):
+            del row[length:]
+
+    def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
+        branches = GrowingContext(self._session, self._signature, len(tails))
+        if self._device != "cpu":
+            return branches, self._copy_prefix_rows(branches, tails)
+        return branches, self._stack(branches, tails)
+
+    def _stack(self, branches: GrowingContext, tails: Rows) -> npt.NDArray[np.float32]:
+        """Read each tail once over the shared prefix and lay the results into one padded batch."""
+        import numpy as np
+
+        state = (self._past, self._seen, list(self.lengths), list(self.tokens[0]))
+        width = self._seen.shape[1] + max(map(len, tails))
+        shape = (len(tails), self._signature.kv_heads, width, self._signature.head_size)
+        arrays = [np.zeros(shape, self._signature.kv_dtype) for _ in self._past]
+        branches._seen = np.zeros((len(tails), width), np.int64)
+        logits = []
+        for index, tail in enumerate(tails):
+            logits.append(self.append([tail]))
+            end = self._seen.shape[1]
+            for target, value in zip(arrays, self._past, strict=True):
+                target[index, :, :end] = value.numpy()[0]
+            branches._seen[index, :end] = self._seen[0]
+            branches.tokens[index] = list(self.tokens[0])
+            branches.lengths[index] = self.lengths[0]
+            self._past, self._seen, lengths, tokens = state
+            self.lengths, self.tokens[0] = list(lengths), list(tokens)
+        branches._past = [self._runtime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
+        branches.mark()
+        return np.concatenate(logits)
+
+    def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:
+        import numpy as np
+
+        new = (np.arange(max(counts))[None] < np.array(counts)[:, None]).astype(np.int64)
+        return np.concatenate([self._seen, new], axis=1)
+
+    def _run(self, counts: Sequence[int]) -> list[Any]:
+        for name, value in zip(self._signature.past, self._past, strict=True):
+            self._binding.bind_ortvalue_input(name, value)
+        self._binding.clear_binding_outputs()
+        self._binding.bind_output(self._signature.logits, "cpu")
+        for name in self._signature.present:
+            self._binding.bind_output(name, self._device)
+        mask = self._mask(counts)
+        self._session.ort.run_with_iobinding(self._binding)
+        outputs: list[Any] = self._binding.get_outputs()
+        self._past, self._seen = outputs[1:], mask
+        return outputs

@@ -1,0 +1,142 @@
+"""Blockwise and per-row integer forms of weight matrices, in numpy.
+
+The layouts are those of the `MatMulNBits` and `GatherBlockQuantized` operators: a weight of shape (n, k) is cut along k
+into blocks, each with one scale. Symmetric forms only are written (zero point 8 or 128); both are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_SCALE_FACTORS = (1.0, 0.96, 0.92, 0.88)
+"""Candidates at 4 bits: a smaller scale clips the largest weight and refines the rest; the best one is kept."""
+
+_ROWS_AT_ONCE = 4096
+"""Rows quantised in one go, so that an embedding table of 150,000 rows needs no second full-size copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockQuantized:
+    """A weight of shape (n, k) in blocks along k.
+
+    `packed` is uint8 of shape (n, k / block, block * bits / 8), low nibble first; `scales` is (n, k / block).
+    """
+
+    packed: npt.NDArray[np.uint8]
+    scales: npt.NDArray[np.float32]
+    bits: int
+    block: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, k) of the weight this stands for."""
+        n, blocks = self.scales.shape
+        return n, blocks * self.block
+
+
+def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> BlockQuantized:
+    """Quantise symmetrically, one scale per block.
+
+    The value of largest magnitude in a block is given the outermost level (-8 or -128), so that the asymmetry of two's
+    complement is not wasted. At 4 bits a few smaller scales are tried and the one with least squared error kept.
+
+    Args:
+        weight: Shape (n, k); k is a multiple of `block`.
+        bits: 4 or 8.
+        block: Weights per scale.
+
+    Raises:
+        ValueError: If k is not a multiple of `block`, or `bits` is neither 4 nor 8.
+    """
+    import numpy as np
+
+    n, k = weight.shape
+    if bits not in (4, 8) or k % block:
+        raise ValueError(f"cannot quantise shape {weight.shape} to {bits} bits in blocks of {block}")
+    packed = np.empty((n, k // block, block * bits // 8), np.uint8)
+    scales = np.empty((n, k // block), np.float32)
+    for start in range(0, n, _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        blocks = weight[rows].astype(np.float32).reshape(-1, k // block, block)
+        levels, scales[rows] = _round_blocks(blocks, bits)
+        packed[rows] = levels if bits == 8 else levels[..., 0::2] | (levels[..., 1::2] << 4)
+    return BlockQuantized(packed, scales, bits, block)
+
+
+def _round_blocks(blocks: npt.NDArray[np.float32], bits: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+    """Levels (same shape, 0 to 2^bits - 1) and scales of blocks of shape (n, blocks, block)."""
+    import numpy as np
+
+    half = 2 ** (bits - 1)
+    extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)
+    full = np.where(extreme == 0, 1.0, extreme / -half).astype(np.float32)
+    best_error = np.full(full.shape, np.inf, np.float32)
+    best_scale = full
+    best_levels = np.zeros(blocks.shape, np.uint8)
+    for factor in _SCALE_FACTORS if bits == 4 else (1.0,):
+        scale = full * np.float32(factor)
+        levels = np.clip(np.rint(blocks / scale), -half, half - 1)
+        error = np.square(levels * scale - blocks).sum(-1, keepdims=True)
+        better = error < best_error
+        best_error = np.where(better, error, best_error)
+        best_scale = np.where(better, scale, best_scale)
+        best_levels = np.where(better, (levels + half).astype(np.uint8), best_levels)
+    return best_levels, best_scale[..., 0]
+
+
+def dequantize_blocks(
+    packed: npt.NDArray[np.uint8],
+    scales: npt.NDArray[np.floating],
+    zero_points: npt.NDArray[np.generic] | None,
+    *,
+    bits: int,
+    block: int,
+    k: int,
+) -> npt.NDArray[np.float32]:
+    """The (n, k) weight behind the inputs of a `MatMulNBits` node.
+
+    Args:
+        packed: uint8, n * ceil(k / block) * block * bits / 8 values in any shape whose first axis is n.
+        scales: n * ceil(k / block) values in any shape.
+        zero_points: None for 2^(bits-1); else uint8 packed like the weights (each row padded to a whole byte), or a
+            floating type with one value per block.
+        bits: 4 or 8.
+        block: Weights per scale.
+        k: Columns of the weight.
+    """
+    import numpy as np
+
+    n = packed.shape[0]
+    per_row = -(-k // block)
+    levels = _unpack(packed.reshape(n, -1), bits).reshape(n, per_row, block).astype(np.float32)
+    scale = np.asarray(scales, np.float32).reshape(n, per_row, 1)
+    if zero_points is None:
+        zero: npt.NDArray[np.float32] | float = float(2 ** (bits - 1))
+    elif zero_points.dtype == np.uint8:
+        zero = _unpack(zero_points.reshape(n, -1).astype(np.uint8), bits)[:, :per_row].astype(np.float32)[..., None]
+    else:
+        zero = np.asarray(zero_points, np.float32).reshape(n, per_row, 1)
+    return np.ascontiguousarray(((levels - zero) * scale).reshape(n, per_row * block)[:, :k])
+
+
+def _unpack(rows: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """Levels of packed rows, low nibble first."""
+    import numpy as np
+
+    if bits == 8:
+        return rows
+    return np.stack([rows & 15, rows >> 4], axis=-1).reshape(rows.shape[0], -1)
+
+
+def quantize_rows(weight: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Signed 8-bit levels (n, k) and one scale per output row (n,), for W8A8."""
+    import numpy as np
+
+    peak = np.abs(weight).max(axis=1)
+    scales = (np.where(peak == 0, 1.0, peak) / 127).astype(np.float32)
+    return np.rint(weight / scales[:, None]).astype(np.int8), scales

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qmd.errors import ModelError
+from qmd.inference.decoder_signature import read_signature
+from qmd.inference.decoding import Decoder, Limits, generate, generate_branches
+from qmd.inference.graph_writer import GraphForm
+from qmd.inference.kv_context import GrowingContext, InPlaceContext
+from qmd.inference.sessions import open_session
+from tests.inference.tiny_models import (
+    PUBLISHED,
+    SHAPE,
+    PlainWriter,
+    PublishedWriter,
+    Weights,
+    random_weights,
+    reference_logits,
+    write_model,
+)
+
+Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
+CASES: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
+    # name: form, writer, largest difference from the float64 reference (logits have a standard deviation of 0.65)
+    "fp32": (PUBLISHED, PublishedWriter, 2e-5),
+    "fp32-without-positions": (replace(PUBLISHED, positions=False), PublishedWriter, 2e-5),
+    "fp16": (replace(PUBLISHED, activations="fp16"), PublishedWriter, 8e-3),
+    "q4f16": (Q4F16, PublishedWriter, 8e-3),
+    "q4f16-level-4": (replace(Q4F16, accuracy_level=4), PublishedWriter, 8e-2),
+    "plain": (PUBLISHED, PlainWriter, 2e-5),
+    "plain-without-positions": (replace(PUBLISHED, positions=False), PlainWriter, 2e-5),
+    "plain-q4f16": (Q4F16, PlainWriter, 1e-2),
+    "own-q4": (GraphForm(linear="q4", table="q4", block=32, accuracy_level=0), PublishedWriter, 2e-5),
+    "own-q8-level-4": (GraphForm(linear="q8", block=32), PublishedWriter, 8e-2),
+}
+IDS = [int(i) for i in np.random.default_rng(0).integers(0, SHAPE.vocab, 12)]
+Opened = tuple[Decoder, Weights, float]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
+    folder = tmp_path_factory.mktemp("decoders")
+    cache: dict[str, Opened] = {}
+
+    def get(case: str) -> Opened:
+        if case not in cache:
+            form, writer, tolerance = CASES[case]
+            path = folder / f"{case}.onnx"
+            held = write_model(path, form, random_weights(), writer=writer)
+            session = open_session(path, format="q4", threads=1)
+            cache[case] = Decoder(session), held, tolerance
+        return cache[case]
+
+    return get
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_prefill_equals_the_reference(case: str, opened: Callable[[str], Opened]) -> None:
+    decoder, weights, tolerance = opened(case)
+    logits = decoder.open_context(32).append([IDS])
+    assert np.abs(logits[0] - reference_logits(weights, IDS)[-1]).max() < tolerance
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_token_a_step_equals_the_reference(case: str, opened: Callable[[str], Opened]) -> None:
+    decoder, weights, tolerance = opened(case)
+    context = decoder.open_context(32)
+    got = [context.append([chunk])[0] for chunk in (IDS[:6], *([i] for i in IDS[6:]))]
+    expected = reference_logits(weights, IDS)[5:]
+    assert np.abs(np.array(got) - expected).max() < tolerance
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rewinding_to_a_shared_prefix_forgets_what_came_after(case: str, opened: Callable[[str], Opened]) -> None:
+    decoder, weights, tolerance = opened(case)
+    context = decoder.open_context(32)
+    context.append([IDS[:5]])
+    context.mark()
+    for tail in ([7, 8, 9], [200, 100], [7, 8, 9, 10]):
+        context.rewind()
+        logits = context.append([tail])
+        assert np.abs(logits[0] - reference_logits(weights, [*IDS[:5], *tail])[-1]).max() < tolerance
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_of_unequal_branches_equals_each_branch_alone(case: str, opened: Callable[[str], Opened]) -> None:
+    decoder, weights, tolerance = opened(case)
+    if not decoder.branches_work():
+        # Without the input, a plain graph counts the padding of shorter rows as positions.
+        assert case == "plain-without-positions"
+        return
+    prompt = decoder.open_context(32)
+    prompt.append([IDS])
+    tails = [[11], [21, 22, 23], [31, 32]]
+    branches, first = prompt.fork(tails, 4)
+    steps = [first, branches.append([[41], [42], [43]]), branches.append([[51], [52], [53]])]
+    for row, tail in enumerate(tails):
+        text = [*IDS, *tail, 41 + row, 51 + row]
+        expected = reference_logits(weights, text)[len(IDS) + len(tail) - 1 :]
+        assert np.abs(np.array([step[row] for step in steps]) - expected).max() < tolerance
+    assert prompt.lengths == [len(IDS)]
+
+
+def test_a_prompt_read_as_a_padded_batch_equals_each_row_alone(opened: Callable[[str], Opened]) -> None:
+    for case in ("fp32", "plain", "own-q4"):
+        decoder, weights, tolerance = opened(case)
+        rows = [IDS, IDS[:4], IDS[2:9]]
+        logits = decoder.open_context(32, batch=3).append(rows)
+        expected = np.array([reference_logits(weights, row)[-1] for row in rows])
+        assert np.abs(logits - expected).max() < tolerance
+
+
+def test_tensors_are_updated_in_place_only_where_the_graph_allows_it(opened: Callable[[str], Opened]) -> None:
+    assert isinstance(opened("q4f16")[0].open_context(8), InPlaceContext)
+    assert isinstance(opened("plain")[0].open_context(8), GrowingContext)
+
+
+def test_in_place_and_growing_contexts_agree(opened: Callable[[str], Opened]) -> None:
+    decoder, _, _ = opened("fp32")
+    in_place, growing = decoder.open_context(32), Decoder(decoder.session, in_place=False).open_context(32)
+    for chunk in (IDS[:6], IDS[6:7], IDS[7:]):
+        assert np.abs(in_place.append([chunk]) - growing.append([chunk])).max() < 1e-5
+
+
+def test_the_signature_is_read_from_the_graph(opened: Callable[[str], Opened]) -> None:
+    signature = read_signature(opened("q4f16")[0].session)
+    assert (signature.layers, signature.kv_heads, signature.head_size) == (2, 2, 32)
+    assert signature.kv_dtype == "float16"
+    assert signature.has_positions
+    assert signature.past[:2] == ("past_key_values.0.key", "past_key_values.0.value")
+    assert signature.kv_bytes_per_token == 2 * 2 * 2 * 32 * 2
+    assert not read_signature(opened("fp32-without-positions")[0].session).has_positions
+
+
+def test_fixture_files_stay_small(tmp_path: Path) -> None:
+    for name, (form, writer, _) in CASES.items():
+        path = tmp_path / f"{name}.onnx"
+        write_model(path, form, random_weights(), writer=writer)
+        assert path.stat().st_size < 1_000_000
+
+
+def test_large_tensors_can_lie_beside_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    form = GraphForm(linear="q8", block=32, accuracy_level=0)
+    weights = write_model(path, form, random_weights(), external=True)
+    assert (tmp_path / "model.onnx_data").stat().st_size > path.stat().st_size
+    logits = Decoder(open_session(path, format="q8", threads=1)).open_context(16).append([IDS])
+    assert np.abs(logits[0] - reference_logits(weights, IDS)[-1]).max() < 2e-5
+
+
+def test_a_missing_external_file_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    write_model(path, GraphForm(linear="q8", block=32), random_weights(), external=True)
+    (tmp_path / "model.onnx_data").unlink()
+    with pytest.raises(ModelError) as caught:
+        open_session(path, format="q8", threads=1)
+    assert "\n" not in caught.value.message and "model.onnx" in caught.value.message
+
+
+def test_an_unexpected_input_is_named(tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    path = tmp_path / "model.onnx"
+    write_model(path, PUBLISHED, random_weights())
+    model = onnx.load(str(path))
+    model.graph.input.append(helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["batch", 3]))
+    onnx.save(model, str(path))
+    with pytest.raises(ModelError, match="pixel_values"):
+        Decoder(open_session(path, format="fp32", threads=1, allow_gpu=False))
+
+
+def test_a_graph_without_key_value_tensors_is_no_decoder(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    write_model(path, replace(PUBLISHED, past=False), random_weights())
+    with pytest.raises(ModelError, match="key-value"):
+        Decoder(open_session(path, format="fp32", threads=1, allow_gpu=False))
+
+
+def _greedy(logits: np.ndarray, generated: object) -> int:
+    return int(logits.argmax())
+
+
+def _greedy_reference(weights: Weights, ids: list[int], n: int) -> list[int]:
+    text = list(ids)
+    for _ in range(n):
+        text.append(int(reference_logits(weights, text)[-1].argmax()))
+    return text[len(ids) :]
+
+
+def test_greedy_generation_equals_the_reference(opened: Callable[[str], Opened]) -> None:
+    for case in ("fp32", "plain"):
+        decoder, weights, _ = opened(case)
+        context = decoder.open_context(32)
+        result = generate(context, context.append([IDS]), _greedy, (), Limits(8))
+        assert list(result.tokens) == _greedy_reference(weights, IDS, 8)
+        assert result.stop == "budget"
+
+
+def test_generation_stops_at_any_end_token_and_leaves_it_out(opened: Callable[[str], Opened]) -> None:
+    decoder, weights, _ = opened("fp32")
+    expected = _greedy_reference(weights, IDS, 8)
+    end = expected[3]
+    context = decoder.open_context(32)
+    result = generate(context, context.append([IDS]), _greedy, (end, 9999), Limits(8))
+    assert list(result.tokens) == expected[: expected.index(end)]
+    assert result.stop == "end"
+
+
+def test_generation_stops_at_the_deadline_and_on_cancellation(opened: Callable[[str], Opened]) -> None:
+    decoder, _, _ = opened("fp32")
+    for limits, reason in (
+        (Limits(8, deadline_s=time.monotonic() - 1), "deadline"),
+        (Limits(8, is_cancelled=lambda: True), "cancelled"),
+    ):
+        context = decoder.open_context(32)
+        result = generate(context, context.append([IDS]), _greedy, (), limits)
+        assert result.stop == reason
+        assert len(result.tokens) == 1
+
+
+def test_branches_generate_what_each_would_generate_alone(opened: Callable[[str], Opened]) -> None:
+    decoder, weights, _ = opened("fp32")
+    prompt = decoder.open_context(32)
+    prompt.append([IDS])
+    tails, budgets = [[11], [21, 22, 23]], [3, 6]
+    branches, logits = prompt.fork(tails, 6)
+    results = generate_branches(branches, logits, [_greedy, _greedy], (), budgets, Limits(99))
+    for tail, budget, result in zip(tails, budgets, results, strict=True):
+        assert list(result.tokens) == _greedy_reference(weights, [*IDS, *tail], budget)
+
+
+def test_a_full_context_is_refused(opened: Callable[[str], Opened]) -> None:
+    context = opened("fp32")[0].open_context(8)
+    with pytest.raises(ValueError, match="cannot hold"):
+        context.append([IDS])
