@@ -1,0 +1,117 @@
+"""Fetched documents: one with `get`, several with `multi-get`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qmd.records import StoredDocument
+from qmd.render.hits import Format
+from qmd.render.text import csv_row, fence, json_text, number_lines, quoted, xml_text
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedDocument:
+    """A document of `multi-get`. `skipped` is the reason why `body` is empty, else None."""
+
+    document: StoredDocument
+    identifier: str
+    context: str | None
+    body: str
+    skipped: str | None = None
+
+
+def render_document(header: str, context: str | None, lines: Sequence[str], first: int, line_numbers: bool) -> str:
+    """One document: header line, context, `---`, and its lines, numbered from `first`.
+
+    A range that holds no line shows one empty line.
+    """
+    text = "\n".join(lines)
+    folder = f"Folder Context: {context}\n" if context else ""
+    return f"{header}\n{folder}---\n\n{number_lines(text, first) if line_numbers else text}\n"
+
+
+def keep_lines(text: str, max_lines: int | None) -> str:
+    """The first `max_lines` lines, followed by a note of how many are missing."""
+    lines = text.split("\n")
+    if max_lines is None or len(lines) <= max_lines:
+        return text
+    return "\n".join([*lines[:max_lines], "", f"[... truncated {len(lines) - max_lines} more lines]"])
+
+
+def render_documents(documents: Sequence[FetchedDocument], format: Format, line_numbers: bool) -> str:
+    """Several documents in one of the six formats."""
+    shown = [_numbered(one) if line_numbers else one for one in documents]
+    if format == "json":
+        return json_text([_json(one) for one in shown])
+    if format == "csv":
+        return "docid,file,title,context,skipped,body\n" + "".join(_csv(one) for one in shown)
+    if format == "xml":
+        body = "".join(_xml(one) for one in shown)
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n<documents>\n{body}</documents>\n'
+    render_one = {"files": _files, "md": _md}.get(format, _cli)
+    return "".join(render_one(one) for one in shown)
+
+
+def _numbered(one: FetchedDocument) -> FetchedDocument:
+    if one.skipped:
+        return one
+    return FetchedDocument(one.document, one.identifier, one.context, number_lines(one.body, 1))
+
+
+def _json(one: FetchedDocument) -> dict[str, object]:
+    entry: dict[str, object] = {"file": one.identifier, "docid": one.document.docid, "title": one.document.title}
+    if one.context:
+        entry["context"] = one.context
+    entry |= {"skipped": True, "reason": one.skipped} if one.skipped else {"body": one.body}
+    return entry | {"collection": one.document.collection, "path": one.document.path, "uri": one.document.uri}
+
+
+def _csv(one: FetchedDocument) -> str:
+    skipped = "true" if one.skipped else "false"
+    head = (one.document.docid, one.identifier, one.document.title, one.context or "")
+    return csv_row((*head, skipped, one.skipped or one.body))
+
+
+def _files(one: FetchedDocument) -> str:
+    fields = [one.document.docid, one.identifier]
+    if one.context:
+        fields.append(quoted(one.context))
+    if one.skipped:
+        fields.append("[SKIPPED]")
+    return ",".join(fields) + "\n"
+
+
+def _md(one: FetchedDocument) -> str:
+    lines = [f"## {one.identifier}", "", f"**docid:** `{one.document.docid}`", ""]
+    if one.document.title and one.document.title != one.identifier:
+        lines += [f"**Title:** {one.document.title}", ""]
+    if one.context:
+        lines += [f"**Context:** {one.context}", ""]
+    if one.skipped:
+        lines += [f"> {one.skipped}", ""]
+    else:
+        mark = fence(one.body)
+        lines += [mark, one.body, mark, ""]
+    return "\n".join(lines) + "\n"
+
+
+def _xml(one: FetchedDocument) -> str:
+    elements = {"file": one.identifier, "title": one.document.title}
+    if one.context:
+        elements["context"] = one.context
+    if one.skipped:
+        elements |= {"skipped": "true", "reason": one.skipped}
+    else:
+        elements["body"] = one.body
+    inner = "".join(f"    <{name}>{xml_text(value)}</{name}>\n" for name, value in elements.items())
+    return f'  <document docid="{one.document.docid}">\n{inner}  </document>\n'
+
+
+def _cli(one: FetchedDocument) -> str:
+    rule = "=" * 60
+    lines = ["", rule, f"File: {one.identifier}  {one.document.docid}", rule, ""]
+    if one.context:
+        lines += [f"Folder Context: {one.context}", "---", ""]
+    lines.append(f"[SKIPPED: {one.skipped}]" if one.skipped else one.body)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,200 @@
+"""Search results in six formats. Programs parse these: keys are added, never renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import quote
+
+from qmd.records import Hit, Query, SearchResponse
+from qmd.render.explain import explain_lines, explain_object
+from qmd.render.text import (
+    csv_row,
+    highlight,
+    hyperlink,
+    json_text,
+    number_lines,
+    quoted,
+    round_half_up,
+    xml_text,
+)
+
+Format = Literal["cli", "json", "csv", "md", "xml", "files"]
+FORMATS: tuple[Format, ...] = ("cli", "json", "csv", "md", "xml", "files")
+
+JSON_SNIPPET_CHARACTERS = 300
+SNIPPET_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class HitOptions:
+    """How hits are shown."""
+
+    index_name: str = "index"
+    full: bool = False
+    """Whole body in place of the passage; hits must carry it."""
+    line_numbers: bool = False
+    explain: bool = False
+    disk_paths: Mapping[str, str] | None = None
+    """With `--full-path`: uri → path on disk, for the files that exist."""
+    editor_template: str | None = None
+    """Terminal only: makes identifiers links into the editor."""
+    absolute_paths: Mapping[str, str] = field(default_factory=dict)
+    """Terminal only: uri → absolute path for those links."""
+    empty_note: str = "No results found."
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One hit with its display decisions made."""
+
+    hit: Hit
+    identifier: str
+    docid: str | None
+
+
+def render_hits(response: SearchResponse, format: Format, options: HitOptions) -> str:
+    """Every hit of `response`, best first; the empty form of the format when there is none."""
+    rows = [_row(hit, options) for hit in response.hits]
+    if format == "cli":
+        if not rows:
+            return options.empty_note + "\n"
+        words = display_query(response.query).lower().split()
+        return "\n\n".join(_cli(row, words, options) for row in rows)
+    if format == "json":
+        return json_text([_json(row, options) for row in rows])
+    if format == "csv":
+        return "docid,score,file,title,context,line,snippet\n" + "".join(_csv(row, options) for row in rows)
+    if format == "xml":
+        # A root element makes the output one well-formed document, the empty one included.
+        return "<results>" + "".join("\n" + _xml(row, options) for row in rows) + "</results>\n"
+    render_row = _md if format == "md" else _files
+    return "".join(render_row(row, options) for row in rows)
+
+
+def file_identifier(uri: str, index_name: str) -> str:
+    """`uri`, with `?index=` when the index is not the default one."""
+    return uri if index_name == "index" else f"{uri}?index={quote(index_name, safe='')}"
+
+
+def display_query(query: Query) -> str:
+    """The words a person looks for in a passage: the first `lex` sub-query, else the first `vec`, else the text."""
+    for kind in ("lex", "vec"):
+        for subquery in query.subqueries:
+            if subquery.kind == kind:
+                return subquery.text
+    return query.text
+
+
+def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
+    """The passage under its header `@@ -start,count @@ (b before, a after)`.
+
+    Line numbers are those of the source file; the header, which is no line of it, has none.
+    """
+    passage = hit.passage
+    text = passage.text
+    if len(text) > max_characters:
+        text = text[: max_characters - 3] + "..."
+    if line_numbers:
+        text = number_lines(text, passage.start_line)
+    count = passage.end_line - passage.start_line + 1
+    header = f"@@ -{passage.start_line},{count} @@ ({passage.lines_before} before, {passage.lines_after} after)"
+    return f"{header}\n{text}"
+
+
+def _row(hit: Hit, options: HitOptions) -> _Row:
+    on_disk = (options.disk_paths or {}).get(hit.document.uri)
+    if on_disk is not None:
+        return _Row(hit, on_disk, None)
+    return _Row(hit, file_identifier(hit.document.uri, options.index_name), hit.document.docid)
+
+
+def _shown_text(hit: Hit, options: HitOptions, max_characters: int = SNIPPET_CHARACTERS) -> str:
+    if not options.full:
+        return snippet_text(hit, max_characters, options.line_numbers)
+    body = hit.body or ""
+    return number_lines(body, 1) if options.line_numbers else body
+
+
+def _json(row: _Row, options: HitOptions) -> dict[str, object]:
+    hit, document = row.hit, row.hit.document
+    entry: dict[str, object] = {"docid": row.docid} if row.docid else {}
+    entry |= {
+        "score": round_half_up(hit.relevance),
+        "file": row.identifier,
+        "line": hit.passage.line,
+        "title": document.title,
+    }
+    if hit.context:
+        entry["context"] = hit.context
+    entry["body" if options.full else "snippet"] = _shown_text(hit, options, JSON_SNIPPET_CHARACTERS)
+    if options.explain and hit.explanation:
+        entry["explain"] = explain_object(hit.explanation)
+    return entry | {
+        "collection": document.collection,
+        "path": document.path,
+        "uri": document.uri,
+        "start_line": hit.passage.start_line,
+        "end_line": hit.passage.end_line,
+    }
+
+
+def _csv(row: _Row, options: HitOptions) -> str:
+    hit = row.hit
+    shown = _shown_text(hit, options)
+    score = f"{hit.relevance:.4f}"
+    return csv_row(
+        (row.docid or "", score, row.identifier, hit.document.title, hit.context or "", hit.passage.line, shown)
+    )
+
+
+def _files(row: _Row, options: HitOptions) -> str:
+    fields = [f"{row.hit.relevance:.2f}", row.identifier]
+    if options.disk_paths is None:
+        fields.insert(0, row.hit.document.docid)
+    if row.hit.context:
+        fields.append(quoted(row.hit.context))
+    return ",".join(fields) + "\n"
+
+
+def _md(row: _Row, options: HitOptions) -> str:
+    hit = row.hit
+    lines = ["---", f"# {hit.document.title or row.identifier}", f"**file:** `{row.identifier}`"]
+    if row.docid:
+        lines.append(f"**docid:** `{row.docid}`")
+    if hit.context:
+        lines.append(f"**context:** {hit.context}")
+    return "\n".join([*lines, "", _shown_text(hit, options), "", ""])
+
+
+def _xml(row: _Row, options: HitOptions) -> str:
+    hit = row.hit
+    attributes = {"docid": row.docid, "name": row.identifier, "title": hit.document.title, "context": hit.context}
+    shown = " ".join(f'{key}="{_attribute(value)}"' for key, value in attributes.items() if value)
+    return f"<file {shown}>\n{xml_text(_shown_text(hit, options))}\n</file>\n"
+
+
+def _attribute(text: str) -> str:
+    # A literal line break in an attribute is read back as a space.
+    return xml_text(text).replace("\n", "&#10;")
+
+
+def _cli(row: _Row, words: Sequence[str], options: HitOptions) -> str:
+    hit = row.hit
+    passage_text = hit.passage.text.lower()
+    literal = any(word in passage_text for word in words)
+    name = f"{row.identifier}:{hit.passage.line}" if literal else row.identifier
+    absolute = options.absolute_paths.get(hit.document.uri)
+    if options.editor_template and absolute:
+        name = hyperlink(name, options.editor_template, absolute, hit.passage.line)
+    lines = [f"{name} {row.docid}" if row.docid else name]
+    if hit.document.title:
+        lines.append(f"Title: {hit.document.title}")
+    if hit.context:
+        lines.append(f"Context: {hit.context}")
+    lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
+    if options.explain and hit.explanation:
+        lines += explain_lines(hit.explanation)
+    shown = _shown_text(hit, options)
+    return "\n".join([*lines, "", highlight(shown, words) if options.editor_template else shown, ""])

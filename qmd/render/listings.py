@@ -1,0 +1,192 @@
+"""What the index holds: collections, files, contexts, status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
+from qmd.render.text import human_size, json_text, parse_time, relative_time
+
+_OLD_DAYS = 180
+_PREVIEW_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """Everything `status` shows."""
+
+    index: IndexStatus
+    collections: tuple[Collection, ...] = ()
+    models: tuple[str, ...] = ()
+    tips: tuple[str, ...] = ()
+    daemon_pid: int | None = None
+
+
+def render_collections(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], now: datetime) -> str:
+    """`collection list` as text blocks."""
+    if not collections:
+        return "No collections found. Run 'qmd collection add .' to create one.\n"
+    lines = [f"Collections ({len(collections)}):", ""]
+    for one in collections:
+        lines += [collection_title(one), f"  Path:     {one.path}", f"  Pattern:  {one.pattern}"]
+        if one.ignore:
+            lines.append(f"  Ignore:   {', '.join(one.ignore)}")
+        count = counts.get(one.name)
+        lines += [f"  Files:    {count.documents if count else 0}"]
+        lines += [f"  Updated:  {relative_time(count.updated_at if count else None, now)}", ""]
+    return "\n".join(lines) + "\n"
+
+
+def collections_json(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus]) -> str:
+    """`collection list --json`; `mask` repeats `pattern` for readers that know only that name."""
+    return json_text(
+        [
+            {
+                "name": one.name,
+                "path": str(one.path),
+                "pattern": one.pattern,
+                "mask": one.pattern,
+                "files": counts[one.name].documents if one.name in counts else 0,
+                "updated": counts[one.name].updated_at if one.name in counts else None,
+                "include": one.include_by_default,
+                "ignore": list(one.ignore),
+            }
+            for one in collections
+        ]
+    )
+
+
+def collection_title(collection: Collection) -> str:
+    """`name (qmd://name/)`, marked when searches leave it out."""
+    excluded = "" if collection.include_by_default else " [excluded]"
+    return f"{collection.name} (qmd://{collection.name}/){excluded}"
+
+
+def render_collection(collection: Collection) -> str:
+    """`collection show`."""
+    lines = [f"Collection: {collection.name}", f"  Path:     {collection.path}", f"  Pattern:  {collection.pattern}"]
+    lines.append(f"  Include:  {'yes (default)' if collection.include_by_default else 'no'}")
+    if collection.ignore:
+        lines.append(f"  Ignore:   {', '.join(collection.ignore)}")
+    if collection.update_command:
+        lines.append(f"  Update:   {collection.update_command}")
+    if collection.context:
+        lines.append(f"  Contexts: {len(collection.context)}")
+    return "\n".join(lines) + "\n"
+
+
+def render_collection_names(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus]) -> str:
+    """`ls` without an argument."""
+    if not collections:
+        return "No collections found. Run 'qmd collection add .' to index files.\n"
+    lines = ["Collections:", ""]
+    for one in collections:
+        n_files = counts[one.name].documents if one.name in counts else 0
+        lines.append(f"  qmd://{one.name}/  ({n_files} file{'' if n_files == 1 else 's'})")
+    return "\n".join(lines) + "\n"
+
+
+def render_files(documents: Sequence[StoredDocument], now: datetime) -> str:
+    """`ls` of a collection: size, time of modification, address."""
+    sizes = [human_size(document.size) for document in documents]
+    width = max((len(size) for size in sizes), default=0)
+    return "".join(
+        f"{size:>{width}}  {_listing_time(document.modified_at, now)}  {document.uri}\n"
+        for size, document in zip(sizes, documents, strict=True)
+    )
+
+
+def _listing_time(moment: str, now: datetime) -> str:
+    at = parse_time(moment)
+    day = f"{at:%b} {at.day:>2}"
+    return f"{day}  {at.year}" if (now - at).days > _OLD_DAYS else f"{day} {at:%H:%M}"
+
+
+def render_contexts(collections: Sequence[Collection], global_context: str | None) -> str:
+    """`context list`."""
+    blocks = [("*", {"/": global_context})] if global_context else []
+    blocks += [(one.name, dict(one.context)) for one in collections if one.context]
+    if not blocks:
+        return "No contexts configured. Use 'qmd context add' to add one.\n"
+    lines = ["", "Configured Contexts", ""]
+    for name, notes in blocks:
+        lines.append(name)
+        for prefix, note in notes.items():
+            lines.append(f"  {prefix}" if prefix.strip("/") else "  / (root)")
+            lines += [f"    {line}" for line in note.split("\n")]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def render_status(report: StatusReport, now: datetime) -> str:
+    """`status` as text. `Vectors:  N embedded` is parsed by programs."""
+    index = report.index
+    lines = ["QMD Status", "", f"Index: {index.path}", f"Size:  {human_size(index.size_bytes)}"]
+    if report.daemon_pid is not None:
+        lines.append(f"MCP:   running (PID {report.daemon_pid})")
+    lines += ["", "Documents", f"  Total:    {index.documents} files indexed", f"  Vectors:  {index.vectors} embedded"]
+    if index.pending_documents:
+        lines.append(f"  Pending:  {index.pending_documents} need embedding (run 'qmd embed')")
+    lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
+    lines += ["", *_status_collections(report, now)]
+    for heading, entries in (("Models", report.models), ("Tips", report.tips)):
+        if entries:
+            lines += ["", heading, *(f"  {entry}" for entry in entries)]
+    return "\n".join(lines) + "\n"
+
+
+def _status_collections(report: StatusReport, now: datetime) -> list[str]:
+    if not report.collections:
+        return ["No collections. Run 'qmd collection add .' to index markdown files."]
+    counts = {count.name: count for count in report.index.collections}
+    lines = ["Collections"]
+    for one in report.collections:
+        count = counts.get(one.name)
+        updated = relative_time(count.updated_at if count else None, now)
+        lines += [f"  {collection_title(one)}", f"    Pattern:  {one.pattern}"]
+        lines.append(f"    Files:    {count.documents if count else 0} (updated {updated})")
+        if one.context:
+            lines.append(f"    Contexts: {len(one.context)}")
+            lines += [f"      {prefix or '/'}: {_preview(note)}" for prefix, note in one.context.items()]
+    return lines
+
+
+def _preview(note: str) -> str:
+    first = note.replace("\n", " ")
+    return first if len(first) <= _PREVIEW_CHARACTERS else first[: _PREVIEW_CHARACTERS - 3] + "..."
+
+
+def status_json(report: StatusReport) -> str:
+    """`status --json`; the first four keys are those of the MCP `status` tool."""
+    index = report.index
+    counts = {count.name: count for count in index.collections}
+    return json_text(
+        {
+            "totalDocuments": index.documents,
+            "needsEmbedding": index.pending_documents,
+            "hasVectorIndex": index.vectors > 0,
+            "collections": [
+                {
+                    "name": one.name,
+                    "path": str(one.path),
+                    "pattern": one.pattern,
+                    "documents": counts[one.name].documents if one.name in counts else 0,
+                    "lastUpdated": counts[one.name].updated_at if one.name in counts else None,
+                    "include": one.include_by_default,
+                    "contexts": dict(one.context),
+                }
+                for one in report.collections
+            ],
+            "index": str(index.path),
+            "sizeBytes": index.size_bytes,
+            "embeddedDocuments": index.embedded_documents,
+            "chunks": index.chunks,
+            "vectors": index.vectors,
+            "updatedAt": index.updated_at,
+            "fingerprint": index.fingerprint,
+            "models": list(report.models),
+            "tips": list(report.tips),
+        }
+    )

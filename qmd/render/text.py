@@ -1,0 +1,112 @@
+"""Small pieces of text that several renderings share."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_NEEDS_QUOTES = re.compile('[,"\n\r]')
+
+
+def json_text(value: object) -> str:
+    """JSON with two-space indent, literal non-ASCII, whole numbers without `.0`, and a final newline."""
+    return json.dumps(_whole_numbers(value), indent=2, ensure_ascii=False) + "\n"
+
+
+def _whole_numbers(value: object) -> object:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, Mapping):
+        return {key: _whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole_numbers(item) for item in value]
+    return value
+
+
+def round_half_up(value: float) -> float:
+    """`value` to two decimals, halves upwards."""
+    return math.floor(value * 100 + 0.5) / 100
+
+
+def csv_row(fields: Iterable[object]) -> str:
+    """One CSV line; a field is quoted only when it holds a comma, a quote or a line break."""
+    return ",".join(_csv_field(str(field)) for field in fields) + "\n"
+
+
+def _csv_field(text: str) -> str:
+    return quoted(text) if _NEEDS_QUOTES.search(text) else text
+
+
+def quoted(text: str) -> str:
+    """`text` in double quotes, inner ones doubled."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def xml_text(text: str) -> str:
+    """`text` escaped for element content and attributes; characters that XML cannot hold are dropped."""
+    text = _NOT_XML.sub("", text)
+    for raw, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;")):
+        text = text.replace(raw, escaped)
+    return text
+
+
+def number_lines(text: str, first: int) -> str:
+    """`text` with `N: ` before each line, counting from `first`."""
+    return "\n".join(f"{number}: {line}" for number, line in enumerate(text.split("\n"), first))
+
+
+def fence(text: str) -> str:
+    """A markdown fence that no run of backticks in `text` can close."""
+    longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
+    return "`" * (longest + 1)
+
+
+def relative_time(moment: str | None, now: datetime) -> str:
+    """ISO time as `5s ago`, `3m ago`, `2h ago` or `9d ago`; `never` for None."""
+    if moment is None:
+        return "never"
+    seconds = max(0, int((now - parse_time(moment)).total_seconds()))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit} ago"
+    return f"{seconds}s ago"
+
+
+def parse_time(moment: str) -> datetime:
+    """An ISO time as an aware datetime; UTC when it names no zone."""
+    parsed = datetime.fromisoformat(moment)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def human_size(n_bytes: int) -> str:
+    """A size as `812 B`, `1.5 KB`, `2.0 MB` or `1.2 GB`."""
+    if n_bytes < 1024:
+        return f"{n_bytes} B"
+    size, unit = n_bytes / 1024, "KB"
+    for larger in ("MB", "GB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.1f} {unit}"
+
+
+def hyperlink(text: str, template: str, path: str, line: int) -> str:
+    """`text` as a terminal link (OSC 8) to the editor URI that `template` makes of a path and a line."""
+    from urllib.parse import quote
+
+    target = template.replace("{path}", quote(path, safe="/:~!*'()"))
+    for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
+        target = target.replace(placeholder, str(value))
+    return f"\x1b]8;;{target}\x07{text}\x1b]8;;\x07"
+
+
+def highlight(text: str, words: Sequence[str]) -> str:
+    """`text` with every occurrence of a word of three or more characters in bold yellow."""
+    long = sorted({re.escape(word) for word in words if len(word) >= 3}, key=len, reverse=True)
+    if not long:
+        return text
+    return re.sub("|".join(long), lambda match: f"\x1b[1;33m{match[0]}\x1b[0m", text, flags=re.IGNORECASE)

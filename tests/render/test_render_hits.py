@@ -1,0 +1,161 @@
+import csv
+import io
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qmd.records import Contribution, Explanation, Hit, Passage, Query, SearchResponse, StoredDocument, SubQuery
+from qmd.render import FORMATS, HitOptions, render_hits
+from qmd.render.hits import display_query
+
+DOCUMENT = StoredDocument(1, "docs", "a.md", "Alpha Doc", "b9a671" + "0" * 58, "2026-01-01T00:00:00.000Z", 99)
+PASSAGE = Passage(
+    "The rate limiter uses a sliding window.\nAuth token flow\n\n## Section Two",
+    3,
+    6,
+    line=4,
+    lines_before=2,
+    lines_after=2,
+)
+HIT = Hit(DOCUMENT, 0.5, PASSAGE, "Global\n\nRoot ctx", body="one\ntwo")
+SNIPPET = f"@@ -3,4 @@ (2 before, 2 after)\n{PASSAGE.text}"
+
+
+def response(*hits: Hit, text: str = "auth") -> SearchResponse:
+    return SearchResponse(Query(text), hits, "good")
+
+
+def render(format: str, *hits: Hit, text: str = "auth", **options: object) -> str:
+    return render_hits(response(*hits, text=text), format, HitOptions(**options))  # type: ignore[arg-type]
+
+
+def test_json_rows_have_the_documented_keys_in_order_and_new_keys_last() -> None:
+    (row,) = json.loads(render("json", HIT))
+    assert list(row)[:7] == ["docid", "score", "file", "line", "title", "context", "snippet"]
+    assert list(row)[7:] == ["collection", "path", "uri", "start_line", "end_line"]
+    assert row["snippet"] == SNIPPET
+    assert (row["docid"], row["file"], row["line"]) == ("#b9a671", "qmd://docs/a.md", 4)
+
+
+@pytest.mark.parametrize(("relevance", "shown"), [(1.0, "1"), (0.125, "0.13"), (0.0, "0"), (0.994, "0.99")])
+def test_json_scores_round_half_up_and_print_whole_numbers_bare(relevance: float, shown: str) -> None:
+    assert f'"score": {shown},' in render("json", replace(HIT, relevance=relevance))
+
+
+def test_an_absent_context_is_no_json_key() -> None:
+    assert "context" not in json.loads(render("json", replace(HIT, context=None)))[0]
+
+
+def test_full_shows_the_body_instead_of_the_snippet() -> None:
+    (row,) = json.loads(render("json", HIT, full=True))
+    assert row["body"] == "one\ntwo"
+    assert "snippet" not in row
+
+
+def test_json_snippets_end_after_300_characters_and_others_after_500() -> None:
+    long = replace(HIT, passage=replace(PASSAGE, text="x" * 900))
+    assert json.loads(render("json", long))[0]["snippet"].split("\n")[1] == "x" * 297 + "..."
+    assert "x" * 497 + "..." in render("md", long)
+
+
+def test_line_numbers_are_those_of_the_source_and_skip_the_header() -> None:
+    snippet = json.loads(render("json", HIT, line_numbers=True))[0]["snippet"]
+    assert snippet.split("\n")[:3] == [
+        "@@ -3,4 @@ (2 before, 2 after)",
+        "3: The rate limiter uses a sliding window.",
+        "4: Auth token flow",
+    ]
+
+
+def test_csv_is_read_back_by_a_csv_reader() -> None:
+    hit = replace(HIT, document=replace(DOCUMENT, title='Beta, "B"'))
+    header, row = csv.reader(io.StringIO(render("csv", hit)))
+    assert header == ["docid", "score", "file", "title", "context", "line", "snippet"]
+    assert row == ["#b9a671", "0.5000", "qmd://docs/a.md", 'Beta, "B"', "Global\n\nRoot ctx", "4", SNIPPET]
+
+
+def test_files_lines_quote_the_context() -> None:
+    assert render("files", replace(HIT, context="Root ctx")) == '#b9a671,0.50,qmd://docs/a.md,"Root ctx"\n'
+
+
+def test_markdown_rows_follow_the_documented_shape() -> None:
+    assert render("md", replace(HIT, context="ctx")) == (
+        f"---\n# Alpha Doc\n**file:** `qmd://docs/a.md`\n**docid:** `#b9a671`\n**context:** ctx\n\n{SNIPPET}\n\n"
+    )
+
+
+def test_cli_rows_name_the_line_only_when_a_query_word_is_literally_there() -> None:
+    expected = f"qmd://docs/a.md:4 #b9a671\nTitle: Alpha Doc\nContext: ctx\nScore:  50%\n\n{SNIPPET}\n"
+    assert render("cli", replace(HIT, context="ctx")) == expected
+    assert render("cli", HIT, text="unrelated").startswith("qmd://docs/a.md #b9a671\n")
+
+
+def test_cli_rows_stand_two_empty_lines_apart() -> None:
+    assert "## Section Two\n\n\nqmd://docs/a.md" in render("cli", HIT, HIT)
+
+
+def test_nothing_found_has_a_form_in_every_format() -> None:
+    assert {name: render(name) for name in FORMATS} == {
+        "cli": "No results found.\n",
+        "json": "[]\n",
+        "csv": "docid,score,file,title,context,line,snippet\n",
+        "md": "",
+        "xml": "<results></results>\n",
+        "files": "",
+    }
+
+
+def test_a_named_index_is_part_of_the_address() -> None:
+    assert json.loads(render("json", HIT, index_name="my notes"))[0]["file"] == "qmd://docs/a.md?index=my%20notes"
+
+
+def test_a_path_on_disk_replaces_address_and_docid() -> None:
+    paths = {"qmd://docs/a.md": "./docs/a.md"}
+    (row,) = json.loads(render("json", HIT, disk_paths=paths))
+    assert row["file"] == "./docs/a.md"
+    assert "docid" not in row
+    assert render("files", replace(HIT, context=None), disk_paths=paths) == "0.50,./docs/a.md\n"
+
+
+def test_explain_keeps_the_known_keys() -> None:
+    contributions = (Contribution("bm25", "original", "auth", 1, 0.4, 1.0, 0.03),)
+    hit = replace(HIT, explanation=Explanation(contributions, 1, 0.03, None, 0.5, 0.5))
+    explain = json.loads(render("json", hit, explain=True))[0]["explain"]
+    assert list(explain)[:5] == ["ftsScores", "vectorScores", "rrf", "rerankScore", "blendedScore"]
+    assert explain["rrf"]["contributions"][0]["source"] == "fts"
+    assert "Top contributions: fts/original#1:0.0300" in render("cli", hit, explain=True)
+
+
+def test_the_displayed_query_prefers_the_first_lexical_line() -> None:
+    lines = (SubQuery("hyde", "h"), SubQuery("vec", "v"), SubQuery("lex", "l"))
+    assert display_query(Query("raw", lines)) == "l"
+    assert display_query(Query("raw", lines[:2])) == "v"
+    assert display_query(Query("raw")) == "raw"
+
+
+def test_terminal_links_open_the_editor_at_the_line() -> None:
+    shown = render(
+        "cli", HIT, editor_template="vscode://file/{path}:{line}", absolute_paths={"qmd://docs/a.md": "/my docs/a#1.md"}
+    )
+    assert "\x1b]8;;vscode://file//my%20docs/a%231.md:4\x07" in shown
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=20))
+def test_xml_is_well_formed_whatever_the_text(title: str, body: str, path: str) -> None:
+    hit = replace(HIT, document=replace(DOCUMENT, title=title, path=path), body=body, context=title)
+    root = ET.fromstring(render("xml", hit, hit, full=True))
+    assert [child.tag for child in root] == ["file", "file"]
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_csv_rows_survive_any_text(title: str, body: str) -> None:
+    hit = replace(HIT, document=replace(DOCUMENT, title=title), body=body)
+    rows = list(csv.reader(io.StringIO(render("csv", hit, full=True), newline="")))
+    assert len(rows) == 2
+    assert (rows[1][3], rows[1][6]) == (title, body)

@@ -1,0 +1,96 @@
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
+from qmd.render.listings import (
+    StatusReport,
+    collections_json,
+    render_collection,
+    render_collections,
+    render_contexts,
+    render_files,
+    render_status,
+    status_json,
+)
+from qmd.render.text import human_size, relative_time
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+NOTES = Collection("notes", Path("/n"), context={"": "all", "work": "about\nwork"})
+CODE = Collection("code", Path("/c"), "**/*.py", ignore=("x/**",), update_command="git pull", include_by_default=False)
+COUNTS = {"notes": CollectionStatus("notes", Path("/n"), "**/*.md", 3, "2026-06-01T11:59:55.000Z", True)}
+INDEX = IndexStatus(Path("/i.sqlite"), 2048, 3, 2, 1, 9, 8, "2026-06-01T11:00:00.000Z", "f00d", tuple(COUNTS.values()))
+
+
+def test_collection_blocks_keep_the_title_and_labels_that_programs_parse() -> None:
+    shown = render_collections([NOTES, CODE], COUNTS, NOW)
+    assert re.findall(r"^(.+?)\s+\(qmd://.+/\)", shown, re.MULTILINE) == ["notes", "code"]
+    assert (
+        "code (qmd://code/) [excluded]\n  Path:     /c\n  Pattern:  **/*.py\n  Ignore:   x/**\n  Files:    0\n" in shown
+    )
+    assert "  Updated:  5s ago\n" in shown
+
+
+def test_collection_json_has_every_promised_key() -> None:
+    row = json.loads(collections_json([NOTES], COUNTS))[0]
+    assert list(row)[:7] == ["name", "path", "pattern", "mask", "files", "updated", "include"]
+    assert (row["files"], row["mask"], row["include"]) == (3, "**/*.md", True)
+
+
+def test_collection_show_keeps_its_labels() -> None:
+    assert render_collection(NOTES).splitlines() == [
+        "Collection: notes",
+        "  Path:     /n",
+        "  Pattern:  **/*.md",
+        "  Include:  yes (default)",
+        "  Contexts: 2",
+    ]
+
+
+def test_status_counts_vectors_on_a_line_that_programs_parse() -> None:
+    shown = render_status(StatusReport(INDEX, (NOTES,)), NOW)
+    assert re.search(r"^\s*Vectors:\s*(\d+)", shown, re.MULTILINE)[1] == "8"  # type: ignore[index]
+    assert "Pending:  1 need embedding (run 'qmd embed')" in shown
+
+
+def test_status_json_starts_with_the_keys_of_the_mcp_tool() -> None:
+    status = json.loads(status_json(StatusReport(INDEX, (NOTES,))))
+    assert list(status)[:4] == ["totalDocuments", "needsEmbedding", "hasVectorIndex", "collections"]
+    assert status["collections"][0]["documents"] == 3
+
+
+def test_listed_files_align_sizes_and_show_the_year_of_old_ones() -> None:
+    new = StoredDocument(1, "c", "a.md", "", "0" * 64, "2026-05-31T08:05:00.000Z", 5)
+    old = StoredDocument(2, "c", "b c.md", "", "0" * 64, "2024-01-02T08:05:00.000Z", 2048)
+    assert render_files([new, old], NOW) == (
+        "   5 B  May 31 08:05  qmd://c/a.md\n2.0 KB  Jan  2  2024  qmd://c/b c.md\n"
+    )
+
+
+def test_contexts_are_listed_under_their_collection_and_the_global_one_first() -> None:
+    assert render_contexts([NOTES, CODE], "everything").split("\n")[3:] == [
+        "*", "  / (root)", "    everything", "",
+        "notes", "  / (root)", "    all", "  work", "    about", "    work", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [
+        ("2026-06-01T11:59:55.000Z", "5s ago"),
+        ("2026-06-01T11:00:00Z", "1h ago"),
+        ("2026-05-01T12:00:00Z", "31d ago"),
+        ("2026-06-01T13:00:00Z", "0s ago"),
+        (None, "never"),
+    ],
+)
+def test_relative_times_use_the_largest_unit(moment: str | None, shown: str) -> None:
+    assert relative_time(moment, NOW) == shown
+
+
+@pytest.mark.parametrize(("size", "shown"), [(0, "0 B"), (1536, "1.5 KB"), (3 * 1024**3, "3.0 GB")])
+def test_sizes_have_one_decimal(size: int, shown: str) -> None:
+    assert human_size(size) == shown
