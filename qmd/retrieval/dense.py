@@ -1,0 +1,93 @@
+"""The dense leg: vectors of the query's texts, cosine rankings over every candidate, and what is missing of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from qmd.inference.base import Embedder
+from qmd.records import Candidate, Ranking, Scope, SubQuery
+from qmd.retrieval.trace import Trace
+from qmd.store.base import Reader
+
+EMBED_ESTIMATE_MS = 30.0
+"""One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
+
+MANY_PENDING = 0.1
+"""Share of documents without vectors from which the notice is more than a tip (the original's 10 %)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DenseRanking:
+    """A dense ranking with how far the model understood its text, in [0, 1]."""
+
+    ranking: Ranking
+    trust: float
+
+
+def dense_rankings(
+    reader: Reader,
+    embedder: Embedder,
+    texts: Sequence[SubQuery | str],
+    also_score: Sequence[int],
+    k: int,
+    scope: Scope,
+    trace: Trace,
+) -> list[DenseRanking]:
+    """One ranking per text: the top `k` and, beyond them, every document in `also_score`.
+
+    Texts that the model does not understand at all are left out. Raises what the embedder raises.
+    """
+    known = [(item, trust) for item in texts if (trust := embedder.query_trust(_text(item))) > 0]
+    if not known:
+        return []
+    vectors = embedder.embed_queries([_text(item) for item, _ in known])
+    trace.used(embedder.description)
+    rankings = []
+    for (item, trust), vector in zip(known, vectors, strict=True):
+        candidates = list(reader.search_dense(vector, k, scope, embedder.fingerprint))
+        if not candidates:
+            continue
+        found = {candidate.document_id for candidate in candidates}
+        rest = [number for number in also_score if number not in found]
+        candidates.extend(reader.dense_scores(vector, rest, embedder.fingerprint).values() if rest else ())
+        candidates.sort(key=lambda candidate: (-candidate.score, candidate.document_id))
+        kind = "original" if isinstance(item, str) else item.kind
+        rankings.append(DenseRanking(Ranking("dense", kind, _text(item), tuple(candidates)), trust))
+    return rankings
+
+
+def has_vectors(reader: Reader, embedder: Embedder, trace: Trace) -> bool:
+    """Whether the index holds any vector of this model; warns about documents that have none."""
+    status = reader.status(embedder.fingerprint)
+    if status.documents and not status.vectors:
+        trace.warn("no vectors yet: run 'qmd embed'")
+        return False
+    pending = status.pending_documents
+    if pending > 0 and pending >= MANY_PENDING * status.documents:
+        percent = round(100 * pending / max(status.documents, 1))
+        trace.warn(f"{pending} documents ({percent}%) need embeddings. Run 'qmd embed' for better results.")
+    elif pending > 0:
+        trace.warn(f"{pending} documents need embeddings. Run 'qmd embed' to index them.")
+    return status.vectors > 0
+
+
+def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
+    """For each document the chunk with the highest cosine over all rankings."""
+    best: dict[int, Candidate] = {}
+    for entry in rankings:
+        for candidate in entry.ranking.candidates:
+            held = best.get(candidate.document_id)
+            if held is None or candidate.score > held.score:
+                best[candidate.document_id] = candidate
+    return best
+
+
+def only(ranking: Ranking, admitted: frozenset[int]) -> Ranking:
+    """`ranking` without the documents that are not admitted."""
+    kept = tuple(candidate for candidate in ranking.candidates if candidate.document_id in admitted)
+    return replace(ranking, candidates=kept)
+
+
+def _text(item: SubQuery | str) -> str:
+    return item if isinstance(item, str) else item.text

@@ -1,0 +1,114 @@
+"""Ordered candidates → hits: calibrated relevance, passage, context, explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qmd.records import Candidate, Collection, Explanation, Hit, StoredDocument
+from qmd.retrieval import calibration
+from qmd.retrieval.calibration import Evidence
+from qmd.retrieval.fusion import Fused
+from qmd.retrieval.lookup import context_for
+from qmd.retrieval.matching import WeightedTerm, coverage, find_occurrences, fold
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.snippets import best_passage
+from qmd.store.base import Reader
+
+WINDOW_CHARS = 400
+"""Stretch of text (code points) in which terms count as said together; about four lines of prose."""
+
+BATCH = 200
+"""Documents whose texts are held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A candidate in its final place: its fused entry, what reranking said, and the chunk that matched."""
+
+    fused: Fused
+    fused_rank: int
+    rerank_score: float | None
+    blended_score: float
+    chunk: Candidate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """What relevance is measured with: the query's terms and the query's own background cosine."""
+
+    terms: Sequence[WeightedTerm]
+    background: float | None
+
+
+def build_hits(
+    reader: Reader, ordered: Sequence[Ordered], yardstick: Yardstick, options: SearchOptions
+) -> tuple[tuple[Hit, ...], tuple[float, ...]]:
+    """Hits in the order given, cut by `min_relevance` and `limit`, and the relevances of all that were judged.
+
+    Documents that left the index in the meantime are passed over. More than `limit` are judged when the limit is small,
+    so that the relevance of the first hit does not depend on it.
+    """
+    wanted = ordered[: max(options.limit, calibration.POOL)]
+    collections = {collection.name: collection for collection in reader.collections()}
+    global_context = reader.global_context()
+    hits: list[Hit] = []
+    for start in range(0, len(wanted), BATCH):
+        batch = wanted[start : start + BATCH]
+        documents = reader.documents([entry.fused.document_id for entry in batch])
+        texts = reader.texts([document.hash for document in documents.values()])
+        for entry in batch:
+            document = documents.get(entry.fused.document_id)
+            if document is not None and document.hash in texts:
+                hit = _hit(document, texts[document.hash], entry, yardstick, options)
+                hits.append(replace(hit, context=_context(document, collections, global_context)))
+    relevances = calibration.non_increasing([hit.relevance for hit in hits])
+    judged = [_with_relevance(hit, value) for hit, value in zip(hits, relevances, strict=True)]
+    kept = [hit for hit in judged if hit.relevance >= options.min_relevance]
+    return tuple(kept[: options.limit]), tuple(relevances)
+
+
+def measure(document: StoredDocument, text: str, chunk: Candidate | None, yardstick: Yardstick) -> Evidence:
+    """The evidence that calibration judges one document by."""
+    # Title and path stand in front of the text, so that they count as said together with its first lines.
+    folded = fold(f"{document.path}\n{document.title}\n{text}")
+    occurrences = find_occurrences(folded, yardstick.terms)
+    return Evidence(
+        coverage=coverage(occurrences, yardstick.terms),
+        window=coverage(occurrences, yardstick.terms, WINDOW_CHARS),
+        cosine=chunk.score if chunk is not None else None,
+        background=yardstick.background,
+    )
+
+
+def _hit(document: StoredDocument, text: str, entry: Ordered, yardstick: Yardstick, options: SearchOptions) -> Hit:
+    relevance = calibration.relevance(measure(document, text, entry.chunk, yardstick))
+    chunk = entry.chunk
+    span = None
+    if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
+        span = (chunk.chunk_start, chunk.chunk_end)
+    explanation = Explanation(
+        contributions=entry.fused.contributions,
+        fused_rank=entry.fused_rank,
+        fused_score=entry.fused.score,
+        rerank_score=entry.rerank_score,
+        blended_score=entry.blended_score,
+        relevance=relevance,
+    )
+    return Hit(
+        document=document,
+        relevance=relevance,
+        passage=best_passage(text, yardstick.terms, chunk=span, max_chars=options.snippet_chars),
+        context=None,
+        body=text if options.full_body else None,
+        explanation=explanation if options.explain else None,
+    )
+
+
+def _with_relevance(hit: Hit, value: float) -> Hit:
+    explanation = replace(hit.explanation, relevance=value) if hit.explanation is not None else None
+    return replace(hit, relevance=value, explanation=explanation)
+
+
+def _context(document: StoredDocument, collections: Mapping[str, Collection], global_context: str | None) -> str | None:
+    return context_for(collections.get(document.collection), global_context, document.path)

@@ -1,0 +1,142 @@
+"""The lexical leg: terms, the ladder for unknown words, BM25 rankings, and what the user required or excluded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from qmd.analysis import analyze_query, has_cjk, has_user_operators, parse_lex, prefix_form
+from qmd.records import Candidate, LexicalTerm, Ranking, Scope, SubQuery
+from qmd.retrieval.matching import WeightedTerm, weigh_terms
+from qmd.retrieval.trace import Trace
+from qmd.store.base import Reader
+
+PREFIX_TRUST = 0.7
+"""Share of a term's weight that a prefix of it earns in coverage."""
+
+SPELLING_TRUST = 0.5
+"""Share of a term's weight that a corrected spelling of it earns in coverage."""
+
+SPELLINGS = 2
+"""Corrected spellings tried for one unknown term."""
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalQuery:
+    """Terms of one text as the index is asked for them.
+
+    Attributes:
+        terms: What is searched, unknown words replaced by prefixes or corrected spellings.
+        weighted: What coverage is measured with; unknown words keep their weight.
+    """
+
+    terms: tuple[LexicalTerm, ...]
+    weighted: tuple[WeightedTerm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """Documents that the user's required and excluded terms allow; None allows all."""
+
+    allowed: frozenset[int] | None
+    refused: frozenset[int]
+
+    def admits(self, document_id: int) -> bool:
+        """Whether a document meets the demands."""
+        return document_id not in self.refused and (self.allowed is None or document_id in self.allowed)
+
+
+def lexical_query(reader: Reader, text: str, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
+    """Analyse `text` and replace terms that no document holds.
+
+    Args:
+        reader: For document frequencies and spellings.
+        text: The query or sub-query.
+        trace: Told of every unknown word.
+        lex_syntax: Whether quotes, `+`, `-` and `*` are operators.
+    """
+    terms = parse_lex(text) if lex_syntax else analyze_query(text)
+    frequencies = reader.document_frequencies(terms)
+    weighted = weigh_terms(terms, frequencies, reader.count_documents())
+    searched: list[LexicalTerm] = []
+    substitutes: list[WeightedTerm] = []
+    for term, frequency in zip(terms, frequencies, strict=True):
+        if frequency or term.excluded or " " in term.fts or has_cjk(term.fts):
+            searched.append(term)
+            continue
+        found = _substitutes(reader, term, trace)
+        searched.extend(found or [term])
+        if found and not term.required:
+            weight = next(entry.weight for entry in weighted if entry.term == term)
+            trust = PREFIX_TRUST if found[0].fts.endswith("*") else SPELLING_TRUST
+            weighted = [entry for entry in weighted if entry.term != term]
+            weighted.append(WeightedTerm(term, weight * (1 - trust)))
+            # Spellings of one word share what it weighs: finding one of them is as good as finding all.
+            substitutes.append(WeightedTerm(_any_of(found), weight * trust))
+    return LexicalQuery(tuple(searched), tuple(weighted + substitutes))
+
+
+def lexical_ranking(
+    reader: Reader, query: LexicalQuery, subquery: SubQuery | None, text: str, k: int, scope: Scope, trace: Trace
+) -> Ranking:
+    """BM25 ranking of one text; required terms that no document holds together are searched as optional."""
+    candidates = reader.search_lexical(query.terms, k, scope)
+    required = [term for term in query.terms if term.required]
+    if not candidates and required:
+        trace.warn(f"no document holds all of {_names(required)}: searched for any of them")
+        candidates = reader.search_lexical([replace(term, required=False) for term in query.terms], k, scope)
+    if not candidates and query.terms and all(term.excluded for term in query.terms):
+        trace.warn("the query only excludes: add a word to search for")
+    return Ranking("bm25", "original" if subquery is None else "lex", text, tuple(candidates))
+
+
+def read_demands(reader: Reader, queries: Sequence[LexicalQuery], scope: Scope) -> Demands:
+    """What required and excluded terms demand of documents that another leg finds."""
+    required = [term for query in queries for term in query.terms if term.required]
+    excluded = [term for query in queries for term in query.terms if term.excluded]
+    limit = reader.count_documents()
+    allowed = None
+    if required:
+        allowed = _ids(reader.search_lexical(required, limit, scope)) or None
+    refused: frozenset[int] = frozenset()
+    if excluded:
+        refused = _ids(reader.search_lexical([replace(term, excluded=False) for term in excluded], limit, scope))
+    return Demands(allowed, refused)
+
+
+def reads_operators(text: str, *, lexical_mode: bool) -> bool:
+    """Whether `text` is read with the lexical syntax: always in `search`, else where the user used it."""
+    return lexical_mode or has_user_operators(text)
+
+
+def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace) -> list[LexicalTerm]:
+    prefix = prefix_form(term)
+    if prefix is not None and reader.document_frequencies([prefix])[0]:
+        return [prefix]
+    spellings = list(reader.similar_terms(term.text, SPELLINGS)) if len(term.text) > 3 else []
+    if not spellings:
+        trace.warn(f"no document holds '{term.text}'")
+        return []
+    if term.required:
+        trace.warn(f"no document holds '{term.text}': did you mean '{spellings[0]}'?")
+        return []
+    trace.warn(f"no document holds '{term.text}': searched for {_quoted(spellings)} instead")
+    return [LexicalTerm(spelling, f'"{spelling}"') for spelling in spellings]
+
+
+def _any_of(terms: Sequence[LexicalTerm]) -> LexicalTerm:
+    if len(terms) == 1:
+        return terms[0]
+    return LexicalTerm(terms[0].text, "(" + " OR ".join(term.fts for term in terms) + ")")
+
+
+def _ids(candidates: Sequence[Candidate]) -> frozenset[int]:
+    return frozenset(candidate.document_id for candidate in candidates)
+
+
+def _names(terms: Sequence[LexicalTerm]) -> str:
+    return _quoted([term.text for term in terms])
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return ", ".join(f"'{word}'" for word in words)

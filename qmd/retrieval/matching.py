@@ -1,0 +1,158 @@
+"""Where the terms of a query occur in a text: for passages, for coverage, and for nothing that ranks."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qmd.analysis import analyze_query, has_cjk
+from qmd.records import LexicalTerm
+
+_QUOTED = re.compile(r'"([^"]*)"(\*?)')
+_MARKS = re.compile("[\u0300-\u036f]")
+_SUFFIX = re.compile(
+    r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
+)
+_MIN_STEM = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTerm:
+    """A query term and what its presence tells: its inverse document frequency, 0 for a form that adds nothing."""
+
+    term: LexicalTerm
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One place where a term occurs: `offset` in code points of the folded text, `term` the index of the term."""
+
+    offset: int
+    term: int
+
+
+def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_documents: int) -> list[WeightedTerm]:
+    """Terms with their inverse document frequency, log((N + 1) / (df + 0.5)), excluded terms left out.
+
+    A term that occurs nowhere weighs most: not finding it is what a nonsense query looks like. Two exceptions weigh
+    nothing where they occur nowhere, because their parts are asked for as well: phrases of a compound word, and CJK
+    pairs, half of which cross a word border.
+    """
+    weighed = []
+    for term, frequency in zip(terms, frequencies, strict=True):
+        if term.excluded:
+            continue
+        derived = not term.required and (" " in term.fts or has_cjk(term.fts))
+        weight = math.log((n_documents + 1.0) / (min(frequency, n_documents) + 0.5))
+        weighed.append(WeightedTerm(term, 0.0 if frequency == 0 and derived else max(weight, 0.05)))
+    return weighed
+
+
+def query_terms(text: str) -> list[WeightedTerm]:
+    """Terms of `text`, all of the same weight: for passages where the index is not asked."""
+    return [WeightedTerm(term, 1.0) for term in analyze_query(text)]
+
+
+def fold(text: str) -> str:
+    """`text` in lower case without accents, every line still in its place."""
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if has_cjk(folded):
+        # Taking kana and Hangul apart would hide them from the query's composed characters.
+        return folded
+    return _MARKS.sub("", unicodedata.normalize("NFD", folded))
+
+
+def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
+    """Every place where a term occurs in a folded text, by offset."""
+    found = [
+        Occurrence(offset, number)
+        for number, weighted in enumerate(terms)
+        for words, is_prefix in _alternatives(weighted.term)
+        for offset in _find(folded, words, is_prefix)
+    ]
+    found.sort(key=lambda occurrence: (occurrence.offset, occurrence.term))
+    return found
+
+
+def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], window: int | None = None) -> float:
+    """Weighted share of the terms that occur, in [0, 1]; with a `window` in code points, the best share inside one."""
+    total = math.fsum(weighted.weight for weighted in terms)
+    if total <= 0:
+        return 0.0
+    if window is None:
+        return math.fsum(terms[number].weight for number in {o.term for o in occurrences}) / total
+    best = current = 0.0
+    counts = [0] * len(terms)
+    first = 0
+    for occurrence in occurrences:
+        if counts[occurrence.term] == 0:
+            current += terms[occurrence.term].weight
+        counts[occurrence.term] += 1
+        while occurrences[first].offset < occurrence.offset - window:
+            gone = occurrences[first].term
+            counts[gone] -= 1
+            if counts[gone] == 0:
+                current -= terms[gone].weight
+            first += 1
+        best = max(best, current)
+    return min(best / total, 1.0)
+
+
+def stem(word: str) -> str:
+    """What forms of an English word share, roughly: a suffix less. Only for finding places in a text already chosen."""
+    if len(word) <= _MIN_STEM or not word.isascii() or word.isdigit():
+        return word
+    for _ in range(2):
+        match = _SUFFIX.search(word, _MIN_STEM)
+        if match is None:
+            break
+        word = word[: match.start()]
+    if len(word) > _MIN_STEM and word[-1] == word[-2] and word[-1] not in "aeiouls":
+        word = word[:-1]
+    return word
+
+
+def _alternatives(term: LexicalTerm) -> list[tuple[tuple[str, ...], bool]]:
+    """The word sequences that a term's expression accepts, and whether the last word is a prefix."""
+    return [(tuple(fold(text).split()), bool(star)) for text, star in _QUOTED.findall(term.fts) if text.strip()]
+
+
+def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> list[int]:
+    if has_cjk("".join(words)):
+        return _find_cjk(folded, words)
+    if len(words) == 1:
+        return _find_word(folded, words[0], is_prefix)
+    pattern = r"[\W_]+".join(re.escape(stem(word)) + r"[^\W_]*" for word in words)
+    return [
+        match.start()
+        for match in re.finditer(pattern, folded)
+        if not (match.start() and folded[match.start() - 1].isalnum())
+    ]
+
+
+def _find_word(folded: str, word: str, is_prefix: bool) -> list[int]:
+    # A plain literal at the front of the pattern lets the regex engine skip at memory speed; the left border is
+    # checked afterwards for the same reason.
+    root = word if is_prefix else stem(word)
+    found = []
+    for match in re.finditer(re.escape(root) + r"[^\W_]*", folded):
+        start = match.start()
+        if start and folded[start - 1].isalnum():
+            continue
+        if is_prefix or match[0] == word or stem(match[0]) == root:
+            found.append(start)
+    return found
+
+
+def _find_cjk(folded: str, words: tuple[str, ...]) -> list[int]:
+    """Pairs of one run come as overlapping words: put the run together again and look for it as it stands."""
+    run = words[0]
+    for word in words[1:]:
+        run += word[-1] if word[:-1] == run[-1:] else word
+    return [match.start() for match in re.finditer(re.escape(run), folded)]

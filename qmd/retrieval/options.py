@@ -1,0 +1,33 @@
+"""What a caller may choose about one search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["lexical", "dense", "hybrid"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Choices of one search; the defaults are those of `qmd query`."""
+
+    mode: Mode = "hybrid"
+    limit: int = 10
+    """Hits returned at most, >= 1."""
+    min_relevance: float = 0.0
+    """Hits below this calibrated relevance are left out, in [0, 1]."""
+    rerank: bool = True
+    """Whether the top of the fused ranking is reranked; never in mode `lexical`."""
+    expand: bool | None = None
+    """True forces expansion, False forbids it, None leaves it to the policy of `qmd.retrieval.expansion`."""
+    candidate_limit: int = 40
+    """Fused candidates kept for what follows, at least `limit` of them."""
+    rerank_depth: int = 30
+    """Candidates that the reranker sees. 30 of 40: deeper gave nothing on the development collections."""
+    budget_ms: int | None = None
+    """Wall time for the whole query; stages are cut to hold it, and a warning says which."""
+    explain: bool = False
+    full_body: bool = False
+    snippet_chars: int = 500
+    """Longest passage text in code points."""

@@ -1,0 +1,201 @@
+"""Query text → `Query`: plain text, query documents, and filters anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast, get_args
+
+from qmd.errors import UsageError
+from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
+
+_FILTER = re.compile(
+    r'(?<!\S)(?P<sign>-?)(?P<field>tag|path|collection|after|before|title):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))'
+    r"(?!\S)",
+    re.IGNORECASE,
+)
+_TYPED = re.compile(r"(lex|vec|hyde|intent|expand):(.*)\Z", re.IGNORECASE | re.DOTALL)
+_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
+_NEGATION = re.compile(r'(?:^|\s)-["\w]')
+
+
+@dataclass
+class _Lines:
+    """What the lines of a query document said so far."""
+
+    plain: list[tuple[int, str]] = field(default_factory=list)
+    typed: list[SubQuery] = field(default_factory=list)
+    intent: str | None = None
+    expand: tuple[int, str] | None = None
+
+
+def parse_query(text: str) -> Query:
+    """Read plain text or a query document, and take the filters out of it.
+
+    Filters are `tag:`, `path:`, `collection:`, `after:`, `before:` and `title:`, negated by a leading `-`, values with
+    spaces in double quotes; they stand anywhere in plain text or on lines of their own. `expand: foo` is `foo`.
+
+    Raises:
+        UsageError: Empty query, or a query document that breaks its rules.
+    """
+    filters: list[MetadataFilter] = []
+    lines = _Lines()
+    for number, raw in enumerate(text.split("\n"), start=1):
+        _read_line(number, raw.strip(), lines, filters)
+    query = _assemble(text, lines, filters)
+    validate_subqueries(query.subqueries, numbered=True)
+    return query
+
+
+def validate_subqueries(subqueries: Sequence[SubQuery], *, numbered: bool = False) -> None:
+    """Check typed sub-queries before they run.
+
+    Args:
+        subqueries: In the caller's order.
+        numbered: Whether messages name the line of a query document, or else `Structured search`.
+
+    Raises:
+        UsageError: Line break, open quote in `lex`, or negation in `vec` and `hyde`.
+    """
+    for subquery in subqueries:
+        where = f"Line {subquery.line}" if numbered else "Structured search"
+        prefix = f"{where} ({subquery.kind}): "
+        if subquery.kind not in get_args(SubQueryKind):
+            raise UsageError(f"{prefix}unknown type, expected lex, vec or hyde")
+        if not subquery.text.strip():
+            raise UsageError(f"{where} ({subquery.kind}:) must include text.")
+        if re.search(r"[\r\n]", subquery.text):
+            raise UsageError(f"{prefix}queries must be single-line. Remove newline characters.")
+        if subquery.kind == "lex" and subquery.text.count('"') % 2:
+            raise UsageError(
+                f'{prefix}Lex query has an unmatched double quote ("). Add the closing quote or remove it.'
+            )
+        if subquery.kind != "lex" and _NEGATION.search(subquery.text):
+            raise UsageError(f"{prefix}Negation (-term) is not supported in vec/hyde queries. Use lex for exclusions.")
+
+
+def build_scope(base: Scope, extra: Scope) -> Scope:
+    """Both scopes at once: collections intersect, filters add up, the longer compatible path prefix holds."""
+    collections = base.collections
+    if extra.collections is not None:
+        allowed = extra.collections
+        collections = allowed if collections is None else tuple(name for name in collections if name in allowed)
+    prefix = base.path_prefix or extra.path_prefix
+    if base.path_prefix and extra.path_prefix:
+        longer, shorter = sorted((base.path_prefix, extra.path_prefix), key=len, reverse=True)
+        prefix = longer
+        if not longer.startswith(shorter):
+            collections = ()
+    return Scope(collections, prefix, (*base.filters, *extra.filters))
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _read_line(number: int, line: str, lines: _Lines, filters: list[MetadataFilter]) -> None:
+    if not line:
+        return
+    typed = _TYPED.match(line)
+    if typed is None:
+        rest = _take_filters(line, filters)
+        if rest:
+            lines.plain.append((number, rest))
+        return
+    kind, value = typed[1].lower(), typed[2].strip()
+    if kind == "expand":
+        lines.expand = (number, _take_filters(value, filters))
+        if not value:
+            raise UsageError("expand: query must include text.")
+    elif kind == "intent":
+        if lines.intent is not None:
+            raise UsageError(f"Line {number}: only one intent: line is allowed per query document.")
+        if not value:
+            raise UsageError(f"Line {number}: intent: must include text.")
+        lines.intent = value
+    else:
+        if not value:
+            raise UsageError(f"Line {number} ({kind}:) must include text.")
+        text = _take_filters(value, filters) if kind == "lex" else value
+        if text:
+            lines.typed.append(SubQuery(cast(SubQueryKind, kind), text, number))
+
+
+def _assemble(text: str, lines: _Lines, filters: list[MetadataFilter]) -> Query:
+    if lines.expand is not None:
+        number, expanded = lines.expand
+        if lines.plain or lines.typed or lines.intent is not None:
+            raise UsageError(
+                f"Line {number} starts with expand:, but query documents cannot mix expand with typed lines. "
+                "Submit a single expand query instead."
+            )
+        lines.plain.append((number, expanded))
+    is_document = bool(lines.typed or lines.intent is not None)
+    if lines.plain and (is_document or len(lines.plain) > 1):
+        raise UsageError(
+            f"Line {lines.plain[0][0]} is missing a lex:/vec:/hyde:/intent: prefix. "
+            "Each line in a query document must start with one."
+        )
+    if lines.intent is not None and not lines.typed:
+        raise UsageError("intent: cannot appear alone. Add at least one lex:, vec:, or hyde: line.")
+    scope = _scope(filters)
+    if lines.typed:
+        return Query(_primary_text(lines.typed), tuple(lines.typed), lines.intent, scope)
+    plain = lines.plain[0][1] if lines.plain else ""
+    if not plain and scope == Scope():
+        raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
+    return Query(plain, scope=scope)
+
+
+def _primary_text(subqueries: Sequence[SubQuery]) -> str:
+    """The text that stands for a query document: first lex, else first vec, else the first line."""
+    for kind in ("lex", "vec"):
+        for subquery in subqueries:
+            if subquery.kind == kind:
+                return subquery.text
+    return subqueries[0].text
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
+    """`text` without its filters, which are appended to `filters`."""
+    kept: list[str] = []
+    position = 0
+    for match in _FILTER.finditer(text):
+        # Inside a quoted phrase a filter's spelling is part of the phrase.
+        if text.count('"', 0, match.start()) % 2:
+            continue
+        name = match["field"].lower()
+        value = match["quoted"] or match["bare"]
+        filters.append(_filter(name, value, negated=bool(match["sign"])))
+        kept.append(text[position : match.start()])
+        position = match.end()
+    if not kept:
+        return text.strip()
+    kept.append(text[position:])
+    return " ".join(part for piece in kept if (part := piece.strip()))
+
+
+def _filter(name: str, value: str, *, negated: bool) -> MetadataFilter:
+    if name in ("after", "before"):
+        value = _normal_date(name, value)
+    return MetadataFilter(name, "!=" if negated else "=", value.removeprefix("#") if name == "tag" else value)
+
+
+def _normal_date(name: str, value: str) -> str:
+    match = _DATE.match(value)
+    month, day = (int(part or 1) for part in match.groups()[1:]) if match else (0, 0)
+    if match is None or not (1 <= month <= 12 and 1 <= day <= 31):
+        raise UsageError(f"'{name}:{value}' is not a date", hint=f"{name}:2026, {name}:2026-03 or {name}:2026-03-14")
+    if match[2] is None:
+        return match[1]
+    return f"{match[1]}-{month:02d}" + (f"-{day:02d}" if match[3] else "")
+
+
+def _scope(filters: Sequence[MetadataFilter]) -> Scope:
+    """Positive `collection:` filters unite and become the scope's collections; everything else must hold together."""
+    names = [condition.value for condition in filters if condition.field == "collection" and condition.op == "="]
+    rest = tuple(c for c in filters if not (c.field == "collection" and c.op == "="))
+    return replace(Scope(filters=rest), collections=tuple(dict.fromkeys(names)) if names else None)

@@ -1,0 +1,85 @@
+"""The top of a fused ranking, read again by a model that sees query and passage together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from qmd.inference.base import Reranker
+from qmd.records import Query
+from qmd.retrieval.fusion import blend_rerank
+from qmd.retrieval.hits import Ordered
+from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.snippets import best_span
+from qmd.retrieval.trace import Trace
+from qmd.store.base import Reader
+
+PASSAGE_CHARS = 1200
+"""Passage of a document that no vector found, in code points: about the 240 tokens of a built-in chunk."""
+
+RERANK_ESTIMATE_MS = 60.0
+"""Fewest milliseconds in which a first passage can be read; the engine itself stops at the deadline."""
+
+
+def rerank(
+    reader: Reader,
+    reranker: Reranker | None,
+    query: Query,
+    ordered: Sequence[Ordered],
+    terms: Sequence[WeightedTerm],
+    options: SearchOptions,
+    trace: Trace,
+) -> list[Ordered]:
+    """Reorder the first `rerank_depth` candidates by fused and rerank score; the others keep their places behind them.
+
+    Candidates that a deadline left unread stay in fused order, behind those that were read. Raises what the reranker
+    raises.
+    """
+    if reranker is None:
+        trace.warn("not reranked: no reranking model")
+        return list(ordered)
+    if not trace.has_time(RERANK_ESTIMATE_MS, "reranking"):
+        return list(ordered)
+    head = list(ordered[: options.rerank_depth])
+    passages = _passages(reader, head, terms)
+    scores = reranker.score(query.text, passages, intent=query.intent, deadline_s=trace.deadline_s())
+    read = [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
+    if len(read) < len(head):
+        trace.warn(f"budget of {options.budget_ms} ms: {len(read)} of {len(head)} passages reranked")
+    if len(read) < 2:
+        return list(ordered)
+    trace.used(reranker.description)
+    blended = blend_rerank([entry.fused.score for entry, _ in read], [score for _, score in read])
+    done = [
+        replace(entry, rerank_score=score, blended_score=value)
+        for (entry, score), value in zip(read, blended, strict=True)
+    ]
+    done.sort(key=lambda entry: (-entry.blended_score, entry.fused.document_id))
+    kept = {entry.fused.document_id for entry in done}
+    return done + [entry for entry in ordered if entry.fused.document_id not in kept]
+
+
+def _passages(reader: Reader, ordered: Sequence[Ordered], terms: Sequence[WeightedTerm]) -> list[str]:
+    """For each candidate its title and the chunk that matched, or else the stretch that holds most query terms."""
+    documents = reader.documents([entry.fused.document_id for entry in ordered])
+    texts = reader.texts([document.hash for document in documents.values()])
+    passages = []
+    for entry in ordered:
+        document = documents.get(entry.fused.document_id)
+        text = texts.get(document.hash, "") if document is not None else ""
+        title = document.title if document is not None else ""
+        passages.append(_passage(title, text, entry, terms))
+    return passages
+
+
+def _passage(title: str, text: str, entry: Ordered, terms: Sequence[WeightedTerm]) -> str:
+    chunk = entry.chunk
+    if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
+        start, end = chunk.chunk_start, chunk.chunk_end
+    else:
+        folded = fold(text)
+        # Folding may change lengths outside ASCII; the span is then a little off, which a passage survives.
+        start, end = best_span(folded, find_occurrences(folded, terms), terms, PASSAGE_CHARS)
+    body = text[start:end].strip()
+    return body if not title or body.startswith((title, f"# {title}")) else f"{title}\n{body}"

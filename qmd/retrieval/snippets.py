@@ -1,0 +1,133 @@
+"""The passage of a document that answers: at most four lines around the line that holds most of the query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qmd.records import Passage
+from qmd.retrieval.matching import Occurrence, WeightedTerm, find_occurrences, fold
+
+LINES_BEFORE = 1
+LINES_AFTER = 2
+CHUNK_MARGIN = 100
+"""Code points around a chunk that still count as inside it: a chunk may start in the middle of a line."""
+MAX_CHARS = 500
+_ELLIPSIS = "..."
+
+
+def best_passage(
+    text: str,
+    terms: Sequence[WeightedTerm],
+    *,
+    chunk: tuple[int, int] | None = None,
+    max_chars: int = MAX_CHARS,
+) -> Passage:
+    """The lines to show of `text`.
+
+    Args:
+        text: The whole document.
+        terms: Terms of the query with their weights.
+        chunk: Span that matched, if known; the best line is looked for inside it first. A chunk that holds no term is
+            shown from its own first line: it matched by meaning.
+        max_chars: Longest passage in code points; longer ones end in `...`.
+
+    Returns:
+        Line -1 to +2 around the best one, clipped to the document; line numbers are those of the file.
+    """
+    lines = text.split("\n")
+    first, last = _line_span(text, len(lines), chunk)
+    best = _best_line(lines[first : last + 1], terms)
+    if best is None and chunk is not None:
+        best = _first_written(lines, first, last)
+    elif best is not None:
+        best += first
+    if best is None:
+        best = _first_written(lines, 0, len(lines) - 1) or 0
+    start = max(best - LINES_BEFORE, 0)
+    end = min(best + LINES_AFTER, len(lines) - 1)
+    shown = "\n".join(line.removesuffix("\r") for line in lines[start : end + 1])
+    if len(shown) > max_chars:
+        # A long first line must not push the matching one out of sight.
+        start, shown = best, "\n".join(line.removesuffix("\r") for line in lines[best : end + 1])
+    if len(shown) > max_chars:
+        shown = _cut(shown, terms, max_chars)
+        end = best + shown.count("\n")
+    total = len(lines) - 1 if lines[-1] == "" and len(lines) > 1 else len(lines)
+    end = min(end, max(total - 1, start))
+    return Passage(
+        text=shown,
+        start_line=start + 1,
+        end_line=end + 1,
+        line=best + 1,
+        lines_before=start,
+        lines_after=max(total - end - 1, 0),
+    )
+
+
+def best_span(
+    folded: str, occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], size: int
+) -> tuple[int, int]:
+    """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
+    best, best_weight, first = 0, -1.0, 0
+    counts = [0] * len(terms)
+    current = 0.0
+    for occurrence in occurrences:
+        if counts[occurrence.term] == 0:
+            current += terms[occurrence.term].weight
+        counts[occurrence.term] += 1
+        while occurrences[first].offset < occurrence.offset - size // 2:
+            counts[occurrences[first].term] -= 1
+            if counts[occurrences[first].term] == 0:
+                current -= terms[occurrences[first].term].weight
+            first += 1
+        if current > best_weight + 1e-9:
+            best, best_weight = occurrences[first].offset, current
+    start = max(folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
+    return start, min(start + size, len(folded))
+
+
+def _line_span(text: str, n_lines: int, chunk: tuple[int, int] | None) -> tuple[int, int]:
+    if chunk is None:
+        return 0, n_lines - 1
+    start = max(chunk[0] - CHUNK_MARGIN, 0)
+    first = text.count("\n", 0, min(chunk[0], len(text)))
+    if text[start : chunk[0]].strip() and first and text[chunk[0] - 1 : chunk[0]] != "\n":
+        # The chunk starts inside a line; that line is read from its beginning anyway.
+        first = text.count("\n", 0, chunk[0])
+    return first, max(text.count("\n", 0, max(chunk[1] - 1, 0)), first)
+
+
+def _best_line(lines: Sequence[str], terms: Sequence[WeightedTerm]) -> int | None:
+    """Index of the first line with the largest weight of distinct terms; None when no term occurs."""
+    folded = fold("\n".join(lines))
+    occurrences = find_occurrences(folded, terms)
+    if not occurrences:
+        return None
+    scores: dict[int, float] = {}
+    seen: set[tuple[int, int]] = set()
+    line = position = 0
+    for occurrence in occurrences:
+        line += folded.count("\n", position, occurrence.offset)
+        position = occurrence.offset
+        if (line, occurrence.term) not in seen:
+            seen.add((line, occurrence.term))
+            scores[line] = scores.get(line, 0.0) + terms[occurrence.term].weight + 1e-6
+    return min(scores, key=lambda number: (-round(scores[number], 6), number))
+
+
+def _first_written(lines: Sequence[str], first: int, last: int) -> int | None:
+    """First line in the span with a letter or digit."""
+    return next((number for number in range(first, last + 1) if any(map(str.isalnum, lines[number]))), None)
+
+
+def _cut(text: str, terms: Sequence[WeightedTerm], max_chars: int) -> str:
+    """`max_chars` code points of `text`, from its start or, when all terms lie beyond, around the first of them."""
+    room = max(max_chars - len(_ELLIPSIS), 0)
+    occurrences = find_occurrences(fold(text), terms)
+    start = 0
+    if occurrences and "\n" not in text[: occurrences[0].offset] and occurrences[0].offset > room - 20:
+        start = max(occurrences[0].offset - room // 4, 0)
+    if not start:
+        return text[:room] + _ELLIPSIS
+    room = max(room - len(_ELLIPSIS), 0)
+    return _ELLIPSIS + text[start : start + room] + (_ELLIPSIS if start + room < len(text) else "")

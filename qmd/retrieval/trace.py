@@ -1,0 +1,67 @@
+"""Clock and notebook of one search: time per stage, what remains of the budget, and what the user must be told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from qmd.errors import ModelError
+from qmd.inference.base import EngineDescription
+from qmd.records import StageTiming
+
+FINISH_MS = 40.0
+"""Kept back from a budget for calibration and passages; 10 to 30 ms for ten documents of 20 kB."""
+
+
+class Trace:
+    """Collects timings, warnings and model names while the stages run."""
+
+    def __init__(self, budget_ms: int | None) -> None:
+        self._started = time.monotonic()
+        self._budget_ms = budget_ms
+        self.warnings: list[str] = []
+        self.timings: list[StageTiming] = []
+        self.models: list[str] = []
+
+    def warn(self, message: str) -> None:
+        """Keep a line for the user, once."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+
+    def remaining_ms(self) -> float | None:
+        """Milliseconds left for the next stage; None without a budget."""
+        if self._budget_ms is None:
+            return None
+        return self._budget_ms - FINISH_MS - (time.monotonic() - self._started) * 1000
+
+    def has_time(self, estimate_ms: float, stage: str) -> bool:
+        """Whether a stage of that length fits; says so in a warning when it does not."""
+        remaining = self.remaining_ms()
+        if remaining is None or remaining >= estimate_ms:
+            return True
+        self.warn(f"budget of {self._budget_ms} ms: {stage} left out")
+        return False
+
+    def deadline_s(self) -> float | None:
+        """`time.monotonic` value by which stages must be done; None without a budget."""
+        remaining = self.remaining_ms()
+        return None if remaining is None else time.monotonic() + remaining / 1000
+
+    def used(self, description: EngineDescription) -> None:
+        """Note a model that answered."""
+        name = f"{description.model} {description.format} ({description.tier})"
+        if name not in self.models:
+            self.models.append(name)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage; a model that fails in it is a warning, not the end of the search."""
+        started = time.monotonic()
+        try:
+            yield
+        except ModelError as exc:
+            hint = f"; {exc.hint}" if exc.hint else ""
+            self.warn(f"{name} left out: {exc.message}{hint}")
+        finally:
+            self.timings.append(StageTiming(name, (time.monotonic() - started) * 1000))
