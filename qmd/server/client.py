@@ -1,0 +1,181 @@
+"""Asks the warm worker of an index, on behalf of a command. Standard library only, so asking costs nothing.
+
+Every way in which a worker can be missing, dead, hung or of another version ends in None, and the command then does the
+work itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import qmd
+from qmd import errors
+from qmd.server.endpoint import (
+    Endpoint,
+    WorkerFiles,
+    connect,
+    exclusive_lock,
+    read_endpoint,
+    receive_message,
+    send_message,
+    worker_files,
+)
+
+if TYPE_CHECKING:
+    from qmd.config import Locations
+
+OFF_WORDS = frozenset({"0", "off", "no", "false", "never"})
+
+_CONNECT_TIMEOUT_S = 1.0
+_ANSWER_TIMEOUT_S = 10.0
+"""A working worker sends a sign of life every `HEARTBEAT_S`; silence for this long means that it hangs."""
+
+HEARTBEAT_S = 2.0
+_START_TIMEOUT_S = 8.0
+_START_POLL_S = 0.02
+DEFAULT_IDLE_EXIT_S = 900.0
+"""Seconds after which a worker that was started automatically exits, when nothing asks it any more."""
+
+
+def ask_worker(
+    locations: Locations,
+    call: str,
+    params: Mapping[str, object],
+    environ: Mapping[str, str],
+    on_stage: Callable[[str], None] | None = None,
+) -> dict[str, Any] | None:
+    """The worker's answer, or None when the command has to do the work itself.
+
+    `QMD_DAEMON` decides: `off` never asks, `auto` starts a worker when there is none, anything else uses a running one.
+
+    Raises:
+        QmdError: What the work itself failed with, as it would have failed here.
+    """
+    mode = environ.get("QMD_DAEMON", "").strip().lower()
+    if mode in OFF_WORDS:
+        return None
+    files = worker_files(locations.cache, locations.database)
+    endpoint = read_endpoint(files.record)
+    if endpoint is not None:
+        answer = _ask(endpoint, call, params, environ, on_stage)
+        if answer is not None or mode != "auto" or _is_held(files):
+            return answer
+    if mode != "auto" or not locations.database.exists():
+        return None
+    started = start_worker(locations, environ)
+    return _ask(started, call, params, environ, on_stage) if started else None
+
+
+def start_worker(locations: Locations, environ: Mapping[str, str]) -> Endpoint | None:
+    """Start a worker in the background and wait until it listens; None if it does not come up.
+
+    Of several started at once one wins the lock and serves all; the others exit.
+    """
+    files = worker_files(locations.cache, locations.database)
+    locations.cache.mkdir(parents=True, exist_ok=True)
+    stale = read_endpoint(files.record)
+    command = [sys.executable, "-m", "qmd.server.worker", "--database", str(locations.database)]
+    command += ["--cache", str(locations.cache), "--idle-exit-s", environ.get("QMD_DAEMON_IDLE", "")]
+    try:
+        with files.log.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(environ),
+                close_fds=True,
+                **_detached(),
+            )
+    except OSError:
+        return None
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        endpoint = read_endpoint(files.record)
+        if endpoint is not None and endpoint != stale:
+            return endpoint
+        if process.poll() not in (None, 0):
+            return None
+        time.sleep(_START_POLL_S)
+    return None
+
+
+def _detached() -> dict[str, Any]:
+    """Arguments that keep the worker alive when the terminal closes or its foreground job is interrupted."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS}
+    return {"start_new_session": True}
+
+
+def _is_held(files: WorkerFiles) -> bool:
+    """Whether a worker process is alive (it holds the lock), however it behaves."""
+    try:
+        with exclusive_lock(files.lock) as free:
+            return not free
+    except OSError:
+        return True
+
+
+def _ask(
+    endpoint: Endpoint,
+    call: str,
+    params: Mapping[str, object],
+    environ: Mapping[str, str],
+    on_stage: Callable[[str], None] | None,
+) -> dict[str, Any] | None:
+    request = {
+        "token": endpoint.token,
+        "version": qmd.__version__,
+        "environment": environment_digest(environ),
+        "call": call,
+        "params": dict(params),
+    }
+    try:
+        with connect(endpoint, _CONNECT_TIMEOUT_S) as connection:
+            connection.settimeout(_ANSWER_TIMEOUT_S)
+            with connection.makefile("rwb") as stream:
+                send_message(stream, request)
+                while (message := receive_message(stream)) is not None:
+                    if "stage" in message and on_stage is not None:
+                        on_stage(str(message["stage"]))
+                    if "error" in message:
+                        raise _rebuild_error(message["error"])
+                    if "result" in message:
+                        return dict(message["result"])
+                    if "refused" in message:
+                        return None
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _rebuild_error(fields: Mapping[str, Any]) -> errors.QmdError:
+    """The error that the worker met; a subclass unknown to this process becomes its nearest known ancestor."""
+    for name in fields.get("classes", ()):
+        kind = getattr(errors, str(name), None)
+        if isinstance(kind, type) and issubclass(kind, errors.QmdError):
+            return kind(str(fields.get("message", "")), fields.get("hint"))
+    return errors.QmdError(str(fields.get("message", "")), fields.get("hint"))
+
+
+# These change how a server is reached or an answer shown, never what is found.
+_NEUTRAL = frozenset(
+    {"QMD_DAEMON", "QMD_DAEMON_IDLE", "QMD_MODEL_TTL", "QMD_HOST", "QMD_TOKEN", "QMD_ALLOWED_HOSTS"}
+    | {"QMD_ALLOWED_ORIGINS", "QMD_EDITOR_URI", "QMD_SKILLS_DIR", "QMD_SQLITE_BUSY_TIMEOUT", "QMD_CONFIG_DIR"}
+    | {"QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS"}
+)
+_ALSO_RELEVANT = ("CI", "CUDA_VISIBLE_DEVICES", "HF_ENDPOINT", "OMP_NUM_THREADS", "OPENAI_API_KEY")
+
+
+def environment_digest(environ: Mapping[str, str]) -> str:
+    """Digest of the variables that change results; a worker started under others is not asked."""
+    import hashlib
+
+    names = sorted(name for name in environ if name.startswith("QMD_") and name not in _NEUTRAL)
+    relevant = [(name, environ[name]) for name in [*names, *_ALSO_RELEVANT] if name in environ]
+    return hashlib.sha256(os.fsencode(repr(relevant))).hexdigest()[:16]

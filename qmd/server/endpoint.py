@@ -1,0 +1,156 @@
+"""Where the warm worker of an index is found, and how its messages are framed. Standard library only.
+
+The worker listens on a Unix socket in the cache folder, or on a loopback port where there are none. A record file
+beside it names the address and a secret; whoever can read that file (its owner) may talk to the worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+"""Longest line of the protocol: a response may hold whole documents (`--full --all`)."""
+
+_MAX_SOCKET_PATH = 100
+"""Bytes. `sun_path` holds 104 on macOS and 108 on Linux, with the closing zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFiles:
+    """The files of one index's worker."""
+
+    record: Path
+    lock: Path
+    socket: Path
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A listening worker. Exactly one of `socket` and `port` is set."""
+
+    pid: int
+    token: str
+    version: str
+    socket: str | None = None
+    port: int | None = None
+
+
+def worker_files(cache_dir: Path, database: Path) -> WorkerFiles:
+    """The worker files of an index, named by the index so that several can be warm at once."""
+    key = hashlib.sha256(os.fsencode(database.absolute())).hexdigest()[:12]
+    return WorkerFiles(
+        record=cache_dir / f"worker-{key}.json",
+        lock=cache_dir / f"worker-{key}.lock",
+        socket=cache_dir / f"worker-{key}.sock",
+        log=cache_dir / f"worker-{key}.log",
+    )
+
+
+def supports_unix_sockets(path: Path) -> bool:
+    """Whether a Unix socket can be made at `path`."""
+    return hasattr(socket, "AF_UNIX") and len(os.fsencode(path)) <= _MAX_SOCKET_PATH
+
+
+def write_endpoint(record: Path, endpoint: Endpoint) -> None:
+    """Publish a listening worker, readable by the owner alone; the file appears complete or not at all."""
+    temporary = record.with_suffix(f".{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(endpoint), file)
+    temporary.replace(record)
+
+
+def read_endpoint(record: Path) -> Endpoint | None:
+    """The worker that the record file names, or None when there is no usable record. It may be dead."""
+    try:
+        fields = json.loads(record.read_text(encoding="utf-8"))
+        return Endpoint(**fields)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def connect(endpoint: Endpoint, timeout_s: float) -> socket.socket:
+    """A connection to the worker.
+
+    Raises:
+        OSError: If nothing listens there any more.
+    """
+    if endpoint.socket is not None and sys.platform != "win32":
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(endpoint.socket)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+    if endpoint.port is None:
+        raise ConnectionRefusedError("worker record names no address")
+    return socket.create_connection(("127.0.0.1", endpoint.port), timeout=timeout_s)
+
+
+def send_message(stream: BinaryIO, message: Mapping[str, object]) -> None:
+    """Write one message: a JSON object on a line of its own.
+
+    Raises:
+        OSError: If the other end has gone.
+    """
+    stream.write(json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n")
+    stream.flush()
+
+
+def receive_message(stream: BinaryIO, limit: int = MAX_MESSAGE_BYTES) -> dict[str, Any] | None:
+    """Read one message; None at the end of the stream.
+
+    Raises:
+        ValueError: If it is cut off, too long or not a JSON object.
+        OSError: If the connection breaks.
+    """
+    line = stream.readline(limit + 1)
+    if not line:
+        return None
+    if not line.endswith(b"\n"):
+        raise ValueError("message is cut off or too long")
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError("message is not an object")
+    return message
+
+
+@contextmanager
+def exclusive_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock file while the block runs; yields False at once when another process holds it.
+
+    The system drops the lock when its holder dies, however it dies, so a stale one cannot exist.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

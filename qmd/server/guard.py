@@ -1,0 +1,223 @@
+"""Checks every HTTP request before it is routed: Host, Origin, bearer token, size of the body.
+
+A web page in the user's browser can reach a server on this machine, directly or by DNS rebinding. The page cannot
+forge `Host` and `Origin`, so these two decide, for every route and whatever address the server is bound to.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+# ASGI's own types: messages are free-form mappings by its specification.
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_BODY_BYTES = 1024 * 1024
+"""Longest request body. Ten long sub-queries are under 64 KiB."""
+
+FORBIDDEN = -32003
+UNAUTHORIZED = -32001
+TOO_LARGE = -32600
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is turned away: HTTP status, JSON-RPC error code, text."""
+
+    status: int
+    code: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPolicy:
+    """Who may talk to the server.
+
+    `allowed_hosts` holds lower-case `name` or `name:port`, `allowed_origins` whole origins such as
+    `https://notes.example`; both come on top of loopback names.
+    """
+
+    bind_host: str
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    token: str | None = None
+    max_body_bytes: int = MAX_BODY_BYTES
+
+
+def split_list(value: str | None) -> tuple[str, ...]:
+    """Members of a comma-separated environment variable, lower-case, empty ones dropped."""
+    return tuple(part.strip().lower() for part in (value or "").split(",") if part.strip())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` names this machine and nothing else: `localhost`, `*.localhost`, 127/8, `::1`."""
+    name = host.strip("[]").lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def check_request(policy: AccessPolicy, headers: Iterable[tuple[str, str]]) -> Refusal | None:
+    """The reason to refuse a request with these headers, or None. Header names are lower-case."""
+    pairs = list(headers)
+    values: Mapping[str, str] = dict(pairs)
+    for name in ("host", "origin", "authorization", "content-length"):
+        # Two of one kind could be read differently by us and by whatever stands in front.
+        if sum(key == name for key, _ in pairs) > 1:
+            return Refusal(400, TOO_LARGE, f"Bad request: more than one {name} header")
+    return (
+        _check_host(policy, values.get("host"))
+        or _check_origin(policy, values.get("origin"))
+        or _check_token(policy, values.get("authorization"))
+        or _check_length(policy, values.get("content-length"))
+    )
+
+
+def _check_host(policy: AccessPolicy, host: str | None) -> Refusal | None:
+    if not host:
+        return Refusal(400, FORBIDDEN, "Bad request: missing Host header")
+    whole = host.lower()
+    name = _host_name(whole)
+    if name is not None and (
+        is_loopback(name)
+        or name in policy.allowed_hosts
+        or whole in policy.allowed_hosts
+        or _is_own_name(policy.bind_host.strip("[]").lower(), name)
+    ):
+        return None
+    return Refusal(403, FORBIDDEN, f"Forbidden: Host not allowed: {host}")
+
+
+def _is_own_name(bind_host: str, name: str) -> bool:
+    """Whether a server bound to `bind_host` may be called `name`.
+
+    Rebinding needs a DNS name, so a server bound beyond loopback (which always asks for a token) also answers to plain
+    addresses; the unspecified address is nobody's name, though some systems route it to this machine.
+    """
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return name == bind_host
+    return not address.is_unspecified and not is_loopback(bind_host)
+
+
+def _host_name(host: str) -> str | None:
+    """The name in a Host header, without port and brackets; None when it is not a host at all."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:
+        return None
+    if parts.username is not None or parts.path or parts.query or parts.fragment:
+        return None
+    return parts.hostname
+
+
+def _check_origin(policy: AccessPolicy, origin: str | None) -> Refusal | None:
+    if origin is None or origin.lower() in policy.allowed_origins:
+        return None
+    try:
+        parts = urlsplit(origin)
+        name = parts.hostname
+    except ValueError:
+        name = None
+        parts = urlsplit("")
+    # "null" (sandboxed frames, file: pages) has no host and is refused here.
+    if name is not None and parts.scheme in ("http", "https") and is_loopback(name):
+        return None
+    return Refusal(403, FORBIDDEN, f"Forbidden: Origin not allowed: {origin}")
+
+
+def _check_token(policy: AccessPolicy, authorization: str | None) -> Refusal | None:
+    if policy.token is None:
+        return None
+    scheme, _, given = (authorization or "").partition(" ")
+    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), policy.token.encode()):
+        return None
+    return Refusal(401, UNAUTHORIZED, "Unauthorized: send the server's token as 'Authorization: Bearer TOKEN'")
+
+
+def _check_length(policy: AccessPolicy, length: str | None) -> Refusal | None:
+    if length is None:
+        return None
+    if not (length.isascii() and length.isdigit()):
+        return Refusal(400, TOO_LARGE, "Bad request: malformed Content-Length header")
+    return _too_large(policy) if int(length) > policy.max_body_bytes else None
+
+
+def _too_large(policy: AccessPolicy) -> Refusal:
+    return Refusal(413, TOO_LARGE, f"Request body too large: at most {policy.max_body_bytes} bytes")
+
+
+def guard_app(app: AsgiApp, policy: AccessPolicy) -> AsgiApp:
+    """`app` behind the checks of `policy`; also for bodies that come without a length."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        headers = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
+        refusal = check_request(policy, headers)
+        if refusal is not None:
+            await send_refusal(send, refusal)
+            return
+        body = await _read_body(receive, policy.max_body_bytes)
+        if body is None:
+            await send_refusal(send, _too_large(policy))
+            return
+        await app(scope, _replay(body, receive), send)
+
+    return guarded
+
+
+async def _read_body(receive: Receive, limit: int) -> bytes | None:
+    """The whole body, or None once it grows past `limit`."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return bytes(body)
+        body.extend(message.get("body", b""))
+        if len(body) > limit:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replay
+
+
+async def send_refusal(send: Send, refusal: Refusal) -> None:
+    """Answer with a JSON-RPC error body that plain HTTP clients can read as well."""
+    body = json.dumps(
+        {"jsonrpc": "2.0", "error": {"code": refusal.code, "message": refusal.message}, "id": None},
+        ensure_ascii=False,
+    ).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if refusal.status == 413:
+        # The rest of the body is not read, so the connection cannot carry another request.
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,207 @@
+"""Readers and models shared by the requests of one server: opened on first use, given back, dropped when idle."""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+from qmd.errors import UsageError
+from qmd.inference.base import Engines
+from qmd.store.base import Reader
+
+Role = Literal["embed", "rerank", "expand"]
+SettingsT = TypeVar("SettingsT")
+
+DEFAULT_MODEL_TTL_S = 300.0
+"""Seconds that idle models stay loaded: a conversation's pause, not a lunch break."""
+
+_LOW_MEMORY_SHARE = 0.05
+"""Share of main memory still available below which idle models are dropped at once."""
+
+_IDLE_READERS = 2
+"""Readers kept open. Each may hold the vectors it scanned, so no more than usually run at once."""
+
+
+def parse_model_ttl(text: str | None) -> float | None:
+    """Seconds that idle models stay loaded (`QMD_MODEL_TTL`): `90`, `90s`, `5m`, `2h`; None for `off`.
+
+    Raises:
+        UsageError: If the text is none of these.
+    """
+    cleaned = (text or "").strip().lower()
+    if not cleaned:
+        return DEFAULT_MODEL_TTL_S
+    if cleaned in ("off", "never", "none", "-1"):
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", cleaned)
+    if match is None:
+        raise UsageError(f"QMD_MODEL_TTL '{text}' is no duration", "write seconds, or 5m, 2h, off")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+class ReaderPool:
+    """Readers of one index file. A reader serves one request at a time; a replaced file is opened anew."""
+
+    def __init__(self, open_reader: Callable[[], Reader], database: Path | None = None) -> None:
+        self._open = open_reader
+        self._database = database
+        self._idle: list[tuple[tuple[int, int] | None, Reader]] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        """A reader for the block; after an error it is closed instead of being kept.
+
+        Raises:
+            NotFoundError: If there is no index.
+            StoreError: If it cannot be opened.
+        """
+        identity = self._identity()
+        reader = self._take(identity) or self._open()
+        try:
+            yield reader
+        except BaseException:
+            reader.close()
+            raise
+        self._give_back(identity, reader)
+
+    def close(self) -> None:
+        """Close the idle readers."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, reader in idle:
+            reader.close()
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Device and inode of the index file, which tell a replaced file from the one that is open."""
+        try:
+            stat = self._database.stat() if self._database else None
+        except OSError:
+            return None
+        return (stat.st_dev, stat.st_ino) if stat else None
+
+    def _take(self, identity: tuple[int, int] | None) -> Reader | None:
+        with self._lock:
+            stale = [reader for known, reader in self._idle if known != identity]
+            self._idle = [entry for entry in self._idle if entry[0] == identity]
+            taken = self._idle.pop()[1] if self._idle else None
+        for reader in stale:
+            reader.close()
+        return taken
+
+    def _give_back(self, identity: tuple[int, int] | None, reader: Reader) -> None:
+        with self._lock:
+            keep = len(self._idle) < _IDLE_READERS
+            if keep:
+                self._idle.append((identity, reader))
+        if not keep:
+            reader.close()
+
+
+class EnginePool(Generic[SettingsT]):
+    """The models of one server, loaded for the roles first asked for, one search at a time.
+
+    Searches that use models queue: each already uses every core, so running two at once only delays both.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[SettingsT, frozenset[Role]], Engines],
+        ttl_s: float | None = DEFAULT_MODEL_TTL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._load = load
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._loaded: tuple[SettingsT, frozenset[Role], Engines] | None = None
+        self._used_at = clock()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether any model is in memory."""
+        return self._loaded is not None
+
+    @contextmanager
+    def engines(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
+        """The engines of these roles and no others, exactly as a fresh process would load them."""
+        if not roles:
+            yield Engines(embedder=None, reranker=None, expander=None)
+            return
+        with self._lock:
+            try:
+                yield _only(self._ensure(settings, roles), roles)
+            finally:
+                self._used_at = self._clock()
+
+    def unload_if_idle(self) -> bool:
+        """Drop models unused for the time to live, or at once when the machine runs out of memory; True if dropped."""
+        if self._loaded is None or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            idle_s = self._clock() - self._used_at
+            expired = self._ttl_s is not None and idle_s >= self._ttl_s
+            if self._loaded is None or not (expired or (idle_s >= 1 and is_memory_low())):
+                return False
+            self._loaded = None
+        finally:
+            self._lock.release()
+        release_memory()
+        return True
+
+    def unload(self) -> None:
+        """Drop the models once the search that uses them is over."""
+        with self._lock:
+            self._loaded = None
+        release_memory()
+
+    def _ensure(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
+        if self._loaded is not None:
+            known_settings, known_roles, engines = self._loaded
+            if known_settings == settings and roles <= known_roles:
+                return engines
+            if known_settings == settings:
+                roles |= known_roles
+            # Before loading, not after: two sets at once could need twice the memory.
+            self._loaded = None
+        engines = self._load(settings, roles)
+        self._loaded = (settings, roles, engines)
+        return engines
+
+
+def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
+    return Engines(
+        embedder=engines.embedder if "embed" in roles else None,
+        reranker=engines.reranker if "rerank" in roles else None,
+        expander=engines.expander if "expand" in roles else None,
+        notes=engines.notes,
+    )
+
+
+def is_memory_low() -> bool:
+    """Whether the machine is about to swap; False where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        return sizes["MemAvailable"] < _LOW_MEMORY_SHARE * sizes["MemTotal"]
+    except (OSError, KeyError, ValueError, IndexError):
+        return False
+
+
+def release_memory() -> None:
+    """Collect garbage and hand freed pages back to the system."""
+    gc.collect()
+    if sys.platform == "linux":
+        import ctypes
+
+        # glibc keeps freed pages of many small blocks; musl has no such function and does not need it.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

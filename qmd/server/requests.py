@@ -1,0 +1,322 @@
+"""What callers may ask: the arguments of every tool, their JSON schema, and their validation into records.
+
+One table per tool feeds both the published schema and the checks, so the two cannot drift apart. Unknown names are
+refused, because dropping them answers another question than the one asked (`collection` instead of `collections`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from qmd.errors import UsageError
+from qmd.records import SubQuery
+
+MAX_SEARCHES = 10
+MAX_LIMIT = 1000
+DEFAULT_MAX_BYTES = 64 * 1024
+ArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a tool. `minimum` and `maximum` are inclusive."""
+
+    name: str
+    kind: ArgumentKind
+    description: str
+    required: bool = False
+    default: str | int | float | bool | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """A search: either `text` (plain) or `searches` (typed), never both."""
+
+    text: str | None
+    searches: tuple[SubQuery, ...] = ()
+    limit: int = 10
+    min_score: float = 0.0
+    candidate_limit: int | None = None
+    collections: tuple[str, ...] | None = None
+    intent: str | None = None
+    rerank: bool = True
+    lexical_only: bool = False
+    dense_only: bool = False
+
+    @property
+    def label(self) -> str:
+        """The query as shown to people: first `lex`, else first `vec`, else the first text."""
+        if self.text is not None:
+            return self.text
+        for kind in ("lex", "vec"):
+            for search in self.searches:
+                if search.kind == kind:
+                    return search.text
+        return self.searches[0].text if self.searches else ""
+
+
+@dataclass(frozen=True, slots=True)
+class GetRequest:
+    """One document, or lines `from_line` … `from_line + max_lines - 1` of it."""
+
+    file: str
+    from_line: int | None = None
+    max_lines: int | None = None
+    line_numbers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MultiGetRequest:
+    """Several documents by glob or comma-separated list."""
+
+    pattern: str
+    max_lines: int | None = None
+    max_bytes: int = DEFAULT_MAX_BYTES
+    line_numbers: bool = True
+
+
+QUERY_ARGUMENTS = (
+    Argument("query", "string", "Plain question or keywords. Give this or 'searches', not both."),
+    Argument(
+        "searches",
+        "searches",
+        "Typed sub-queries, most important first: lex (keywords, \"phrases\", -exclusions), "
+        "vec (a question in plain words), hyde (a made-up answer passage).",
+    ),
+    Argument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
+    Argument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
+    Argument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
+    Argument("collections", "strings", "Search only these collections (see the status tool)."),
+    Argument("intent", "string", "What the answer is for; settles ambiguous words."),
+    Argument("rerank", "boolean", "Rerank the best candidates with a model; false is faster.", default=True),
+)
+GET_ARGUMENTS = (
+    Argument("file", "string", "Path, qmd:// address or #docid from a result; may end in :LINE or :LINE:COUNT.", True),
+    Argument("fromLine", "integer", "First line to return, from 1.", minimum=1),
+    Argument("maxLines", "integer", "Most lines to return.", minimum=1),
+    Argument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+)
+MULTI_GET_ARGUMENTS = (
+    Argument("pattern", "string", "Glob such as 'journals/2025-*.md', or paths and #docids joined by commas.", True),
+    Argument("maxLines", "integer", "Most lines of each document.", minimum=1),
+    Argument(
+        "maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1
+    ),
+    Argument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+)
+# The tools of version 1, for clients that still call them.
+LEGACY_ARGUMENTS = (
+    Argument("query", "string", "Query text.", True),
+    Argument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
+    Argument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
+    Argument("collection", "string", "Search only this collection."),
+    Argument("collections", "strings", "Search only these collections."),
+)
+
+
+def input_schema(arguments: Sequence[Argument]) -> dict[str, Any]:
+    """JSON schema of a tool's arguments."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {argument.name: _argument_schema(argument) for argument in arguments},
+        "additionalProperties": False,
+    }
+    required = [argument.name for argument in arguments if argument.required]
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def _argument_schema(argument: Argument) -> dict[str, Any]:
+    if argument.kind == "strings":
+        return {"type": "array", "items": {"type": "string"}, "description": argument.description}
+    if argument.kind == "searches":
+        item = {
+            "type": "object",
+            "properties": {"type": {"type": "string", "enum": ["lex", "vec", "hyde"]}, "query": {"type": "string"}},
+            "required": ["type", "query"],
+            "additionalProperties": False,
+        }
+        return {"type": "array", "items": item, "maxItems": MAX_SEARCHES, "description": argument.description}
+    schema: dict[str, Any] = {"type": argument.kind, "description": argument.description}
+    if argument.default is not None:
+        schema["default"] = argument.default
+    if argument.minimum is not None:
+        schema["minimum"] = argument.minimum
+    if argument.maximum is not None:
+        schema["maximum"] = argument.maximum
+    return schema
+
+
+def check_arguments(arguments: Sequence[Argument], given: Mapping[str, object]) -> dict[str, Any]:
+    """The values of every argument, defaults filled in; null counts as absent.
+
+    Raises:
+        UsageError: Naming the first argument that is unknown, missing or of the wrong type.
+    """
+    names = [argument.name for argument in arguments]
+    for name in given:
+        if name not in names:
+            nearest = nearest_name(name, names)
+            expected = f"did you mean '{nearest}'?" if nearest else f"expected one of: {', '.join(names)}"
+            raise UsageError(f"unknown argument '{name}', {expected}")
+    return {argument.name: _check_value(argument, given.get(argument.name)) for argument in arguments}
+
+
+def nearest_name(name: str, names: Sequence[str]) -> str | None:
+    """The one of `names` that `name` was most likely meant to be, or None."""
+    folded = {candidate.lower().replace("_", ""): candidate for candidate in names}
+    close = difflib.get_close_matches(name.lower().replace("_", "").replace("-", ""), folded, n=1, cutoff=0.5)
+    return folded[close[0]] if close else None
+
+
+def _check_value(argument: Argument, value: object) -> object:
+    if value is None:
+        if argument.required:
+            raise UsageError(f"{argument.name}: required")
+        return argument.default
+    if argument.kind == "strings":
+        return _check_strings(argument.name, value)
+    if argument.kind == "searches":
+        return _check_searches(argument.name, value)
+    if argument.kind == "string":
+        return _check_string(argument.name, value)
+    if argument.kind == "boolean":
+        if not isinstance(value, bool):
+            raise UsageError(f"{argument.name}: expected true or false, not {_kind_of(value)}")
+        return value
+    return _check_number(argument, value)
+
+
+def _check_number(argument: Argument, value: object) -> int | float:
+    whole = argument.kind == "integer"
+    expected = "a whole number" if whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (whole and value != value // 1):
+        raise UsageError(f"{argument.name}: expected {expected}, not {_kind_of(value)}")
+    if argument.minimum is not None and not value >= argument.minimum:
+        raise UsageError(f"{argument.name}: expected at least {argument.minimum:g}, not {value}")
+    if argument.maximum is not None and not value <= argument.maximum:
+        raise UsageError(f"{argument.name}: expected at most {argument.maximum:g}, not {value}")
+    return int(value) if whole else float(value)
+
+
+def _check_string(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: expected a string, not {_kind_of(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise UsageError(f"{name}: not valid Unicode") from exc
+    return value
+
+
+def _check_strings(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise UsageError(f"{name}: expected a list of strings, not {_kind_of(value)}")
+    return tuple(_check_string(f"{name}.{index}", item) for index, item in enumerate(value))
+
+
+def _check_searches(name: str, value: object) -> tuple[SubQuery, ...]:
+    if not isinstance(value, list):
+        raise UsageError(f"{name}: expected a list of {{type, query}}, not {_kind_of(value)}")
+    if len(value) > MAX_SEARCHES:
+        raise UsageError(f"{name}: expected at most {MAX_SEARCHES} sub-queries, not {len(value)}")
+    return tuple(_check_search(f"{name}.{index}", item, index + 1) for index, item in enumerate(value))
+
+
+def _check_search(name: str, value: object, line: int) -> SubQuery:
+    if not isinstance(value, dict):
+        raise UsageError(f"{name}: expected {{type, query}}, not {_kind_of(value)}")
+    for key in value:
+        if key not in ("type", "query"):
+            raise UsageError(f"{name}: unknown field '{key}', expected 'type' and 'query'")
+    kind = value.get("type")
+    if kind not in ("lex", "vec", "hyde"):
+        raise UsageError(f"{name}.type: expected 'lex', 'vec' or 'hyde', not {kind!r}")
+    text = _check_string(f"{name}.query", value.get("query"))
+    if not text.strip():
+        raise UsageError(f"{name}.query: must not be empty")
+    return SubQuery(kind=kind, text=text, line=line)
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    if value is None:
+        return "null"
+    names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), type(value).__name__)
+
+
+def parse_query(given: Mapping[str, object]) -> QueryRequest:
+    """The search that the arguments of `query` ask for.
+
+    Raises:
+        UsageError: For wrong arguments.
+    """
+    values = check_arguments(QUERY_ARGUMENTS, given)
+    text, searches = values["query"], values["searches"]
+    if text is None and not searches:
+        raise UsageError("provide either 'query' (plain text) or 'searches' (typed sub-queries)")
+    if text is not None and searches:
+        raise UsageError("'query' and 'searches' are mutually exclusive; provide only one")
+    if text is not None and not text.strip():
+        raise UsageError("query: must not be empty")
+    return QueryRequest(
+        text=text,
+        searches=searches or (),
+        limit=values["limit"],
+        min_score=values["minScore"],
+        candidate_limit=values["candidateLimit"],
+        collections=values["collections"],
+        intent=values["intent"] or None,
+        rerank=values["rerank"],
+    )
+
+
+def parse_legacy_query(tool: str, given: Mapping[str, object]) -> QueryRequest:
+    """The search that a version 1 tool (`search`, `vector_search`, `deep_search`) asks for.
+
+    Raises:
+        UsageError: For wrong arguments.
+    """
+    values = check_arguments(LEGACY_ARGUMENTS, given)
+    if not values["query"].strip():
+        raise UsageError("query: must not be empty")
+    collections = values["collections"]
+    if collections is None and values["collection"]:
+        collections = (values["collection"],)
+    return QueryRequest(
+        text=values["query"],
+        limit=values["limit"],
+        min_score=values["minScore"],
+        collections=collections,
+        lexical_only=tool == "search",
+        dense_only=tool == "vector_search",
+        rerank=tool == "deep_search",
+    )
+
+
+def parse_get(given: Mapping[str, object]) -> GetRequest:
+    """The document that the arguments of `get` ask for.
+
+    Raises:
+        UsageError: For wrong arguments.
+    """
+    values = check_arguments(GET_ARGUMENTS, given)
+    return GetRequest(values["file"], values["fromLine"], values["maxLines"], values["lineNumbers"])
+
+
+def parse_multi_get(given: Mapping[str, object]) -> MultiGetRequest:
+    """The documents that the arguments of `multi_get` ask for.
+
+    Raises:
+        UsageError: For wrong arguments.
+    """
+    values = check_arguments(MULTI_GET_ARGUMENTS, given)
+    return MultiGetRequest(values["pattern"], values["maxLines"], values["maxBytes"], values["lineNumbers"])
