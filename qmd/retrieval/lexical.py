@@ -83,7 +83,7 @@ def lexical_ranking(
     candidates = reader.search_lexical(query.terms, k, scope)
     required = [term for term in query.terms if term.required]
     if not candidates and required:
-        trace.warn(f"no document holds all of {_names(required)}: searched for any of them")
+        trace.warn(f"no document meets {_names(required)} with the rest of the query: searched for any of the words")
         candidates = reader.search_lexical([replace(term, required=False) for term in query.terms], k, scope)
     if not candidates and query.terms and all(term.excluded for term in query.terms):
         trace.warn("the query only excludes: add a word to search for")

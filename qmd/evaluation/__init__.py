@@ -1,0 +1,36 @@
+"""Judged queries and a way to search come in; metrics, timings and comparisons of runs go out.
+
+Reads BEIR folders, TREC files and the original's fixtures, and makes known-item queries from an index.
+It must not know how retrieval works, only that it answers.
+"""
+
+from qmd.evaluation.collections import JudgedQueries, read_beir, read_qrels, read_run, write_run
+from qmd.evaluation.compare import Comparison, compare_runs
+from qmd.evaluation.fixture import Fixture, FixtureQuery, read_fixture, score_fixture
+from qmd.evaluation.known_item import known_item_queries
+from qmd.evaluation.metrics import average, mrr_at, ndcg_at, precision_at, recall_at
+from qmd.evaluation.runs import BACKENDS, BackendReport, Failure, evaluate
+
+__all__ = [
+    "BACKENDS",
+    "BackendReport",
+    "Comparison",
+    "Failure",
+    "Fixture",
+    "FixtureQuery",
+    "JudgedQueries",
+    "average",
+    "compare_runs",
+    "evaluate",
+    "known_item_queries",
+    "mrr_at",
+    "ndcg_at",
+    "precision_at",
+    "read_beir",
+    "read_fixture",
+    "read_qrels",
+    "read_run",
+    "recall_at",
+    "score_fixture",
+    "write_run",
+]

@@ -1,0 +1,140 @@
+"""Running judged queries through the pipeline's four settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qmd.errors import QmdError
+from qmd.evaluation.collections import Qrels
+from qmd.evaluation.metrics import average, mrr_at, ndcg_at, precision_at, recall_at
+from qmd.inference.base import Engines
+from qmd.records import Query, Scope, SearchResponse, StoredDocument
+from qmd.retrieval import SearchOptions, build_scope, parse_query, search
+from qmd.store.base import Reader
+
+BACKENDS: Mapping[str, SearchOptions] = {
+    "bm25": SearchOptions(mode="lexical", rerank=False, expand=False),
+    "vector": SearchOptions(mode="dense", rerank=False, expand=False),
+    "hybrid": SearchOptions(mode="hybrid", rerank=False),
+    "full": SearchOptions(mode="hybrid", rerank=True),
+}
+"""Name of a backend, as in the original's fixtures, and what it means here."""
+
+METRIC_DEPTH = 10
+RECALL_DEPTH = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A query that a backend could not answer; it is left out of the means and reported."""
+
+    query_id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackendReport:
+    """What one backend did with every query.
+
+    Attributes:
+        backend: Its name.
+        metrics: Metric → query id → value, for answered queries.
+        run: Query id → document names, best first.
+        latencies_ms: Query id → wall time.
+        stage_share: Stage → its share of the time spent in all stages, in [0, 1].
+        failures: Queries without an answer.
+    """
+
+    backend: str
+    metrics: Mapping[str, Mapping[str, float]]
+    run: Mapping[str, Sequence[str]]
+    latencies_ms: Mapping[str, float]
+    stage_share: Mapping[str, float]
+    failures: tuple[Failure, ...]
+
+    def mean(self, metric: str) -> float:
+        """Mean of a metric over the answered queries."""
+        return average(list(self.metrics[metric].values()))
+
+    def latency_ms(self, quantile: float) -> float:
+        """Latency below which that share of the queries was answered; 0 without any."""
+        ordered = sorted(self.latencies_ms.values())
+        return ordered[min(int(quantile * len(ordered)), len(ordered) - 1)] if ordered else 0.0
+
+
+def evaluate(
+    reader: Reader,
+    engines: Engines,
+    queries: Mapping[str, str],
+    qrels: Qrels,
+    modes: Sequence[str] = tuple(BACKENDS),
+    *,
+    scope: Scope = Scope(),
+    name_of: Callable[[StoredDocument], str] = lambda document: document.path,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[BackendReport]:
+    """Run every query through every backend.
+
+    Args:
+        reader: The index.
+        engines: What answers.
+        queries: Id → text, plain or a query document.
+        qrels: Judgements under the names that `name_of` gives documents.
+        modes: Keys of `BACKENDS`.
+        scope: Applied to every query.
+        name_of: Document → name in `qrels`; the path inside its collection by default.
+        on_progress: Gets the number of searches done so far.
+    """
+    done = 0
+    reports = []
+    for mode in modes:
+        rows: dict[str, SearchResponse] = {}
+        latencies: dict[str, float] = {}
+        failures: list[Failure] = []
+        for query_id, text in queries.items():
+            started = time.perf_counter()
+            try:
+                rows[query_id] = search(reader, engines, _scoped(text, scope), _options(mode))
+            except QmdError as exc:
+                failures.append(Failure(query_id, exc.message))
+            else:
+                latencies[query_id] = (time.perf_counter() - started) * 1000
+            done += 1
+            if on_progress is not None:
+                on_progress(done)
+        run = {query_id: [name_of(hit.document) for hit in answer.hits] for query_id, answer in rows.items()}
+        reports.append(
+            BackendReport(mode, measure_run(run, qrels), run, latencies, _shares(rows.values()), tuple(failures))
+        )
+    return reports
+
+
+def measure_run(run: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, dict[str, float]]:
+    """nDCG@10, recall@20, MRR@10 and P@10 of every query of a run that has a judgement."""
+    judged = {query_id: (names, qrels[query_id]) for query_id, names in run.items() if query_id in qrels}
+    return {
+        "nDCG@10": {q: ndcg_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
+        "recall@20": {q: recall_at(names, grades, RECALL_DEPTH) for q, (names, grades) in judged.items()},
+        "MRR@10": {q: mrr_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
+        "P@10": {q: precision_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
+    }
+
+
+def _options(mode: str) -> SearchOptions:
+    return replace(BACKENDS[mode], limit=RECALL_DEPTH)
+
+
+def _scoped(text: str, scope: Scope) -> Query:
+    query = parse_query(text)
+    return replace(query, scope=build_scope(query.scope, scope))
+
+
+def _shares(answers: Iterable[SearchResponse]) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for answer in answers:
+        for timing in answer.timings:
+            totals[timing.stage] = totals.get(timing.stage, 0.0) + timing.elapsed_ms
+    whole = sum(totals.values())
+    return {stage: spent / whole for stage, spent in totals.items()} if whole else {}
