@@ -1,1 +1,41 @@
-"""Models: text comes in, vectors, relevance and expansions go out; this package must not know the store, files or commands."""
+"""Models: text comes in; vectors, relevance and expansions go out.
+
+Everything outside sees the three protocols of `base`, and gets their implementations from `load_engines`.
+This package must not know the store, files of the user or commands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qmd.inference.base import (
+    Embedder,
+    EngineDescription,
+    Engines,
+    Expander,
+    Expansion,
+    Reranker,
+)
+
+if TYPE_CHECKING:
+    from qmd.inference.loader import EngineSettings, load_engines
+
+__all__ = [
+    "Embedder",
+    "EngineDescription",
+    "EngineSettings",
+    "Engines",
+    "Expander",
+    "Expansion",
+    "Reranker",
+    "load_engines",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load the loader when first asked for: `search` and `--help` need the protocols only."""
+    if name in ("EngineSettings", "load_engines"):
+        from qmd.inference import loader
+
+        return getattr(loader, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

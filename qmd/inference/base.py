@@ -61,6 +61,10 @@ class Embedder(Protocol):
         """Vectors, shape (len(texts), dim), L2-normalised."""
         ...
 
+    def embeds(self, text: str) -> bool:
+        """False for a chunk that this model cannot read (mostly in another script), which is then left to BM25."""
+        ...
+
     def query_trust(self, text: str) -> float:
         """How far this model understands `text`, in [0, 1]; 0 for scripts outside its training (drives the dense weight)."""
         ...

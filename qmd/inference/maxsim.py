@@ -1,0 +1,165 @@
+"""Late interaction: passages scored by the built-in encoder's token vectors, without further weights."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from qmd.analysis.stopwords import stop_words_of
+from qmd.inference.base import EngineDescription, Tier
+from qmd.inference.embedder import TokenEncoder
+from qmd.inference.tokenization import Tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Idf = Callable[[Sequence[str]], Sequence[float]]
+"""Lower-case words → weight of each, >= 0; rarer words weigh more."""
+
+STOP_WORD_WEIGHT = 0.1
+"""Weight of a stop word relative to another word when no document frequencies are given."""
+
+INTENT_WEIGHT = 0.5
+"""Weight of the words of an intent relative to the query's own."""
+
+_QUERY_TOKENS = 64
+
+
+class MaxSimReranker:
+    """A `Reranker`: weighted mean over query tokens of the best cosine to any token of the passage.
+
+    A query token carries its word's weight, shared among the word's pieces. Scores are in [-1, 1], in practice 0.2-0.9.
+
+    Source: Khattab and Zaharia, SIGIR 2020 (ColBERT); the weighted mean instead of the sum makes queries comparable.
+    """
+
+    def __init__(self, encoder: TokenEncoder, model: str, tier: Tier = "built-in", idf: Idf | None = None) -> None:
+        self._encoder = encoder
+        self._model = model
+        self._tier: Tier = tier
+        self._idf = idf
+
+    @property
+    def description(self) -> EngineDescription:
+        """Model, format and provider, for `status` and cache keys."""
+        session = self._encoder.session
+        return EngineDescription("rerank", self._model, session.format, self._tier, session.got)
+
+    def with_idf(self, idf: Idf) -> MaxSimReranker:
+        """The same reranker, weighing query words by a collection's document frequencies."""
+        return MaxSimReranker(self._encoder, self._model, self._tier, idf)
+
+    def score(
+        self,
+        query: str,
+        passages: Sequence[str],
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+    ) -> Sequence[float | None]:
+        """One score per passage in the order given; None where `deadline_s` (a `time.monotonic` value) came first.
+
+        Passages are cut at the model's context. Repeated passages are computed once.
+        """
+        vectors, weights = self._query_vectors(query, intent)
+        scores: list[float | None] = [None] * len(passages)
+        if not len(weights):
+            return scores
+        rows: dict[str, list[int]] = {}
+        for row, passage in enumerate(passages):
+            rows.setdefault(passage, []).append(row)
+        batch = [self._encoder.tokenizer.encode(passage, self._encoder.context) for passage in rows]
+        with contextlib.closing(self._encoder.encode_all(batch)) as encoded:  # closing cancels runs not yet begun
+            for tokens, same in zip(batch, rows.values(), strict=True):
+                if deadline_s is not None and time.monotonic() >= deadline_s:
+                    break
+                value = max_similarity(vectors, weights, _own_tokens(next(encoded), tokens))
+                for row in same:
+                    scores[row] = value
+        return scores
+
+    def _query_vectors(self, query: str, intent: str | None) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Query token vectors, shape (n, dim), and weights, shape (n,); tokens of weight 0 are left out."""
+        import numpy as np
+
+        vectors: list[npt.NDArray[np.float32]] = []
+        weights: list[npt.NDArray[np.float32]] = []
+        for text, factor in ((query, 1.0), (intent or "", INTENT_WEIGHT)):
+            tokens = self._encoder.tokenizer.encode(text, _QUERY_TOKENS)
+            weight = np.array(self._weights(text, tokens), dtype=np.float32) * np.float32(factor)
+            if weight.any():
+                vectors.append(self._encoder.encode(tokens)[weight > 0])
+                weights.append(weight[weight > 0])
+        if not weights:
+            return np.zeros((0, 1), np.float32), np.zeros(0, np.float32)
+        return np.concatenate(vectors), np.concatenate(weights)
+
+    def _weights(self, text: str, tokens: Tokens) -> list[float]:
+        """Weight of each token: its word's weight over the number of the word's pieces; 0 for marks and specials."""
+        owners, words = _words(text, tokens)
+        if not words:
+            return [0.0] * len(owners)
+        if self._idf is not None:
+            by_word = list(self._idf(words))
+        else:
+            stops = stop_words_of(words)
+            by_word = [STOP_WORD_WEIGHT if word in stops else 1.0 for word in words]
+        pieces = [owners.count(index) for index in range(len(words))]
+        return [0.0 if owner is None else by_word[owner] / pieces[owner] for owner in owners]
+
+
+def max_similarity(
+    query: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], passage: npt.NDArray[np.float32]
+) -> float:
+    """Weighted mean over query tokens of the best cosine to a passage token.
+
+    Args:
+        query: Shape (n, dim).
+        weights: Shape (n,), >= 0, not all 0.
+        passage: Shape (m, dim); an empty passage scores -1.
+
+    Example: query [[1, 0], [0, 1]], weights [3, 1], passage [[2, 0]] → (3 * 1 + 1 * 0) / 4 = 0.75.
+    """
+    if not len(passage):
+        return -1.0
+    best = (_normalised(query) @ _normalised(passage).T).max(axis=1)
+    return float(best @ weights / weights.sum())
+
+
+def _normalised(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    import numpy as np
+
+    result: npt.NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return result
+
+
+def _own_tokens(vectors: npt.NDArray[np.float32], tokens: Tokens) -> npt.NDArray[np.float32]:
+    """Vectors of the text's own tokens; the special ones match everything a little."""
+    keep = [index for index, special in enumerate(tokens.is_special) if not special]
+    return vectors[keep]
+
+
+def _words(text: str, tokens: Tokens) -> tuple[list[int | None], list[str]]:
+    """For each token the index of its word, or None; and the words, lower-case.
+
+    Pieces that touch belong to one word; a token without letter or digit belongs to none and ends a word.
+    """
+    owners: list[int | None] = []
+    words: list[str] = []
+    last_end = -1
+    for (start, end), special in zip(tokens.spans, tokens.is_special, strict=True):
+        piece = text[start:end].strip().lower()
+        if special or not any(map(str.isalnum, piece)):
+            owners.append(None)
+            last_end = -1
+            continue
+        if words and start == last_end and text[start : start + 1].strip():
+            words[-1] += piece
+        else:
+            words.append(piece)
+        owners.append(len(words) - 1)
+        last_end = end
+    return owners, words

@@ -1,0 +1,97 @@
+"""A model's tokenizer with its own truncation and padding switched off: what is cut is decided here, never hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qmd.errors import ModelError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One encoded text. All three have one entry per token, special tokens included."""
+
+    ids: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...]
+    """Code-point spans in the text; (0, 0) for special tokens."""
+    is_special: tuple[bool, ...]
+
+
+class Tokenizer:
+    """`tokenizer.json` as the models here need it."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        self._inner = inner
+        self._inner.no_truncation()
+        self._inner.no_padding()
+        self._unknown_id: int | None = next(
+            (known for token in ("[UNK]", "<unk>") if (known := inner.token_to_id(token)) is not None), None
+        )
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids, added tokens included."""
+        return int(self._inner.get_vocab_size())
+
+    def encode(self, text: str, max_length: int | None = None) -> Tokens:
+        """Encode with special tokens; beyond `max_length` tokens the text's end is cut, special tokens stay."""
+        encoding = self._encode(text, specials=True)
+        ids: list[int] = encoding.ids
+        spans: list[tuple[int, int]] = encoding.offsets
+        special = [bool(flag) for flag in encoding.special_tokens_mask]
+        if max_length is not None and len(ids) > max_length:
+            tail = 0
+            while tail < len(ids) and special[len(ids) - 1 - tail]:
+                tail += 1
+            keep = [*range(max(0, max_length - tail)), *range(len(ids) - tail, len(ids))][:max_length]
+            ids = [ids[index] for index in keep]
+            spans = [spans[index] for index in keep]
+            special = [special[index] for index in keep]
+        return Tokens(tuple(ids), tuple(spans), tuple(special))
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Code-point offset of the first character of every token, ascending; special tokens left out."""
+        if not text:
+            return ()
+        return [start for start, _ in self._encode(text, specials=False).offsets]
+
+    def unknown_share(self, text: str) -> float:
+        """Share of the text's tokens that the vocabulary does not hold, in [0, 1]; 0 for a text without tokens."""
+        if self._unknown_id is None or not text:
+            return 0.0
+        ids: list[int] = self._encode(text, specials=False).ids
+        return ids.count(self._unknown_id) / len(ids) if ids else 0.0
+
+    def _encode(self, text: str, *, specials: bool) -> Any:
+        try:
+            return self._inner.encode(text, add_special_tokens=specials)
+        except UnicodeEncodeError:
+            # A lone surrogate, which a file name or a lenient decoder can bring, has no UTF-8 form.
+            cleaned = text.encode("utf-8", "replace").decode("utf-8")
+            return self._inner.encode(cleaned, add_special_tokens=specials)
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Load a `tokenizer.json`.
+
+    Raises:
+        ModelError: The package is missing, or the file is absent or not a tokenizer.
+    """
+    try:
+        import tokenizers
+    except ImportError as exc:
+        raise ModelError(f"tokenizers cannot be imported: {exc}", "reinstall qmd") from exc
+    if not path.is_file():
+        raise ModelError(f"tokenizer file '{path}' is missing", "fetch it again: qmd models pull")
+    try:
+        inner = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as exc:  # the binding raises plain Exception for every kind of damage
+        detail = " ".join(str(exc).split())[:160]
+        raise ModelError(f"tokenizer file '{path}' is damaged: {detail}", "fetch it again: qmd models pull") from exc
+    return Tokenizer(inner)
