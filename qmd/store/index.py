@@ -109,6 +109,10 @@ class IndexReader:
         """Documents in scope, by collection and path."""
         return documents.iter_documents(self._database, scope)
 
+    def count_documents(self) -> int:
+        """Number of active documents."""
+        return lexical.count_documents(self._database)
+
     # retrieval
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
         """Top k by BM25, best first, scope applied before the cut."""

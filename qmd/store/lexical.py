@@ -97,22 +97,25 @@ def similar_terms(database: Database, term: str, limit: int) -> list[str]:
 
     The vocabulary holds stems, so both sides are compared as stems, and a suggestion matches like any other word.
     """
-    stem = _stem(database, term)
-    if len(stem) < 3:
-        return []
-    allowed = 1 if len(stem) < 5 else 2
-    rows = database.rows(
-        "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ?",
-        (stem[0], chr(ord(stem[0]) + 1), len(stem) - allowed, len(stem) + allowed),
-    )
-    near = [
-        (distance, -frequency, candidate)
-        for candidate, frequency in rows
-        if candidate != stem and (distance := edit_distance(stem, candidate, allowed)) <= allowed
-    ]
+    meant = {form for form in (_stem(database, term), *_bare_forms(term)) if len(form) >= 3}
+    near: list[tuple[int, int, str]] = []
+    for form in meant:
+        allowed = 1 if len(form) < 5 else 2
+        rows = database.rows(
+            "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ?",
+            (form[0], chr(ord(form[0]) + 1), len(form) - allowed, len(form) + allowed),
+        )
+        for candidate, frequency in rows:
+            distance = edit_distance(form, candidate, allowed)
+            if distance <= allowed and candidate not in meant:
+                near.append((distance, -frequency, candidate))
+        # A typing error in a long ending ("configuraton") leaves the stem whole at the front of the word.
+        stems = [form[:length] for length in range(max(6, len(form) - 5), len(form))]
+        rows = list(database.select_in("SELECT term, doc FROM vocabulary WHERE term IN ({})", stems))
+        near += [(1, -frequency, candidate) for candidate, frequency in rows]
     # A much more frequent word at distance 2 beats a rare one at 1: the rare one is often another misspelling.
     near.sort(key=lambda item: (item[0] - math.log10(-item[1]), item[2]))
-    return [candidate for _, _, candidate in near[:limit]]
+    return list(dict.fromkeys(candidate for _, _, candidate in near))[:limit]
 
 
 def edit_distance(left: str, right: str, limit: int) -> int:
@@ -132,6 +135,12 @@ def edit_distance(left: str, right: str, limit: int) -> int:
             return limit + 1
         before, above = above, current
     return min(above[-1], limit + 1)
+
+
+def _bare_forms(term: str) -> list[str]:
+    """The word without a common ending: a typing error in front of it can keep the stemmer from taking it off."""
+    folded = term.casefold()
+    return [folded.removesuffix(ending) for ending in ("ing", "ed", "es", "s", "ion") if folded.endswith(ending)]
 
 
 def _stem(database: Database, term: str) -> str:

@@ -1,0 +1,226 @@
+"""Texts → vectors: what is computed, what is reused, what a stop or a kill loses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import chunk_key, embedded_text
+from qmd.ingest import parse_document
+from qmd.records import Chunk, Collection, Scope
+from qmd.store import IndexWriter, open_reader, open_writer
+from tests.fakes import HashingEmbedder
+
+
+@dataclass(frozen=True)
+class RecordingEmbedder(HashingEmbedder):
+    """Keeps the texts that it was given."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        self.texts.extend(texts)
+        return super().embed_documents(texts, on_progress)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[IndexWriter]:
+    with open_writer(tmp_path / "index.sqlite") as opened:
+        yield opened
+
+
+def index(writer: IndexWriter, folder: Path) -> None:
+    update_collection(writer, Collection("notes", folder), verify=True)
+
+
+def long_text(subject: str, sections: int = 4) -> str:
+    """A note of several chunks."""
+    words = [f"## Part {number}\n\n" + f"{subject} in part {number} says little. " * 40 for number in range(sections)]
+    return f"# On {subject}\n\n" + "\n\n".join(words)
+
+
+def test_every_text_is_found_by_meaning_once_embedded(writer: IndexWriter, notes: Path) -> None:
+    for subject in ("apples", "rivers", "planets"):
+        (notes / f"{subject}.md").write_text(long_text(subject))
+    index(writer, notes)
+    embedder = RecordingEmbedder()
+    report = embed_pending(writer, embedder)
+    assert (report.documents, report.stopped) == (3, False)
+    assert report.embedded == report.chunks == len(embedder.texts)
+    query = embedder.embed_queries(["rivers"])[0]
+    best = writer.search_dense(query, 1, Scope(), embedder.fingerprint)[0]
+    assert writer.documents([best.document_id])[best.document_id].path == "rivers.md"
+    assert writer.status(embedder.fingerprint).pending_documents == 0
+
+
+def test_a_second_run_has_nothing_to_do(writer: IndexWriter, notes: Path) -> None:
+    (notes / "a.md").write_text(long_text("apples"))
+    index(writer, notes)
+    embed_pending(writer, HashingEmbedder())
+    again = RecordingEmbedder()
+    assert embed_pending(writer, again).documents == 0
+    assert again.texts == []
+
+
+def test_a_renamed_or_returning_file_costs_no_embedding(writer: IndexWriter, notes: Path) -> None:
+    (notes / "a.md").write_text(long_text("apples"))
+    index(writer, notes)
+    embed_pending(writer, HashingEmbedder())
+    (notes / "a.md").rename(notes / "b.md")
+    index(writer, notes)
+    assert list(writer.pending(HashingEmbedder().fingerprint)) == []
+    (notes / "b.md").rename(notes / "away.txt")
+    index(writer, notes)
+    (notes / "away.txt").rename(notes / "c.md")
+    index(writer, notes)
+    embedder = RecordingEmbedder()
+    report = embed_pending(writer, embedder)
+    assert (report.documents, report.embedded) == (1, 0)
+    assert report.reused == report.chunks > 0
+    assert embedder.texts == []
+
+
+def test_an_edit_embeds_only_the_chunks_it_changed(writer: IndexWriter, notes: Path) -> None:
+    text = long_text("apples", sections=12)
+    (notes / "a.md").write_text(text)
+    index(writer, notes)
+    first = embed_pending(writer, HashingEmbedder())
+    (notes / "a.md").write_text(text.replace("apples in part 6", "pears in part 6"))
+    index(writer, notes)
+    second = embed_pending(writer, HashingEmbedder())
+    assert 0 < second.embedded < first.chunks / 2
+    assert second.embedded + second.reused == second.chunks
+
+
+def test_one_text_in_two_files_is_embedded_once(writer: IndexWriter, notes: Path) -> None:
+    for name in ("a.md", "b.md"):
+        (notes / name).write_text(long_text("apples"))
+    index(writer, notes)
+    embedder = RecordingEmbedder()
+    assert embed_pending(writer, embedder).documents == 1
+    assert len(embedder.texts) == len(set(embedder.texts))
+    assert writer.status(embedder.fingerprint).embedded_documents == 2
+
+
+def test_the_model_reads_title_and_headings_but_no_front_matter_and_no_file_name() -> None:
+    titled = parse_document("x.md", b"---\nstatus: draft\n---\n# Guide\n\n## Set-up\n\nbody text")
+    chunk = Chunk(0, 0, 9, "body text", ("Guide", "Set-up"))
+    assert embedded_text(titled, chunk) == "Guide > Set-up\nbody text"
+    untitled = parse_document("2024-01-01.md", b"body text")
+    assert untitled.title_is_filename
+    assert embedded_text(untitled, Chunk(0, 0, 9, "body text", ())) == "body text"
+
+
+def test_front_matter_is_not_embedded(writer: IndexWriter, notes: Path) -> None:
+    (notes / "a.md").write_text("---\nsecretkey: zebra\n---\n# Title\n\nplain body")
+    index(writer, notes)
+    embedder = RecordingEmbedder()
+    embed_pending(writer, embedder)
+    assert embedder.texts and not [text for text in embedder.texts if "zebra" in text]
+
+
+def test_chunks_that_the_engine_declines_are_left_out_and_the_text_is_complete(
+    writer: IndexWriter, notes: Path
+) -> None:
+    class Declining(RecordingEmbedder):
+        def embeds(self, text: str) -> bool:
+            return "apples" in text
+
+    (notes / "a.md").write_text("# A\n\napples")
+    (notes / "b.md").write_text("# B\n\n0x1f 0x2e 0x3d")
+    (notes / "empty.md").write_text("")
+    index(writer, notes)
+    embedder = Declining()
+    assert embed_pending(writer, embedder).documents == 3
+    assert len(embedder.texts) == 1
+    assert writer.status(embedder.fingerprint).pending_documents == 0
+
+
+def test_only_the_given_collections_are_embedded(writer: IndexWriter, notes: Path, tmp_path: Path) -> None:
+    (notes / "a.md").write_text("apples")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "b.md").write_text("banana")
+    index(writer, notes)
+    update_collection(writer, Collection("other", other))
+    assert embed_pending(writer, HashingEmbedder(), collections=["other"]).documents == 1
+    assert [content.path for content in writer.pending(HashingEmbedder().fingerprint)] == ["a.md"]
+
+
+def test_a_stop_keeps_what_was_computed_and_the_next_run_finishes(writer: IndexWriter, notes: Path) -> None:
+    (notes / "long.md").write_text(long_text("apples", sections=60))
+    index(writer, notes)
+    asked = iter([False, True])
+    stopped = embed_pending(writer, HashingEmbedder(), should_stop=lambda: next(asked))
+    assert stopped.stopped and stopped.documents == 0 and stopped.embedded > 0
+    embedder = RecordingEmbedder()
+    finished = embed_pending(writer, embedder)
+    assert finished.documents == 1
+    assert len(embedder.texts) == finished.chunks - stopped.embedded
+
+
+def test_a_crash_of_the_model_loses_only_the_batch_it_happened_in(writer: IndexWriter, notes: Path) -> None:
+    (notes / "long.md").write_text(long_text("apples", sections=60))
+    index(writer, notes)
+
+    class Crashing(RecordingEmbedder):
+        def embed_documents(
+            self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+        ) -> npt.NDArray[np.float32]:
+            if self.texts:
+                raise MemoryError
+            return super().embed_documents(texts, on_progress)
+
+    with pytest.raises(MemoryError):
+        embed_pending(writer, Crashing())
+    assert writer.status(HashingEmbedder().fingerprint).vectors > 0
+    assert embed_pending(writer, HashingEmbedder()).documents == 1
+    assert writer.check() == []
+
+
+def test_progress_reaches_its_own_estimate(writer: IndexWriter, notes: Path) -> None:
+    for number in range(5):
+        (notes / f"{number}.md").write_text(long_text(f"subject{number}"))
+    index(writer, notes)
+    seen: list[tuple[int, int]] = []
+    report = embed_pending(writer, HashingEmbedder(), on_progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (report.chunks, report.chunks)
+    assert all(done <= total for done, total in seen)
+
+
+def test_no_lock_is_held_while_the_model_computes(writer: IndexWriter, notes: Path) -> None:
+    (notes / "a.md").write_text(long_text("apples"))
+    index(writer, notes)
+    path = writer._database.path
+
+    class Checking(HashingEmbedder):
+        def embed_documents(
+            self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+        ) -> npt.NDArray[np.float32]:
+            with open_writer(path, busy_timeout_ms=0) as second:
+                second.mark_updated("other")
+            with open_reader(path) as reader:
+                assert reader.status(None).documents == 1
+            return super().embed_documents(texts, on_progress)
+
+    assert embed_pending(writer, Checking()).documents == 1
+
+
+def test_a_key_names_the_embedded_text() -> None:
+    assert len(chunk_key("a")) == 16
+    assert chunk_key("a") != chunk_key("b")

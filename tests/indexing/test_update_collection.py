@@ -1,0 +1,223 @@
+"""Files on disk → documents in the index: what is read, what is kept, what survives a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qmd.errors import NotFoundError
+from qmd.indexing import update_collection
+from qmd.records import Collection, LexicalTerm, Scope
+from qmd.store import IndexWriter, open_reader, open_writer
+
+LONG_AGO_NS = 1_600_000_000_123_456_789
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[IndexWriter]:
+    with open_writer(tmp_path / "index.sqlite") as opened:
+        yield opened
+
+
+def write(folder: Path, path: str, text: str | bytes, mtime_ns: int = LONG_AGO_NS) -> Path:
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    os.utime(file, ns=(mtime_ns, mtime_ns))
+    return file
+
+
+def counts(writer: IndexWriter, folder: Path, *, verify: bool = False) -> tuple[int, int, int, int]:
+    report = update_collection(writer, Collection("notes", folder), verify=verify)
+    return report.new, report.updated, report.unchanged, report.removed
+
+
+def found(writer: IndexWriter, word: str) -> list[str]:
+    candidates = writer.search_lexical([LexicalTerm(word, f'"{word}"')], 10, Scope())
+    return [writer.documents([one.document_id])[one.document_id].path for one in candidates]
+
+
+def test_new_changed_unchanged_and_removed_files_are_counted(writer: IndexWriter, notes: Path) -> None:
+    for name in ("a", "b", "c"):
+        write(notes, f"{name}.md", f"# {name}\n\nfirst text of {name}")
+    assert counts(writer, notes) == (3, 0, 0, 0)
+    write(notes, "a.md", "# a\n\nsecond words", LONG_AGO_NS + 1)
+    (notes / "b.md").unlink()
+    write(notes, "sub/d.md", "# d")
+    assert counts(writer, notes) == (1, 1, 1, 1)
+    assert [document.path for document in writer.iter_documents()] == ["a.md", "c.md", "sub/d.md"]
+    assert found(writer, "second") == ["a.md"]
+    assert counts(writer, notes) == (0, 0, 3, 0)
+
+
+def test_unchanged_files_are_not_read_unless_asked_to_verify(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", "apple tree")
+    counts(writer, notes)
+    write(notes, "a.md", "mango tree")
+    assert update_collection(writer, Collection("notes", notes)).n_bytes == 0
+    assert found(writer, "apple") == ["a.md"]
+    assert counts(writer, notes, verify=True) == (0, 1, 0, 0)
+    assert found(writer, "mango") == ["a.md"]
+
+
+def test_a_file_changed_in_the_tick_in_which_it_was_read_is_read_again(writer: IndexWriter, notes: Path) -> None:
+    ahead_of_reading = time.time_ns() // 1_000_000_000 * 1_000_000_000
+    write(notes, "a.md", "apple tree", ahead_of_reading)
+    counts(writer, notes)
+    write(notes, "a.md", "mango tree", ahead_of_reading)
+    assert counts(writer, notes) == (0, 1, 0, 0)
+    assert found(writer, "mango") == ["a.md"]
+
+
+def test_a_touched_file_is_read_once_and_stays_the_same_document(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", "apple")
+    counts(writer, notes)
+    before = writer.find_path("notes", "a.md")
+    write(notes, "a.md", "apple", LONG_AGO_NS + 5)
+    assert counts(writer, notes) == (0, 0, 1, 0)
+    assert update_collection(writer, Collection("notes", notes)).n_bytes == 0
+    after = writer.find_path("notes", "a.md")
+    assert before is not None and after is not None
+    assert after.id == before.id
+
+
+def test_an_emptied_file_replaces_its_old_text(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", "apple")
+    counts(writer, notes)
+    write(notes, "a.md", "")
+    assert counts(writer, notes) == (0, 1, 0, 0)
+    assert found(writer, "apple") == []
+
+
+def test_a_binary_file_is_skipped_with_a_reason_and_its_old_text_removed(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", "apple")
+    write(notes, "b.md", "banana")
+    counts(writer, notes)
+    write(notes, "a.md", b"\0\1\2 apple")
+    warnings: list[str] = []
+    report = update_collection(writer, Collection("notes", notes), on_warning=warnings.append)
+    assert [path for path, _ in report.skipped] == ["a.md"]
+    assert len(warnings) == 1 and "binary" in warnings[0]
+    assert report.removed == 1
+    assert found(writer, "apple") == []
+    assert found(writer, "banana") == ["b.md"]
+
+
+def test_invalid_utf8_is_indexed_with_a_warning(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", b"apple \xff tart")
+    report = update_collection(writer, Collection("notes", notes))
+    assert report.new == 1
+    assert [warning for warning in report.warnings if "a.md" in warning and "UTF-8" in warning]
+    assert found(writer, "tart") == ["a.md"]
+
+
+def test_a_file_that_cannot_be_read_keeps_its_old_text(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", "apple")
+    counts(writer, notes)
+    # A link to nowhere fails to open for every user; permissions would not stop the superuser.
+    (notes / "a.md").unlink()
+    (notes / "a.md").symlink_to(notes / "nowhere.md")
+    report = update_collection(writer, Collection("notes", notes))
+    assert [path for path, _ in report.skipped] == ["a.md"]
+    assert report.removed == 0
+    assert found(writer, "apple") == ["a.md"]
+
+
+def test_a_missing_folder_leaves_the_index_as_it_is(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", "apple")
+    counts(writer, notes)
+    notes.rename(notes.with_name("elsewhere"))
+    with pytest.raises(NotFoundError):
+        counts(writer, notes)
+    assert found(writer, "apple") == ["a.md"]
+
+
+def test_progress_ends_at_the_number_of_files_to_read(writer: IndexWriter, notes: Path) -> None:
+    for number in range(40):
+        write(notes, f"{number}.md", f"text {number}")
+    seen: list[tuple[int, int]] = []
+    update_collection(writer, Collection("notes", notes), on_progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (40, 40)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_odd_file_names_are_kept_literally(writer: IndexWriter, notes: Path) -> None:
+    names = ["über größe.md", "a'b\"c.md", "percent%20.md", "日本.md", "x;y&z.md"]
+    for name in names:
+        write(notes, name, "apple")
+    counts(writer, notes)
+    assert sorted(document.path for document in writer.iter_documents()) == sorted(names)
+
+
+def test_an_interrupt_keeps_what_was_committed_and_the_next_run_completes_it(writer: IndexWriter, notes: Path) -> None:
+    for number in range(60):
+        write(notes, f"{number}.md", f"text {number}")
+
+    def interrupt(done: int, total: int) -> None:
+        if done > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        update_collection(writer, Collection("notes", notes), on_progress=interrupt)
+    assert writer.check() == []
+    counts(writer, notes)
+    assert writer.status(None).documents == 60
+    assert writer.check() == []
+
+
+_KILLED = """
+import sys
+from pathlib import Path
+import qmd.indexing.update as update
+from qmd.records import Collection
+from qmd.store import open_writer
+update.COMMIT_BYTES = 1
+def report(done, total):
+    print(done, flush=True)
+with open_writer(Path(sys.argv[1])) as writer:
+    update.update_collection(writer, Collection("notes", Path(sys.argv[2])), on_progress=report)
+"""
+
+
+def table(path: Path) -> list[tuple[str, str, str]]:
+    with open_reader(path) as reader:
+        assert reader.check() == []
+        return [(document.path, document.title, document.hash) for document in reader.iter_documents()]
+
+
+def test_killing_the_process_while_indexing_loses_nothing_for_the_next_run(tmp_path: Path, notes: Path) -> None:
+    for number in range(800):
+        write(notes, f"{number}.md", f"# Title {number}\n\n" + f"some words about {number} " * 50)
+    index = tmp_path / "killed.sqlite"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", _KILLED, str(index), str(notes)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) >= 200:
+            break
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=10)
+    process.stdout.close()
+    partial = table(index)
+    assert 0 < len(partial) < 800
+    with open_writer(index) as writer:
+        update_collection(writer, Collection("notes", notes))
+    undisturbed = tmp_path / "undisturbed.sqlite"
+    with open_writer(undisturbed) as writer:
+        update_collection(writer, Collection("notes", notes))
+    assert table(index) == table(undisturbed)

@@ -1,0 +1,48 @@
+"""An index in a temporary folder, and documents to put into it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from qmd.records import IndexTerms
+from qmd.store import IndexWriter, open_writer
+from qmd.store.base import NewDocument
+
+MakeDocument = Callable[..., NewDocument]
+
+
+@pytest.fixture
+def index_path(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "index.sqlite"
+
+
+@pytest.fixture
+def writer(index_path: Path) -> Iterator[IndexWriter]:
+    with open_writer(index_path, busy_timeout_ms=200) as opened:
+        yield opened
+
+
+@pytest.fixture
+def make_document() -> MakeDocument:
+    def make(
+        path: str, text: str, *, title: str = "", modified_at: str = "2025-06-01T00:00:00.000Z", **metadata: object
+    ):
+        return NewDocument(
+            path=path,
+            title=title or path,
+            hash=hashlib.sha256(text.encode()).hexdigest(),
+            text=text,
+            terms=IndexTerms(title=title, headings="", path=path, body=text, extra=""),
+            metadata_json=json.dumps(metadata),
+            size_bytes=len(text),
+            mtime_ns=1,
+            created_at="2025-01-01T00:00:00.000Z",
+            modified_at=modified_at,
+        )
+
+    return make

@@ -1,0 +1,210 @@
+"""Vector search: exact ranking, scope, shared texts, blocks, the sign-bit path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qmd.errors import StoreError
+from qmd.records import Scope
+from qmd.store import IndexWriter, open_reader, vectors
+from qmd.store.base import ChunkRecord, NewDocument
+from qmd.store.blocks import hamming, pack_rows, pack_signs, score_rows, unpack_rows
+
+MakeDocument = Callable[..., NewDocument]
+DIM = 96
+
+
+def unit_vectors(n: int, seed: int = 0) -> npt.NDArray[np.float32]:
+    """Vectors about an offset, as embedding models make them; shape (n, DIM)."""
+    random = np.random.default_rng(seed)
+    made = random.standard_normal((n, DIM)) + np.random.default_rng(99).standard_normal(DIM)
+    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
+
+
+def fill(
+    writer: IndexWriter, make: MakeDocument, n: int, per: int = 3, collection: str = "n"
+) -> npt.NDArray[np.float32]:
+    """`n` documents with `per` chunks each; their vectors, shape (n, per, DIM)."""
+    documents = [make(f"d/{number}.md", f"text {number}") for number in range(n)]
+    writer.put_documents(collection, documents)
+    matrix = unit_vectors(n * per)
+    keys = [number.to_bytes(16, "big") for number in range(n * per)]
+    contents = {
+        document.hash: [ChunkRecord(seq, seq * 10, seq * 10 + 9, keys[number * per + seq]) for seq in range(per)]
+        for number, document in enumerate(documents)
+    }
+    writer.put_chunks("f", DIM, contents, dict(zip(keys, matrix, strict=True)))
+    return matrix.reshape(n, per, DIM)
+
+
+def test_documents_rank_by_their_best_chunk(writer: IndexWriter, make_document: MakeDocument) -> None:
+    matrix = fill(writer, make_document, 200)
+    query = unit_vectors(1, seed=5)[0]
+    best = (matrix @ query).max(axis=1)
+    expected = np.argsort(-best)[:10]
+    found = writer.search_dense(query, 10, Scope(), "f")
+    assert len({candidate.document_id for candidate in found}) == 10
+    assert len({candidate.document_id - 1 for candidate in found} & set(expected.tolist())) >= 9
+    for candidate in found:
+        number = candidate.document_id - 1
+        assert candidate.score == pytest.approx(float(best[number]), abs=0.01)
+        assert candidate.chunk_start == int((matrix[number] @ query).argmax()) * 10
+
+
+def test_scope_is_applied_before_the_cut_for_narrow_and_wide_scopes(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    matrix = fill(writer, make_document, 100)
+    query = matrix[50, 0]
+    for prefix in ("d/9", "d/"):
+        inside = [n for n in range(100) if f"d/{n}.md".startswith(prefix)]
+        scores = (matrix[inside] @ query).max(axis=1)
+        found = writer.search_dense(query, 5, Scope(path_prefix=prefix), "f")
+        assert len(found) == 5
+        assert found[0].document_id - 1 == inside[int(scores.argmax())]
+        assert all(candidate.document_id - 1 in inside for candidate in found)
+    assert writer.search_dense(query, 5, Scope(collections=()), "f") == []
+    assert writer.search_dense(query, 5, Scope(path_prefix="none/"), "f") == []
+
+
+def test_one_text_in_several_documents_finds_them_all(writer: IndexWriter, make_document: MakeDocument) -> None:
+    matrix = fill(writer, make_document, 3)
+    writer.put_documents("copy", [make_document("c.md", "text 1")])
+    found = writer.search_dense(matrix[1, 0], 2, Scope(), "f")
+    assert {candidate.document_id for candidate in found} == {2, 4}
+    only = writer.search_dense(matrix[1, 0], 2, Scope(collections=("copy",)), "f")
+    assert [candidate.document_id for candidate in only] == [4]
+
+
+def test_scores_of_given_documents_equal_those_of_the_search(writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(writer, make_document, 30)
+    query = unit_vectors(1, seed=3)[0]
+    searched = {candidate.document_id: candidate for candidate in writer.search_dense(query, 30, Scope(), "f")}
+    assert len(searched) == 30
+    scored = writer.dense_scores(query, [*range(1, 31), 99, 5], "f")
+    assert scored.keys() == searched.keys()
+    for number, candidate in scored.items():
+        assert candidate.score == pytest.approx(searched[number].score, abs=1e-5)
+        assert candidate.chunk_start == searched[number].chunk_start
+    assert writer.dense_scores(query, [], "f") == {}
+
+
+def test_vectors_of_another_model_are_never_compared(writer: IndexWriter, make_document: MakeDocument) -> None:
+    matrix = fill(writer, make_document, 5)
+    assert writer.search_dense(matrix[0, 0], 5, Scope(), "other") == []
+    with pytest.raises(StoreError, match="96 dimensions"):
+        writer.search_dense(np.ones(7, dtype=np.float32), 5, Scope(), "f")
+
+
+def test_an_open_reader_sees_vectors_that_were_added_later(writer: IndexWriter, make_document: MakeDocument) -> None:
+    matrix = fill(writer, make_document, 5)
+    with open_reader(writer._database.path) as reader:
+        assert len(reader.search_dense(matrix[0, 0], 10, Scope(), "f")) == 5
+        late = make_document("late.md", "late text")
+        writer.put_documents("n", [late])
+        vector = unit_vectors(1, seed=77)
+        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]}, {b"late" * 4: vector[0]})
+        assert reader.search_dense(vector[0], 10, Scope(), "f")[0].document_id == 6
+
+
+def test_equal_keys_share_one_vector_and_a_vector_may_come_first(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    one, two = make_document("a", "one"), make_document("b", "two")
+    writer.put_documents("n", [one, two])
+    key, vector = b"x" * 16, unit_vectors(1)[0]
+    writer.put_vectors("f", DIM, {key: vector})
+    assert writer.existing_keys("f", [key, b"y" * 16]) == {key}
+    writer.put_chunks("f", DIM, {one.hash: [ChunkRecord(0, 0, 3, key)], two.hash: [ChunkRecord(0, 0, 3, key)]}, {})
+    assert len(writer.search_dense(vector, 5, Scope(), "f")) == 2
+    assert writer.status("f").vectors == 1
+
+
+def test_a_chunk_without_a_vector_is_refused_and_nothing_is_stored(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    document = make_document("a", "one")
+    writer.put_documents("n", [document])
+    with pytest.raises(ValueError, match="no vector"):
+        writer.put_chunks("f", DIM, {document.hash: [ChunkRecord(0, 0, 3, b"x" * 16)]}, {})
+    assert [content.hash for content in writer.pending("f")] == [document.hash]
+
+
+def test_a_content_with_nothing_to_embed_counts_as_done(writer: IndexWriter, make_document: MakeDocument) -> None:
+    document = make_document("a", "")
+    writer.put_documents("n", [document])
+    writer.put_chunks("f", DIM, {document.hash: []}, {})
+    assert list(writer.pending("f")) == []
+    assert writer.status("f").embedded_documents == 1
+
+
+def test_clearing_one_collection_keeps_the_vectors_of_shared_texts(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    fill(writer, make_document, 4)
+    writer.put_documents("copy", [make_document("c.md", "text 1")])
+    writer.clear_vectors(["n"])
+    assert writer.status("f").vectors == 3
+    assert len(list(writer.pending("f"))) == 3
+    writer.clear_vectors()
+    assert writer.status("f").vectors == 0
+
+
+def test_vectors_outlive_their_document_until_cleanup(writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(writer, make_document, 70)
+    keys = [number.to_bytes(16, "big") for number in range(210)]
+    writer.remove_documents("n", [f"d/{number}.md" for number in range(0, 70, 2)])
+    assert len(writer.existing_keys("f", keys)) == 210
+    assert len(writer.search_dense(unit_vectors(1)[0], 100, Scope(), "f")) == 35
+    before = writer.search_dense(unit_vectors(1)[0], 100, Scope(), "f")
+    assert writer.cleanup()["unused vectors"] == 105
+    assert len(writer.existing_keys("f", keys)) == 105
+    assert writer.search_dense(unit_vectors(1)[0], 100, Scope(), "f") == before
+
+
+def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
+    writer: IndexWriter, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not hasattr(np, "bitwise_count"):
+        pytest.skip("numpy before 2.0 scans exactly")
+    monkeypatch.setattr(vectors, "SIGNS_FROM_SLOTS", 3_000)
+    matrix = fill(writer, make_document, 2_000)
+    late = make_document("late.md", "late text")
+    writer.put_documents("n", [late])
+    vector = unit_vectors(1, seed=77)[0]
+    writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]}, {b"late" * 4: vector})
+    assert writer._database.value("SELECT count(*) FROM sign_blocks") == 2
+    assert writer.search_dense(vector, 1, Scope(), "f")[0].document_id == 2_001
+    query = unit_vectors(1, seed=8)[0]
+    expected = {int(n) + 1 for n in np.argsort(-(matrix @ query).max(axis=1))[:10]}
+    found = {candidate.document_id for candidate in writer.search_dense(query, 10, Scope(), "f")}
+    assert len(found & expected) >= 9
+    # More documents than candidates: only the full scan can answer.
+    assert len(writer.search_dense(query, 2_001, Scope(), "f")) == 2_001
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 200), st.integers(0, 2**31))
+def test_packed_rows_keep_direction_and_signs_keep_distance(n: int, dim: int, seed: int) -> None:
+    made = np.random.default_rng(seed).standard_normal((n, dim)).astype(np.float32)
+    made /= np.linalg.norm(made, axis=1, keepdims=True)
+    rows = pack_rows(made)
+    assert rows.shape == (n, dim + 4)
+    assert np.abs((unpack_rows(rows) * made).sum(axis=1) - 1).max() < 1e-3
+    assert np.abs(score_rows(rows, made[0]) - made @ made[0]).max() < 0.02
+    centre = np.zeros(dim, dtype=np.float32)
+    signs = pack_signs(made, centre)
+    expected = ((made > 0) != (made[0] > 0)).sum(axis=1)
+    if hasattr(np, "bitwise_count"):
+        assert hamming(signs, signs[:, 0]).tolist() == expected.tolist()
+
+
+def test_a_zero_vector_is_similar_to_nothing() -> None:
+    rows = pack_rows(np.zeros((1, 8), dtype=np.float32))
+    assert score_rows(rows, np.ones(8, dtype=np.float32)).tolist() == [0.0]

@@ -1,0 +1,189 @@
+"""Documents, contents and collections in the index, and what other programs may rely on."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qmd.errors import UsageError
+from qmd.records import Collection, LexicalTerm, Scope
+from qmd.store import IndexWriter, open_reader, open_writer
+from qmd.store.base import ChunkRecord, NewDocument
+
+MakeDocument = Callable[..., NewDocument]
+
+
+def word(text: str) -> LexicalTerm:
+    return LexicalTerm(text, f'"{text}"')
+
+
+def found(writer: IndexWriter, text: str, scope: Scope = Scope()) -> list[str]:
+    candidates = writer.search_lexical([word(text)], 10, scope)
+    stored = writer.documents([candidate.document_id for candidate in candidates])
+    return [stored[candidate.document_id].path for candidate in candidates]
+
+
+def test_a_document_comes_back_with_its_text_and_typed_metadata(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    writer.put_documents("notes", [make_document("a/ü b.md", "Grüße\n", title="T", tags=["x", "y"], draft=True)])
+    stored = writer.find_path("notes", "a/ü b.md")
+    assert stored is not None
+    assert (stored.title, stored.size, stored.uri) == ("T", 6, "qmd://notes/a/ü b.md")
+    assert stored.metadata == {"tags": ("x", "y"), "draft": True}
+    assert writer.texts([stored.hash]) == {stored.hash: "Grüße\n"}
+    assert writer.find_docid(stored.hash[:6].upper()) == [stored]
+    assert writer.find_docid("") == []
+
+
+def test_replacing_a_document_forgets_its_old_terms_and_text(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("notes", [make_document("a.md", "apple")])
+    before = writer.find_path("notes", "a.md")
+    writer.put_documents("notes", [make_document("a.md", "banana")])
+    assert found(writer, "apple") == []
+    assert found(writer, "banana") == ["a.md"]
+    assert before is not None
+    assert writer.texts([before.hash]) == {}
+    assert writer.check() == []
+
+
+def test_an_id_is_never_given_to_a_second_document(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("notes", [make_document("a.md", "apple")])
+    old = writer.find_path("notes", "a.md")
+    writer.remove_documents("notes", ["a.md"])
+    writer.put_documents("notes", [make_document("b.md", "banana")])
+    new = writer.find_path("notes", "b.md")
+    assert old is not None and new is not None
+    assert new.id > old.id
+
+
+def test_removing_a_collection_keeps_what_another_one_shares(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("one", [make_document("a.md", "shared words"), make_document("b.md", "own words")])
+    writer.put_documents("two", [make_document("c.md", "shared words")])
+    shared = writer.find_path("two", "c.md")
+    assert shared is not None
+    writer.put_chunks("f", 2, {shared.hash: [ChunkRecord(0, 0, 6, b"k" * 16)]}, {b"k" * 16: np.eye(2, dtype="f4")[0]})
+    assert writer.remove_collection("one") == 2
+    assert found(writer, "words") == ["c.md"]
+    assert writer.texts([shared.hash]) == {shared.hash: "shared words"}
+    assert list(writer.pending("f")) == []
+
+
+def test_renaming_a_collection_moves_its_documents_and_refuses_a_taken_name(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    writer.put_documents("old", [make_document("a.md", "apple")])
+    writer.put_documents("taken", [make_document("b.md", "banana")])
+    with pytest.raises(UsageError, match="'taken' already exists"):
+        writer.rename_collection("old", "taken")
+    writer.rename_collection("old", "new")
+    assert found(writer, "apple", Scope(collections=("new",))) == ["a.md"]
+
+
+def test_the_configuration_is_mirrored_whole(writer: IndexWriter, index_path: Path) -> None:
+    wiki = Collection("wiki", Path("/w"), "**/*.txt", ("x/**",), {"/": "about"}, "git pull", include_by_default=False)
+    notes = Collection("notes", Path("/n"))
+    writer.mirror_config([Collection("gone", Path("/g"))], "old", "1")
+    writer.mirror_config([wiki, notes], "everything", "2")
+    with open_reader(index_path) as reader:
+        assert reader.collections() == [wiki, notes]
+        assert (reader.global_context(), reader.config_hash()) == ("everything", "2")
+
+
+def test_a_failed_transaction_leaves_nothing(writer: IndexWriter, make_document: MakeDocument) -> None:
+    with pytest.raises(RuntimeError), writer.transaction():
+        writer.put_documents("notes", [make_document("a.md", "apple")])
+        raise RuntimeError
+    assert found(writer, "apple") == []
+    assert list(writer.iter_documents()) == []
+
+
+def test_another_program_reads_the_documents_table_while_the_writer_is_open(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    writer.put_documents("notes", [make_document("a.md", "apple")])
+    stored = writer.find_path("notes", "a.md")
+    assert stored is not None
+    with writer.transaction():
+        writer.put_documents("notes", [make_document("b.md", "banana")])
+        foreign = sqlite3.connect(f"file:{index_path}?mode=ro", uri=True)
+        sql = "SELECT collection, path FROM documents WHERE hash = ? AND active = 1"
+        assert foreign.execute(sql, (stored.hash,)).fetchall() == [("notes", "a.md")]
+        counts = "SELECT collection, COUNT(*) FROM documents WHERE active=1 GROUP BY collection"
+        assert foreign.execute(counts).fetchall() == [("notes", 1)]
+        columns = {row[1] for row in foreign.execute("PRAGMA table_info(documents)")}
+        assert columns >= {"id", "collection", "path", "title", "hash", "created_at", "modified_at", "active"}
+        foreign.close()
+
+
+def test_status_counts_documents_and_pending_texts(
+    writer: IndexWriter, make_document: MakeDocument, tmp_path: Path
+) -> None:
+    writer.mirror_config([Collection("notes", tmp_path), Collection("empty", tmp_path)], None, "h")
+    writer.put_documents(
+        "notes", [make_document("a.md", "same"), make_document("b.md", "same"), make_document("c", "x")]
+    )
+    writer.mark_updated("notes")
+    before = writer.status("f")
+    assert (before.documents, before.pending_documents, before.embedded_documents, before.vectors) == (3, 2, 0, 0)
+    same = writer.find_path("notes", "a.md")
+    assert same is not None
+    writer.put_chunks("f", 2, {same.hash: [ChunkRecord(0, 0, 4, b"k" * 16)]}, {b"k" * 16: np.eye(2, dtype="f4")[0]})
+    after = writer.status("f")
+    assert (after.pending_documents, after.embedded_documents, after.chunks, after.vectors) == (1, 2, 1, 1)
+    assert [(one.name, one.documents) for one in after.collections] == [("notes", 3), ("empty", 0)]
+    assert after.updated_at is not None
+    assert writer.status(None).pending_documents == 2
+
+
+def test_cleanup_says_what_it_would_drop_and_then_drops_it(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("notes", [make_document("a.md", "apple"), make_document("b.md", "banana")])
+    writer.cache("question", "answer")
+    stored = {document.path: document.hash for document in writer.iter_documents()}
+    vectors = {bytes([n]) * 16: np.eye(4, dtype=np.float32)[n] for n in range(3)}
+    chunks = {
+        stored["a.md"]: [ChunkRecord(0, 0, 5, b"\0" * 16), ChunkRecord(1, 0, 5, b"\1" * 16)],
+        stored["b.md"]: [ChunkRecord(0, 0, 6, b"\2" * 16)],
+    }
+    writer.put_chunks("f", 4, chunks, vectors)
+    writer.remove_documents("notes", ["a.md"])
+    expected = {"cached answers": 1, "unused texts": 0, "unused chunks": 0, "unused vectors": 2}
+    assert writer.cleanup(dry_run=True) == expected
+    assert writer.cached("question") == "answer"
+    assert writer.cleanup() == expected
+    assert writer.cached("question") is None
+    assert writer.existing_keys("f", list(vectors)) == {b"\2" * 16}
+    best = writer.search_dense(np.eye(4, dtype=np.float32)[2], 5, Scope(), "f")
+    assert [(round(candidate.score, 3), candidate.chunk_end) for candidate in best] == [(1.0, 6)]
+    assert writer.check() == []
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(["apple", "banana", "cherry apple"])),
+        max_size=12,
+    )
+)
+def test_any_order_of_changes_leaves_the_index_equal_to_the_last_state(
+    tmp_path_factory: pytest.TempPathFactory,
+    make_document: MakeDocument,
+    changes: list[tuple[bool, str, str]],
+) -> None:
+    expected: dict[str, str] = {}
+    with open_writer(tmp_path_factory.mktemp("any") / "i.sqlite") as writer, writer.transaction():
+        for put, path, text in changes:
+            if put:
+                writer.put_documents("notes", [make_document(path, text)])
+                expected[path] = text
+            else:
+                assert writer.remove_documents("notes", [path]) == (expected.pop(path, None) is not None)
+        for fruit in ("apple", "banana", "cherry"):
+            assert sorted(found(writer, fruit)) == sorted(path for path, text in expected.items() if fruit in text)
+        assert writer.check() == []

@@ -1,0 +1,201 @@
+"""What a user sees when the file is missing, damaged, foreign, busy or cannot be written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
+from qmd.records import Scope
+from qmd.store import ForeignIndexError, IndexWriter, open_reader, open_writer
+from qmd.store.base import NewDocument
+from qmd.store.connection import as_qmd_error, busy_timeout_ms, connect_for_reading
+from qmd.store.schema import APPLICATION_ID, MIGRATIONS
+
+MakeDocument = Callable[..., NewDocument]
+
+
+def assert_one_line_with_hint(error: QmdError) -> None:
+    assert "\n" not in error.message
+    assert not error.message.endswith(".")
+    assert error.hint
+
+
+def test_a_missing_index_is_not_found_and_not_created(index_path: Path) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        open_reader(index_path)
+    assert_one_line_with_hint(caught.value)
+    assert not index_path.parent.exists()
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    path.write_bytes(b"these are notes, not a database. " * 50)
+    for open_index in (open_reader, open_writer):
+        with pytest.raises(StoreError, match="is not a SQLite database") as caught:
+            open_index(path)
+        assert_one_line_with_hint(caught.value)
+    assert path.read_bytes().startswith(b"these are notes")
+
+
+def test_a_damaged_index_is_reported_by_reading_and_by_check(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document(f"{n}.md", f"text {n} " * 400) for n in range(200)])
+    writer.close()
+    raw = bytearray(index_path.read_bytes())
+    raw[8192:] = b"\xa5" * (len(raw) - 8192)
+    index_path.write_bytes(raw)
+    with pytest.raises(StoreError, match="is damaged") as caught, open_reader(index_path) as reader:
+        list(reader.iter_documents(Scope()))
+    assert_one_line_with_hint(caught.value)
+    with open_reader(index_path) as reader:
+        assert reader.check()
+
+
+def test_an_index_of_the_original_is_recognised_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    original = sqlite3.connect(path)
+    original.executescript(
+        "CREATE TABLE content (hash TEXT PRIMARY KEY, doc TEXT, created_at TEXT);"
+        "CREATE TABLE documents (id INTEGER PRIMARY KEY, collection TEXT, path TEXT);"
+        "CREATE VIRTUAL TABLE documents_fts USING fts5(filepath, title, body);"
+    )
+    original.close()
+    before = path.read_bytes()
+    for open_index in (open_reader, open_writer):
+        with pytest.raises(ForeignIndexError, match="original qmd") as caught:
+            open_index(path)
+        assert_one_line_with_hint(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "photos.sqlite"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE photos (id)")
+    other.close()
+    with pytest.raises(ForeignIndexError, match="another program"):
+        open_writer(path)
+
+
+def test_a_newer_schema_is_refused_with_advice(writer: IndexWriter, index_path: Path) -> None:
+    writer.close()
+    raw = sqlite3.connect(index_path)
+    raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    raw.close()
+    with pytest.raises(StoreError, match="newer qmd") as caught:
+        open_reader(index_path)
+    assert caught.value.hint == "upgrade qmd"
+
+
+def test_an_empty_file_counts_as_no_index_but_can_become_one(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    path.touch()
+    with pytest.raises(NotFoundError, match="is empty"):
+        open_reader(path)
+    open_writer(path).close()
+    with open_reader(path) as reader:
+        assert reader.status(None).documents == 0
+
+
+def test_the_file_carries_our_mark(writer: IndexWriter, index_path: Path) -> None:
+    raw = sqlite3.connect(index_path)
+    assert raw.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+    raw.close()
+
+
+def test_a_second_writer_waits_and_then_says_busy(writer: IndexWriter, index_path: Path) -> None:
+    with open_writer(index_path, busy_timeout_ms=50) as second, writer.transaction():
+        writer.touch(1, 1, 1)
+        with pytest.raises(BusyError, match="in use by another process") as caught:
+            second.mark_updated("n")
+        assert_one_line_with_hint(caught.value)
+    with open_writer(index_path, busy_timeout_ms=50) as second:
+        second.mark_updated("n")
+
+
+def test_readers_work_while_a_writer_is_in_the_middle(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document("a", "apple")])
+    with writer.transaction():
+        writer.put_documents("n", [make_document("b", "banana")])
+        with open_reader(index_path) as reader:
+            assert [document.path for document in reader.iter_documents()] == ["a"]
+
+
+def test_a_reader_cannot_write(writer: IndexWriter, index_path: Path) -> None:
+    with pytest.raises(StoreError, match="read-only"):
+        connect_for_reading(index_path).run("DELETE FROM documents")
+
+
+def test_a_full_disk_is_named_and_the_index_stays_whole(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document("a", "apple")])
+    pages = writer._database.value("PRAGMA page_count")
+    writer._database.run(f"PRAGMA max_page_count = {pages + 2}")
+    random_text = " ".join(str(n * 7919) for n in range(20_000))
+    with pytest.raises(StoreError, match="no space left") as caught:
+        writer.put_documents("n", [make_document("b", random_text)])
+    assert_one_line_with_hint(caught.value)
+    assert [document.path for document in writer.iter_documents()] == ["a"]
+    assert writer.check() == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError) as caught:
+        open_writer(tmp_path / "file" / "index.sqlite")
+    assert "\n" not in caught.value.message
+
+
+def test_an_index_on_read_only_media_opens_as_an_immutable_file(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document("a", "apple")])
+    writer.close()
+    # A folder in the place of the shared-memory file keeps SQLite from opening the log, as read-only media does;
+    # permissions would not stop the superuser.
+    index_path.with_name("index.sqlite-shm").mkdir()
+    with open_reader(index_path) as reader:
+        assert [document.path for document in reader.iter_documents()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected", "words"),
+    [
+        (apsw.BusyError(), BusyError, "in use"),
+        (apsw.CorruptError(), StoreError, "damaged"),
+        (apsw.FullError(), StoreError, "no space"),
+        (apsw.ReadOnlyError(), StoreError, "read-only"),
+        (apsw.CantOpenError(), StoreError, "cannot be opened"),
+        (apsw.IOError("disk I/O error"), StoreError, "disk I/O error"),
+    ],
+)
+def test_each_sqlite_failure_becomes_one_line(failure: apsw.Error, expected: type[QmdError], words: str) -> None:
+    error = as_qmd_error(failure, Path("/x/index.sqlite"))
+    assert type(error) is expected
+    assert words in error.message
+    assert "'/x/index.sqlite'" in error.message
+
+
+@pytest.mark.parametrize(("value", "expected"), [("250", 250), ("", 120_000), ("soon", 120_000), ("-5", 120_000)])
+def test_the_busy_timeout_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, value: str, expected: int
+) -> None:
+    monkeypatch.setenv("QMD_SQLITE_BUSY_TIMEOUT", value)
+    assert busy_timeout_ms() == expected
+
+
+def test_a_path_with_uri_characters_opens(tmp_path: Path) -> None:
+    path = tmp_path / "a?b#c %20" / "index.sqlite"
+    open_writer(path).close()
+    path.with_name("index.sqlite-shm").mkdir()
+    with open_reader(path) as reader:
+        assert reader.status(None).documents == 0

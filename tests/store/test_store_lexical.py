@@ -1,0 +1,136 @@
+"""BM25 search: operators, scope before the cut, pruning, spelling suggestions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from qmd.records import LexicalTerm, MetadataFilter, Scope
+from qmd.store import IndexWriter
+from qmd.store.base import NewDocument
+from qmd.store.lexical import PRUNE_FROM_DOCUMENTS, edit_distance, prune_common_terms
+
+MakeDocument = Callable[..., NewDocument]
+
+
+def word(text: str, *, required: bool = False, excluded: bool = False) -> LexicalTerm:
+    return LexicalTerm(text, f'"{text}"', required=required, excluded=excluded)
+
+
+def paths(writer: IndexWriter, terms: list[LexicalTerm], k: int = 10, scope: Scope = Scope()) -> list[str]:
+    candidates = writer.search_lexical(terms, k, scope)
+    stored = writer.documents([candidate.document_id for candidate in candidates])
+    return [stored[candidate.document_id].path for candidate in candidates]
+
+
+def test_optional_terms_are_or_ed_and_more_matches_rank_higher(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    filler = [make_document(f"f{n}", f"filler {n}") for n in range(6)]
+    writer.put_documents("n", [make_document("one", "apple"), make_document("both", "apple banana"), *filler])
+    assert paths(writer, [word("apple"), word("banana")]) == ["both", "one"]
+    scores = [candidate.score for candidate in writer.search_lexical([word("apple")], 10, Scope())]
+    assert all(score > 0 for score in scores)
+
+
+def test_required_terms_select_and_optional_ones_rank(writer: IndexWriter, make_document: MakeDocument) -> None:
+    texts = {"a": "apple pie", "b": "apple banana", "c": "banana", "d": "cherry"}
+    writer.put_documents("n", [make_document(path, text) for path, text in texts.items()])
+    assert paths(writer, [word("apple", required=True), word("banana")]) == ["b", "a"]
+    assert paths(writer, [word("apple", required=True), word("nothing")]) == ["a", "b"]
+
+
+def test_excluded_terms_leave_documents_out(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("n", [make_document("a", "apple pie"), make_document("b", "apple banana")])
+    assert paths(writer, [word("apple"), word("pie", excluded=True)]) == ["b"]
+    assert paths(writer, [word("pie", excluded=True)]) == []
+
+
+def test_words_are_stemmed_and_accents_folded(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("n", [make_document("a", "Running in the café")])
+    assert paths(writer, [word("runs")]) == ["a"]
+    assert paths(writer, [word("cafe")]) == ["a"]
+
+
+def test_scope_is_applied_before_the_cut(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("big", [make_document(f"b{n}", "apple apple apple") for n in range(50)])
+    writer.put_documents("small", [make_document("s", "apple and a good many other words besides")])
+    assert paths(writer, [word("apple")], 1, Scope(collections=("small",))) == ["s"]
+    assert paths(writer, [word("apple")], 1, Scope(collections=())) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [("docs/", ["docs/a.md"]), ("Docs/", []), ("100%/", ["100%/b_c.md"]), ("100_/", []), ("doc", ["docs/a.md"])],
+)
+def test_a_path_prefix_is_literal_and_case_sensitive(
+    writer: IndexWriter, make_document: MakeDocument, prefix: str, expected: list[str]
+) -> None:
+    writer.put_documents("n", [make_document("docs/a.md", "apple"), make_document("100%/b_c.md", "apple")])
+    assert paths(writer, [word("apple")], scope=Scope(path_prefix=prefix)) == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "op", "value", "expected"),
+    [
+        ("tag", "=", "Work", ["a"]),
+        ("tag", "=", "#work", ["a"]),
+        ("tag", "!=", "work", ["b", "c"]),
+        ("title", "=", "ÜBER", ["a"]),
+        ("path", "=", "[bc]", ["b", "c"]),
+        ("path", "=", "b", ["b"]),
+        ("after", "=", "2025-03", ["b", "c"]),
+        ("before", "=", "2025-03", ["a"]),
+        ("priority", ">", "9", ["a"]),
+        ("priority", "<=", "9", ["b"]),
+        ("draft", "=", "true", ["b"]),
+        ("draft", "!=", "true", ["a", "c"]),
+        ("status", "=", "DONE", ["c"]),
+        ('odd"key', "=", "1", ["c"]),
+        ("missing", "=", "x", []),
+        ("missing", "!=", "x", ["a", "b", "c"]),
+    ],
+)
+def test_filters_select_by_front_matter_title_path_and_date(
+    writer: IndexWriter, make_document: MakeDocument, field: str, op: str, value: str, expected: list[str]
+) -> None:
+    documents = [
+        make_document("a", "apple", title="über uns", tags=["work", "x"], priority=10, date="2025-02-01"),
+        make_document("b", "apple pie", title="two", tag="home", priority=9, draft=True),
+        make_document("c", "apple jam", title="three", status="done", **{'odd"key': 1}),
+    ]
+    writer.put_documents("n", documents)
+    scope = Scope(filters=(MetadataFilter(field, op, value),))  # type: ignore[arg-type]
+    assert sorted(paths(writer, [word("apple")], scope=scope)) == expected
+
+
+def test_common_terms_are_left_out_only_beside_rarer_ones(writer: IndexWriter, make_document: MakeDocument) -> None:
+    many = [make_document(f"d{n}", f"common {'rare' if n == 7 else 'word'} {n}") for n in range(PRUNE_FROM_DOCUMENTS)]
+    writer.put_documents("n", many)
+    database = writer._database
+    common, rare, unknown = word("common"), word("rare"), word("unknown")
+    assert prune_common_terms(database, [common, rare]) == [rare]
+    assert prune_common_terms(database, [common, unknown]) == [common, unknown]
+    assert prune_common_terms(database, [common]) == [common]
+    assert prune_common_terms(database, [word("common", required=True), rare]) == [word("common", required=True), rare]
+    assert writer.document_frequencies([common, rare, unknown]) == [PRUNE_FROM_DOCUMENTS, 1, 0]
+
+
+def test_similar_terms_find_the_word_that_was_meant(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents(
+        "n", [make_document("a", "kubernetes configuration changed quickly"), make_document("b", "kiwi")]
+    )
+    assert writer.similar_terms("kubrenetes")[:1] == ["kubernet"]
+    assert writer.similar_terms("chnged")[:1] == ["chang"]
+    assert writer.similar_terms("configuraton")[:1] == ["configur"]
+    assert writer.similar_terms("zzz") == []
+    assert writer.similar_terms('"') == []
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "distance"),
+    [("abc", "abc", 0), ("abc", "acb", 1), ("abc", "ab", 1), ("abc", "xyz", 3), ("", "ab", 2)],
+)
+def test_edit_distance_counts_swaps_and_stops_at_the_limit(left: str, right: str, distance: int) -> None:
+    assert edit_distance(left, right, 2) == distance
