@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import qmd
@@ -27,19 +28,77 @@ from qmd.server.endpoint import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from qmd.config import Locations
+    from qmd.inference import EngineSettings
+    from qmd.records import Query, SearchResponse
+    from qmd.retrieval import SearchOptions
 
 OFF_WORDS = frozenset({"0", "off", "no", "false", "never"})
 
-_CONNECT_TIMEOUT_S = 1.0
+_CONNECT_TIMEOUT_S = 2.0
+"""Until the worker acknowledges the call. It does so before any work, so a longer wait means that it hangs."""
+
 _ANSWER_TIMEOUT_S = 10.0
 """A working worker sends a sign of life every `HEARTBEAT_S`; silence for this long means that it hangs."""
 
 HEARTBEAT_S = 2.0
 _START_TIMEOUT_S = 8.0
+_RIVAL_TIMEOUT_S = 2.0
 _START_POLL_S = 0.02
 DEFAULT_IDLE_EXIT_S = 900.0
 """Seconds after which a worker that was started automatically exits, when nothing asks it any more."""
+
+
+def ask_daemon(
+    locations: Locations,
+    query: Query,
+    options: SearchOptions,
+    settings: EngineSettings,
+    roles: Collection[str],
+    environ: Mapping[str, str],
+    on_stage: Callable[[str], None] | None = None,
+) -> SearchResponse | None:
+    """What `qmd.retrieval.search` would answer with the engines of `settings` and `roles`, from the warm worker.
+
+    None means that there is no worker to be had (see `ask_worker`); the caller then searches by itself.
+
+    Args:
+        locations: The index.
+        query: As parsed, with its final scope.
+        options: As for `search`.
+        settings: Models as decided by this command, its trust in the configuration included.
+        roles: `embed`, `rerank`, `expand`: those that the command would load.
+        environ: `QMD_DAEMON` and the variables that change results.
+        on_stage: Told of each stage as it begins.
+
+    Raises:
+        QmdError: What the search failed with.
+    """
+    if environ.get("QMD_DAEMON", "").strip().lower() in OFF_WORDS:
+        return None
+    if not worker_files(locations.cache, locations.database).record.exists() and not _starts_workers(environ):
+        return None
+    from qmd.records import SearchResponse
+    from qmd.server.wire import WireError, from_wire, to_wire
+
+    overrides = {name: value for name, value in settings.env.items() if name.startswith("QMD_")}
+    params = {
+        "query": to_wire(query),
+        "options": to_wire(options),
+        "settings": to_wire(replace(settings, env=overrides)),
+        "roles": sorted(roles),
+    }
+    answer = ask_worker(locations, "search", params, environ, on_stage)
+    try:
+        return None if answer is None else from_wire(SearchResponse, answer)
+    except WireError:
+        return None
+
+
+def _starts_workers(environ: Mapping[str, str]) -> bool:
+    return environ.get("QMD_DAEMON", "").strip().lower() == "auto"
 
 
 def ask_worker(
@@ -56,16 +115,16 @@ def ask_worker(
     Raises:
         QmdError: What the work itself failed with, as it would have failed here.
     """
-    mode = environ.get("QMD_DAEMON", "").strip().lower()
-    if mode in OFF_WORDS:
+    may_start = _starts_workers(environ)
+    if environ.get("QMD_DAEMON", "").strip().lower() in OFF_WORDS:
         return None
     files = worker_files(locations.cache, locations.database)
     endpoint = read_endpoint(files.record)
     if endpoint is not None:
         answer = _ask(endpoint, call, params, environ, on_stage)
-        if answer is not None or mode != "auto" or _is_held(files):
+        if answer is not None or not may_start or _is_held(files):
             return answer
-    if mode != "auto" or not locations.database.exists():
+    if not may_start or not locations.database.exists():
         return None
     started = start_worker(locations, environ)
     return _ask(started, call, params, environ, on_stage) if started else None
@@ -95,12 +154,17 @@ def start_worker(locations: Locations, environ: Mapping[str, str]) -> Endpoint |
     except OSError:
         return None
     deadline = time.monotonic() + _START_TIMEOUT_S
+    lost = False
     while time.monotonic() < deadline:
         endpoint = read_endpoint(files.record)
         if endpoint is not None and endpoint != stale:
             return endpoint
-        if process.poll() not in (None, 0):
-            return None
+        if process.poll() is not None:
+            if process.returncode != 0:
+                return None
+            # Another one holds the lock and is about to listen; unless it hangs, that takes a moment.
+            deadline = min(deadline, time.monotonic() + _RIVAL_TIMEOUT_S) if not lost else deadline
+            lost = True
         time.sleep(_START_POLL_S)
     return None
 
@@ -136,19 +200,18 @@ def _ask(
         "params": dict(params),
     }
     try:
-        with connect(endpoint, _CONNECT_TIMEOUT_S) as connection:
-            connection.settimeout(_ANSWER_TIMEOUT_S)
-            with connection.makefile("rwb") as stream:
-                send_message(stream, request)
-                while (message := receive_message(stream)) is not None:
-                    if "stage" in message and on_stage is not None:
-                        on_stage(str(message["stage"]))
-                    if "error" in message:
-                        raise _rebuild_error(message["error"])
-                    if "result" in message:
-                        return dict(message["result"])
-                    if "refused" in message:
-                        return None
+        with connect(endpoint, _CONNECT_TIMEOUT_S) as connection, connection.makefile("rwb") as stream:
+            send_message(stream, request)
+            while (message := receive_message(stream)) is not None:
+                connection.settimeout(_ANSWER_TIMEOUT_S)
+                if "stage" in message and on_stage is not None:
+                    on_stage(str(message["stage"]))
+                if "error" in message:
+                    raise _rebuild_error(message["error"])
+                if "result" in message:
+                    return dict(message["result"])
+                if "refused" in message:
+                    return None
     except (OSError, ValueError):
         return None
     return None

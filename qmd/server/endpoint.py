@@ -15,13 +15,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 """Longest line of the protocol: a response may hold whole documents (`--full --all`)."""
 
 _MAX_SOCKET_PATH = 100
 """Bytes. `sun_path` holds 104 on macOS and 108 on Linux, with the closing zero."""
+
+
+class ByteStream(Protocol):
+    """What messages are written to and read from."""
+
+    def write(self, data: bytes, /) -> int: ...
+    def flush(self) -> None: ...
+    def readline(self, size: int = -1, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,7 @@ def connect(endpoint: Endpoint, timeout_s: float) -> socket.socket:
     return socket.create_connection(("127.0.0.1", endpoint.port), timeout=timeout_s)
 
 
-def send_message(stream: BinaryIO, message: Mapping[str, object]) -> None:
+def send_message(stream: ByteStream, message: Mapping[str, object]) -> None:
     """Write one message: a JSON object on a line of its own.
 
     Raises:
@@ -109,7 +117,7 @@ def send_message(stream: BinaryIO, message: Mapping[str, object]) -> None:
     stream.flush()
 
 
-def receive_message(stream: BinaryIO, limit: int = MAX_MESSAGE_BYTES) -> dict[str, Any] | None:
+def receive_message(stream: ByteStream, limit: int = MAX_MESSAGE_BYTES) -> dict[str, Any] | None:
     """Read one message; None at the end of the stream.
 
     Raises:

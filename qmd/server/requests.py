@@ -85,7 +85,7 @@ QUERY_ARGUMENTS = (
     Argument(
         "searches",
         "searches",
-        "Typed sub-queries, most important first: lex (keywords, \"phrases\", -exclusions), "
+        'Typed sub-queries, most important first: lex (keywords, "phrases", -exclusions), '
         "vec (a question in plain words), hyde (a made-up answer passage).",
     ),
     Argument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
@@ -104,9 +104,7 @@ GET_ARGUMENTS = (
 MULTI_GET_ARGUMENTS = (
     Argument("pattern", "string", "Glob such as 'journals/2025-*.md', or paths and #docids joined by commas.", True),
     Argument("maxLines", "integer", "Most lines of each document.", minimum=1),
-    Argument(
-        "maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1
-    ),
+    Argument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
     Argument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
 )
 # The tools of version 1, for clients that still call them.

@@ -20,12 +20,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import qmd
 from qmd.errors import QmdError
 from qmd.server.client import DEFAULT_IDLE_EXIT_S, HEARTBEAT_S, environment_digest
 from qmd.server.endpoint import (
+    ByteStream,
     Endpoint,
     WorkerFiles,
     exclusive_lock,
@@ -36,18 +37,13 @@ from qmd.server.endpoint import (
     worker_files,
     write_endpoint,
 )
+from qmd.server.stages import StageSink
 
 _logger = logging.getLogger("qmd.worker")
 
 _TICK_S = 1.0
 _MAX_REQUEST_BYTES = 4 * 1024 * 1024
 _REQUEST_TIMEOUT_S = 5.0
-
-
-class StageSink(Protocol):
-    """Told of each pipeline stage as it begins; raises when the asker has gone, which stops the work."""
-
-    def __call__(self, stage: str) -> None: ...
 
 
 class WorkerCalls(Protocol):
@@ -149,7 +145,7 @@ class Worker:
                 self._active -= 1
             self._used_at = time.monotonic()
 
-    def _answer(self, stream: BinaryIO, call: str, params: Mapping[str, Any]) -> None:
+    def _answer(self, stream: ByteStream, call: str, params: Mapping[str, Any]) -> None:
         with _Reply(stream) as reply:
             try:
                 result = self._calls.handle(call, params, reply.stage)
@@ -168,7 +164,7 @@ class Worker:
 class _Reply:
     """Sends stages and the answer, and a sign of life in between, from two threads over one stream."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._lock = threading.Lock()
         self._done = threading.Event()

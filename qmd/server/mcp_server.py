@@ -1,0 +1,319 @@
+"""The MCP server: tools `query`, `get`, `multi_get`, `status` and the resource `qmd://{+path}`, on the official SDK.
+
+One `Server` object speaks both protocol eras; the transports (`stdio`, `http_app`) decide how messages arrive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import mcp_types as types
+from mcp.server import CacheHint, Server, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+import qmd
+from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.server import presentation, requests
+from qmd.server.service import FetchedLines, SearchService
+from qmd.server.stages import StageSink
+
+_logger = logging.getLogger("qmd.mcp")
+
+Context = ServerRequestContext[Any, Any]
+T = TypeVar("T")
+
+LIST_TTL_MS = 60_000
+"""How long clients may reuse the lists: they change only with the program."""
+
+_STAGES = ("loading models", "searching", "expanding", "embedding", "reranking")
+
+
+class _Cancelled(Exception):
+    """Raised inside a search when the client no longer wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A published tool. `arguments` makes both its schema and its checks."""
+
+    name: str
+    title: str
+    description: str
+    arguments: tuple[requests.Argument, ...]
+
+
+TOOLS = (
+    Tool(
+        "query",
+        "Query",
+        "Search the user's own markdown notes and documents. Pass 'query' (a plain question) or 'searches' (typed "
+        "sub-queries: lex for keywords, vec for meaning, hyde for a made-up answer), and 'intent'. Returns docid, "
+        "file, title, score in 0..1, context, line and a snippet with the line numbers of the file.",
+        requests.QUERY_ARGUMENTS,
+    ),
+    Tool(
+        "get",
+        "Get Document",
+        "Read one document, or some of its lines, by path, qmd:// address or #docid from a search result. "
+        "Suggests similar paths when nothing fits.",
+        requests.GET_ARGUMENTS,
+    ),
+    Tool(
+        "multi_get",
+        "Multi-Get Documents",
+        "Read several documents by glob ('journals/2025-*.md') or by a comma-separated list of paths and #docids. "
+        "Documents larger than maxBytes are named but left out.",
+        requests.MULTI_GET_ARGUMENTS,
+    ),
+    Tool(
+        "status",
+        "Index Status",
+        "Show what is indexed: number of documents, collections with folder and pattern, and how many documents "
+        "still lack vectors.",
+        (),
+    ),
+)
+LEGACY_TOOLS = ("search", "vector_search", "deep_search")
+"""Names of version 1, answered but not listed."""
+
+
+def build_server(service: SearchService) -> Server[Any]:
+    """An MCP server over `service`. Nothing but a few counts is read from the index here, and no model is loaded."""
+    handlers = _Handlers(service)
+    server: Server[Any] = Server(
+        "qmd",
+        version=qmd.__version__,
+        title="QMD",
+        instructions=_instructions(service),
+        cache_hints={
+            "tools/list": CacheHint(ttl_ms=LIST_TTL_MS),
+            "resources/list": CacheHint(ttl_ms=LIST_TTL_MS),
+            "resources/templates/list": CacheHint(ttl_ms=LIST_TTL_MS),
+            "server/discover": CacheHint(ttl_ms=LIST_TTL_MS),
+        },
+        get_tool_input_schema=_input_schema,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_resource_templates,
+        on_read_resource=handlers.read_resource,
+    )
+    return server
+
+
+def _input_schema(name: str) -> Mapping[str, Any] | None:
+    tool = next((tool for tool in TOOLS if tool.name == name), None)
+    return requests.input_schema(tool.arguments) if tool else None
+
+
+def _instructions(service: SearchService) -> str:
+    try:
+        status = service.status(load_model=False)
+        names = [collection.name for collection in status.collections if collection.include_by_default]
+        return presentation.instructions(status, service.global_context(), names)
+    except NotFoundError:
+        return presentation.instructions(None, None, ())
+    except QmdError as error:
+        # A damaged index must not keep the session from opening: the tools then say what is wrong.
+        return f"{presentation.instructions(None, None, ())}\n\nThe index cannot be read: {error.message}"
+
+
+class _Handlers:
+    """The request handlers; each runs the service in a worker thread and shapes its answer."""
+
+    def __init__(self, service: SearchService) -> None:
+        self._service = service
+
+    async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        tools = [
+            types.Tool(
+                name=tool.name,
+                title=tool.title,
+                description=tool.description,
+                input_schema=requests.input_schema(tool.arguments),
+                annotations=annotations,
+            )
+            for tool in TOOLS
+        ]
+        return types.ListToolsResult(tools=tools)
+
+    async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Run a tool; failures that the model can act on come back as `isError` results."""
+        arguments = params.arguments or {}
+        try:
+            if params.name == "query":
+                return await self._query(ctx, _checked("query", requests.parse_query, arguments))
+            if params.name in LEGACY_TOOLS:
+                name = params.name
+                return await self._query(
+                    ctx, _checked(name, lambda given: requests.parse_legacy_query(name, given), arguments)
+                )
+            if params.name == "get":
+                return await self._get(_checked("get", requests.parse_get, arguments))
+            if params.name == "multi_get":
+                return await self._multi_get(_checked("multi_get", requests.parse_multi_get, arguments))
+            if params.name == "status":
+                _checked("status", lambda given: requests.check_arguments((), given), arguments)
+                return await self._status()
+        except QmdError as error:
+            return _error_result(error_text(error))
+        except (MCPError, _Cancelled):
+            raise
+        except Exception as error:
+            _logger.exception("tool %s failed", params.name)
+            return _error_result(f"Error: {type(error).__name__}: {error}")
+        raise MCPError(types.INVALID_PARAMS, f"Tool {params.name} not found")
+
+    async def list_resources(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[])
+
+    async def list_resource_templates(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        template = types.ResourceTemplate(
+            name="document",
+            title="QMD Document",
+            uri_template="qmd://{+path}",
+            description="An indexed document by collection and path, as in the uri of a search result.",
+            mime_type="text/markdown",
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        wanted = unquote(uri)
+        if not wanted.lower().startswith("qmd:"):
+            raise MCPError(types.INVALID_PARAMS, f"Resource {uri} not found: expected qmd://collection/path")
+        try:
+            fetched = await _in_thread(lambda: self._service.get(requests.GetRequest(wanted)))
+        except (NotFoundError, UsageError):
+            missing = f"Document not found: {wanted.split('://', 1)[-1]}"
+            return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=missing)])
+        except QmdError as error:
+            raise MCPError(types.INTERNAL_ERROR, error_text(error)) from error
+        return types.ReadResourceResult(contents=[_resource(fetched, uri)])
+
+    async def _query(self, ctx: Context, request: requests.QueryRequest) -> types.CallToolResult:
+        response = await _with_progress(ctx, lambda on_stage: self._service.query(request, on_stage))
+        return types.CallToolResult(
+            content=[types.TextContent(text=presentation.results_text(response, request.label))],
+            structured_content=presentation.structured_results(response),
+        )
+
+    async def _get(self, request: requests.GetRequest) -> types.CallToolResult:
+        try:
+            fetched = await _in_thread(lambda: self._service.get(request))
+        except NotFoundError as error:
+            return _error_result(_not_found_text(request.file, error))
+        return types.CallToolResult(content=[_embedded(fetched)])
+
+    async def _multi_get(self, request: requests.MultiGetRequest) -> types.CallToolResult:
+        found = await _in_thread(lambda: self._service.multi_get(request))
+        content: list[types.ContentBlock] = []
+        problems = presentation.problems_text(found)
+        if problems:
+            content.append(types.TextContent(text=problems))
+        for entry in found.entries:
+            if isinstance(entry, FetchedLines):
+                content.append(_embedded(entry))
+            else:
+                content.append(types.TextContent(text=presentation.skipped_text(entry)))
+        return types.CallToolResult(content=content)
+
+    async def _status(self) -> types.CallToolResult:
+        status = await _in_thread(self._service.status)
+        return types.CallToolResult(
+            content=[types.TextContent(text=presentation.status_text(status))],
+            structured_content=presentation.structured_status(status),
+        )
+
+
+def _checked(tool: str, parse: Callable[[Mapping[str, object]], T], arguments: Mapping[str, object]) -> T:
+    """The parsed arguments; what is wrong with them is prefixed as in the original."""
+    try:
+        return parse(arguments)
+    except UsageError as error:
+        if error.message.startswith(("provide either", "'query' and")):
+            raise
+        raise UsageError(
+            f"Input validation error: Invalid arguments for tool {tool}: {error.message}", error.hint
+        ) from error
+
+
+def error_text(error: QmdError) -> str:
+    """Message and remedy of a failure, for a model to read."""
+    message = error.message if error.message.startswith("Input validation error") else f"Error: {error.message}"
+    return f"{message}\n{error.hint}" if error.hint else message
+
+
+def _not_found_text(file: str, error: NotFoundError) -> str:
+    """`Document not found` with similar paths, one a line; other things that are missing keep their own words."""
+    if not error.message.startswith("document not found"):
+        return error_text(error)
+    text = f"Document not found: {file}"
+    if error.hint and error.hint.startswith("similar: "):
+        similar = error.hint.removeprefix("similar: ").split(", ")
+        text += "\n\nDid you mean one of these?\n" + "\n".join(f"  - {path}" for path in similar)
+    return text
+
+
+def _error_result(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+
+def _resource(fetched: FetchedLines, uri: str | None = None) -> types.TextResourceContents:
+    return types.TextResourceContents(
+        uri=uri or presentation.document_uri(fetched.document),
+        mime_type="text/markdown",
+        text=presentation.document_text(fetched),
+    )
+
+
+def _embedded(fetched: FetchedLines) -> types.EmbeddedResource:
+    return types.EmbeddedResource(resource=_resource(fetched))
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(work)
+
+
+async def _with_progress(ctx: Context, work: Callable[[StageSink], T]) -> T:
+    """Run `work` in a thread, report its stages to the client, and stop it at the next stage when cancelled."""
+    is_cancelled = threading.Event()
+    reported = 0
+
+    def on_stage(stage: str) -> None:
+        nonlocal reported
+        if is_cancelled.is_set():
+            raise _Cancelled
+        reported += 1
+        # A client that has gone shows by the cancellation, not here.
+        with contextlib.suppress(Exception):
+            anyio.from_thread.run(ctx.session.report_progress, float(reported), float(len(_STAGES)), stage)
+
+    async def run() -> T:
+        return await anyio.to_thread.run_sync(lambda: work(on_stage), abandon_on_cancel=True)
+
+    try:
+        return await run()
+    except anyio.get_cancelled_exc_class():
+        is_cancelled.set()
+        raise
+
+
+def log_to_stderr(level: int = logging.WARNING) -> None:
+    """Send every log line to stderr: stdout carries the protocol and nothing else."""
+    logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)

@@ -1,0 +1,169 @@
+"""Answers of the service as MCP and HTTP show them. Pure: records in, text and JSON out.
+
+Every fact in the structured form is also in the text, because some clients show the model only one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
+from qmd.render.hits import snippet_text
+from qmd.render.text import number_lines, round_half_up
+from qmd.server.service import SNIPPET_CHARS, FetchedDocuments, FetchedLines, SkippedDocument
+
+_VERDICT_NOTES = {
+    "weak": "Note: weak matches only; the index may not hold an answer.",
+    "none": "Note: nothing in the index matches well.",
+}
+
+
+def document_uri(document: StoredDocument) -> str:
+    """`qmd://collection/path`, every segment percent-encoded, fit for `resources/read`."""
+    segments = [document.collection, *document.path.split("/")]
+    return "qmd://" + "/".join(quote(segment, safe="!'()*") for segment in segments)
+
+
+def result_rows(response: SearchResponse) -> list[dict[str, Any]]:
+    """One object per hit, as in `structuredContent.results`; `file` has no scheme here."""
+    return [_row(hit, f"{hit.document.collection}/{hit.document.path}") for hit in response.hits]
+
+
+def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
+    """One object per hit for plain HTTP, where `file` is the address."""
+    return [_row(hit, document_uri(hit.document)) for hit in response.hits]
+
+
+def _row(hit: Hit, file: str) -> dict[str, Any]:
+    return {
+        "docid": hit.document.docid,
+        "file": file,
+        "title": hit.document.title,
+        "score": round_half_up(hit.relevance),
+        "context": hit.context,
+        "line": hit.passage.line,
+        "snippet": snippet_text(hit, SNIPPET_CHARS, line_numbers=True),
+        "uri": document_uri(hit.document),
+    }
+
+
+def structured_results(response: SearchResponse) -> dict[str, Any]:
+    """`structuredContent` of a search; `warnings` only when there are any."""
+    content: dict[str, Any] = {"results": result_rows(response), "verdict": response.verdict}
+    if response.warnings:
+        content["warnings"] = list(response.warnings)
+    return content
+
+
+def results_text(response: SearchResponse, label: str) -> str:
+    """The same as text: one head line per hit, its context and its numbered lines."""
+    notes = [f"Warning: {warning}" for warning in response.warnings]
+    if not response.hits:
+        return "\n".join([f'No results found for "{label}"', *notes])
+    count = len(response.hits)
+    if response.verdict != "good":
+        notes.append(_VERDICT_NOTES[response.verdict])
+    head = [f'Found {count} result{"" if count == 1 else "s"} for "{label}":', *notes]
+    return "\n\n".join(["\n".join(head), *(_hit_text(row) for row in result_rows(response))])
+
+
+def _hit_text(row: dict[str, Any]) -> str:
+    lines = [f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"]
+    if row["context"]:
+        lines.append(f"Context: {row['context']}")
+    lines.append(f"Line {row['line']}, {row['uri']}")
+    return "\n".join([*lines, row["snippet"]])
+
+
+def document_text(fetched: FetchedLines) -> str:
+    """The lines of a document under its context, numbered as in the source unless asked otherwise."""
+    text = number_lines(fetched.text, fetched.first_line) if fetched.line_numbers else fetched.text
+    if not fetched.context:
+        return text
+    # "-->" would end the comment early and let the rest of the note pass for the document.
+    return f"<!-- Context: {fetched.context.replace('-->', '-- >')} -->\n\n{text}"
+
+
+def skipped_text(skipped: SkippedDocument) -> str:
+    """The line that stands for a document left out."""
+    file = f"{skipped.document.collection}/{skipped.document.path}"
+    return f"[SKIPPED: {file} - {skipped.reason}. Use 'get' with file=\"{file}\" to retrieve.]"
+
+
+def problems_text(fetched: FetchedDocuments) -> str | None:
+    """What could not be resolved, or None."""
+    return "Errors:\n" + "\n".join(fetched.problems) if fetched.problems else None
+
+
+def structured_status(status: IndexStatus) -> dict[str, Any]:
+    """`structuredContent` of `status`: collections that hold documents, newest first."""
+    used = [collection for collection in status.collections if collection.documents]
+    used.sort(key=lambda collection: collection.updated_at or "", reverse=True)
+    return {
+        "totalDocuments": status.documents,
+        "needsEmbedding": status.pending_documents,
+        "hasVectorIndex": status.vectors > 0,
+        "collections": [
+            {
+                "name": collection.name,
+                "path": str(collection.path),
+                "pattern": collection.pattern,
+                "documents": collection.documents,
+                "lastUpdated": collection.updated_at,
+            }
+            for collection in used
+        ],
+    }
+
+
+def status_text(status: IndexStatus) -> str:
+    """The same as text."""
+    content = structured_status(status)
+    lines = [
+        "QMD Index Status:",
+        f"  Total documents: {content['totalDocuments']}",
+        f"  Needs embedding: {content['needsEmbedding']}",
+        f"  Vector index: {'yes' if content['hasVectorIndex'] else 'no'}",
+        f"  Collections: {len(content['collections'])}",
+    ]
+    for collection in content["collections"]:
+        lines.append(
+            f"    - {collection['name']}: {collection['path']} ({collection['pattern']}, "
+            f"{collection['documents']} documents, updated {collection['lastUpdated'] or 'never'})"
+        )
+    return "\n".join(lines)
+
+
+def instructions(status: IndexStatus | None, global_context: str | None, default_names: Sequence[str]) -> str:
+    """What a client tells its model about this server at the start of a session."""
+    if status is None:
+        head = ["There is no index yet. The user can make one: qmd collection add FOLDER, then qmd embed."]
+    else:
+        count = status.documents
+        head = [f"QMD is a local search engine over {count} markdown document{'' if count == 1 else 's'}."]
+        if global_context:
+            head.append(f"Context: {global_context}")
+        if default_names:
+            head.append(f"Collections: {', '.join(default_names)}. The status tool tells their folders and counts.")
+    return "\n\n".join(["\n".join(head), _GUIDANCE])
+
+
+_GUIDANCE = """\
+Search with query. Give a plain question as 'query', or write 'searches' yourself:
+  lex: keywords, BM25; "exact phrase", -excluded
+  vec: a question in plain words, by meaning
+  hyde: a made-up passage that would answer, by meaning
+Examples:
+  exact name: [{"type":"lex","query":"\\"rate limiter\\""}]
+  concept: [{"type":"vec","query":"how are requests throttled"}]
+  both, best recall: [{"type":"lex","query":"token bucket"},{"type":"vec","query":"how are requests throttled"}]
+  vague: [{"type":"hyde","query":"Requests are throttled by a sliding window of one minute per client."}]
+Always pass 'intent' (what the answer is for): it settles ambiguous words.
+
+Read with get (path, qmd:// address or #docid; add :LINE:COUNT for a part) or multi_get (glob or comma list).
+
+- Scores mean the same in every search: 0.5 and more is a good match, below 0.2 rarely worth reading.
+- Snippet lines carry the line numbers of the file; cite them, and pass them to get.
+- minScore 0.2 cuts noise; collections narrows the search."""

@@ -1,0 +1,361 @@
+"""`SearchService`: everything a server can answer, as records, over one index and one set of models.
+
+MCP, HTTP and the warm worker all call this; none of them opens an index or a model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qmd.errors import NotFoundError, UsageError
+from qmd.records import IndexStatus, Query, Scope, SearchResponse, StoredDocument
+from qmd.server.pools import EnginePool, ReaderPool, Role, parse_model_ttl
+from qmd.server.requests import GetRequest, MultiGetRequest, QueryRequest, nearest_name
+from qmd.server.stages import StageSink, announce_stages
+from qmd.server.wire import WireError, from_wire, to_wire
+
+if TYPE_CHECKING:
+    from qmd.config import Locations
+    from qmd.inference import EngineSettings
+    from qmd.retrieval import SearchOptions
+    from qmd.store.base import Reader
+
+SNIPPET_CHARS = 300
+"""Longest passage in an answer to a program, as in the original."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedLines:
+    """Lines of one document; `text` starts at line `first_line`."""
+
+    document: StoredDocument
+    context: str | None
+    text: str
+    first_line: int
+    line_numbers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedDocument:
+    """A document that was named but left out."""
+
+    document: StoredDocument
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedDocuments:
+    """What a pattern named, in order, and what could not be resolved."""
+
+    entries: tuple[FetchedLines | SkippedDocument, ...]
+    problems: tuple[str, ...]
+
+
+class SearchService:
+    """Answers searches, documents and status. Thread-safe; nothing is opened before it is needed.
+
+    Args:
+        readers: Readers of the index.
+        engines: Models, loaded on first use.
+        settings: The models to use now; asked before every search, so an edited configuration takes effect.
+    """
+
+    def __init__(
+        self, readers: ReaderPool, engines: EnginePool[EngineSettings], settings: Callable[[], EngineSettings]
+    ) -> None:
+        self._readers = readers
+        self._engines = engines
+        self._settings = settings
+        self._fingerprint: tuple[EngineSettings, str | None] | None = None
+
+    def query(self, request: QueryRequest, on_stage: StageSink = lambda _: None) -> SearchResponse:
+        """Search as a tool call asks.
+
+        Raises:
+            UsageError: For a query that breaks the rules of its language.
+            NotFoundError: If there is no index.
+            StoreError: If it cannot be read.
+        """
+        query = build_query(request)
+        options = build_options(request)
+        with self._readers.reader() as reader:
+            query, warnings = _apply_collections(reader, query, request.collections)
+            response = self._run(reader, query, options, self._settings(), roles_for(query, options), on_stage)
+        return replace(response, warnings=(*warnings, *response.warnings))
+
+    def search(
+        self,
+        query: Query,
+        options: SearchOptions,
+        settings: EngineSettings,
+        roles: frozenset[Role],
+        on_stage: StageSink = lambda _: None,
+    ) -> SearchResponse:
+        """Run a search that a command prepared, with the models that it chose.
+
+        Raises:
+            QmdError: Whatever the pipeline raises.
+        """
+        with self._readers.reader() as reader:
+            return self._run(reader, query, options, settings, roles, on_stage)
+
+    def get(self, request: GetRequest) -> FetchedLines:
+        """One document or some of its lines. Only indexed documents are found, whatever the path says.
+
+        Raises:
+            NotFoundError: Nothing fits; the hint names similar paths.
+            UsageError: Several documents fit.
+        """
+        from qmd.retrieval import parse_line_range, resolve_document
+
+        with self._readers.reader() as reader:
+            document = resolve_document(reader, request.file)
+            given = parse_line_range(request.file)
+            # A file may be called "notes:12"; then the suffix is part of its name.
+            is_range = not f"{document.collection}/{document.path}".endswith(request.file.rsplit("/", 1)[-1])
+            first = request.from_line or (given.start if is_range else None) or 1
+            count = request.max_lines or (given.count if is_range else None)
+            lines = _text_of(reader, document).split("\n")[first - 1 :]
+            text = "\n".join(lines if count is None else lines[:count])
+            return FetchedLines(document, _context_of(reader, document), text, first, request.line_numbers)
+
+    def multi_get(self, request: MultiGetRequest) -> FetchedDocuments:
+        """Every document that a pattern names, large ones left out.
+
+        Raises:
+            UsageError: If the pattern is empty.
+        """
+        from qmd.retrieval import resolve_many
+
+        with self._readers.reader() as reader:
+            found = resolve_many(reader, request.pattern)
+            entries = tuple(_fetch_or_skip(reader, document, request) for document in found.documents)
+        return FetchedDocuments(entries, tuple(problem.message for problem in found.problems))
+
+    def status(self, *, load_model: bool = True) -> IndexStatus:
+        """What the index holds.
+
+        Args:
+            load_model: Whether the embedding model may be opened to tell which vectors are current; without it the
+                counts of vectors are zero until a search has opened it.
+        """
+        settings = self._settings()
+        if load_model and (self._fingerprint is None or self._fingerprint[0] != settings):
+            with self._engines.engines(settings, frozenset({"embed"})) as engines:
+                self._fingerprint = (settings, engines.embedder.fingerprint if engines.embedder else None)
+        known = self._fingerprint[1] if self._fingerprint and self._fingerprint[0] == settings else None
+        with self._readers.reader() as reader:
+            return reader.status(known)
+
+    def global_context(self) -> str | None:
+        """The user's note on the whole index."""
+        with self._readers.reader() as reader:
+            return reader.global_context()
+
+    def handle(self, call: str, params: Mapping[str, Any], on_stage: StageSink) -> dict[str, Any]:
+        """The warm worker's side of `qmd.server.client`: one call as JSON.
+
+        Raises:
+            QmdError: What the call failed with.
+            WireError: If the parameters do not fit, or the call is unknown.
+        """
+        from qmd.inference import EngineSettings
+        from qmd.retrieval import SearchOptions
+
+        if call != "search":
+            raise WireError(f"unknown call '{call}'")
+        response = self.search(
+            from_wire(Query, params["query"]),
+            from_wire(SearchOptions, params["options"]),
+            from_wire(EngineSettings, params["settings"]),
+            from_wire(frozenset[Role], params["roles"]),
+            on_stage,
+        )
+        answer = to_wire(response)
+        assert isinstance(answer, dict)
+        return answer
+
+    def release_idle(self) -> None:
+        """Give up models and open readers once they have not been used for their time to live."""
+        if self._engines.unload_if_idle():
+            self._readers.close()
+
+    def close(self) -> None:
+        """Give up everything; waits for a search that is still running."""
+        self._engines.unload()
+        self._readers.close()
+
+    def _run(
+        self,
+        reader: Reader,
+        query: Query,
+        options: SearchOptions,
+        settings: EngineSettings,
+        roles: frozenset[Role],
+        on_stage: StageSink,
+    ) -> SearchResponse:
+        from qmd.retrieval import search
+
+        if roles and not self._engines.is_loaded:
+            on_stage("loading models")
+        with self._engines.engines(settings, roles) as engines:
+            on_stage("searching")
+            return search(reader, announce_stages(engines, on_stage), query, options)
+
+
+def open_service(locations: Locations, environ: Mapping[str, str]) -> SearchService:
+    """The service of an index whose models come from the configuration, as far as that is trusted."""
+    return _build(locations.database, lambda: engine_settings(locations, environ), environ)
+
+
+def local_service(database: Path, environ: Mapping[str, str]) -> SearchService:
+    """The service of a warm worker: every call brings its own models."""
+
+    def no_settings() -> EngineSettings:
+        raise UsageError("a warm worker has no models of its own")
+
+    return _build(database, no_settings, environ)
+
+
+def _build(database: Path, settings: Callable[[], EngineSettings], environ: Mapping[str, str]) -> SearchService:
+    def open_index() -> Reader:
+        from qmd.store import open_reader
+
+        return open_reader(database)
+
+    def load(settings: EngineSettings, roles: frozenset[Role]) -> Any:
+        from qmd.inference import load_engines
+
+        return load_engines(settings, roles)
+
+    ttl_s = parse_model_ttl(environ.get("QMD_MODEL_TTL"))
+    return SearchService(ReaderPool(open_index, database), EnginePool(load, ttl_s), settings)
+
+
+def engine_settings(locations: Locations, environ: Mapping[str, str]) -> EngineSettings:
+    """The configured models; those of a project's own configuration only when the user trusts it.
+
+    Raises:
+        ConfigError: If the configuration cannot be read.
+    """
+    from qmd.config import gated_items, is_trusted, load_config, needs_full_config
+    from qmd.inference import EngineSettings
+
+    models: dict[str, str] = {}
+    if needs_full_config(locations):
+        config = load_config(locations)
+        gated = gated_items(config, locations)
+        refused = frozenset() if is_trusted(gated, locations, environ) else frozenset(slot for slot, _ in gated.models)
+        models = {slot: model for slot, model in config.models.items() if slot not in refused}
+    return EngineSettings(
+        models_dir=locations.models,
+        embed=models.get("embed", "auto"),
+        rerank=models.get("rerank", "auto"),
+        expand=models.get("generate", "auto"),
+        env={name: value for name, value in environ.items() if name.startswith("QMD_")},
+    )
+
+
+def build_query(request: QueryRequest) -> Query:
+    """The query that a request means; its collections are applied later, when the index is open.
+
+    Raises:
+        UsageError: For text that breaks the rules of the query language.
+    """
+    from qmd.retrieval import parse_query, validate_subqueries
+
+    if request.text is not None:
+        text = request.text
+        if not any(line.lstrip().lower().startswith(_TYPED_PREFIXES) for line in text.splitlines()):
+            # Plain text of several lines is one question here; only the command line reads it as a document.
+            text = " ".join(text.split())
+        query = parse_query(text)
+    else:
+        validate_subqueries(request.searches)
+        query = Query(text=request.label, subqueries=request.searches)
+    return replace(query, intent=request.intent or query.intent)
+
+
+_TYPED_PREFIXES = ("lex:", "vec:", "hyde:", "intent:", "expand:")
+
+
+def build_options(request: QueryRequest) -> SearchOptions:
+    """The pipeline's options for a request."""
+    from qmd.retrieval import SearchOptions
+    from qmd.retrieval.options import Mode
+
+    mode: Mode = "lexical" if request.lexical_only else "dense" if request.dense_only else "hybrid"
+    options = SearchOptions(
+        mode=mode,
+        limit=request.limit,
+        min_relevance=request.min_score,
+        rerank=request.rerank and mode == "hybrid",
+        snippet_chars=SNIPPET_CHARS,
+    )
+    if request.candidate_limit is None:
+        return options
+    return replace(options, candidate_limit=request.candidate_limit, rerank_depth=request.candidate_limit)
+
+
+def roles_for(query: Query, options: SearchOptions) -> frozenset[Role]:
+    """The models that a search can use, so that no others are loaded."""
+    if options.mode == "lexical":
+        return frozenset()
+    roles: set[Role] = {"embed"}
+    if options.rerank and options.mode != "dense":
+        roles.add("rerank")
+    if not query.subqueries and options.expand is not False:
+        roles.add("expand")
+    return frozenset(roles)
+
+
+def _apply_collections(reader: Reader, query: Query, wanted: tuple[str, ...] | None) -> tuple[Query, tuple[str, ...]]:
+    """The query within the collections asked for, else the default ones, and what the caller must be told."""
+    from qmd.retrieval.query_parser import build_scope
+
+    known = reader.collections()
+    names = [collection.name for collection in known]
+    if wanted is None:
+        chosen = tuple(collection.name for collection in known if collection.include_by_default)
+        if query.scope.collections is not None or len(chosen) == len(names):
+            return query, ()
+        excluded = "every collection is excluded from searches by default: name 'collections'"
+        warnings: tuple[str, ...] = () if chosen else (excluded,)
+    else:
+        chosen = tuple(name for name in wanted if name in names)
+        warnings = tuple(_unknown_collection(name, names) for name in wanted if name not in names)
+    return replace(query, scope=build_scope(query.scope, Scope(collections=chosen))), warnings
+
+
+def _unknown_collection(name: str, names: list[str]) -> str:
+    nearest = nearest_name(name, names)
+    return f"collection '{name}' not found" + (f", did you mean '{nearest}'?" if nearest else "")
+
+
+def _fetch_or_skip(
+    reader: Reader, document: StoredDocument, request: MultiGetRequest
+) -> FetchedLines | SkippedDocument:
+    from qmd.render.documents import keep_lines
+
+    if document.size > request.max_bytes:
+        size_kb, limit_kb = round(document.size / 1024), round(request.max_bytes / 1024)
+        return SkippedDocument(document, f"File too large ({size_kb}KB > {limit_kb}KB)")
+    text = keep_lines(_text_of(reader, document), request.max_lines)
+    return FetchedLines(document, _context_of(reader, document), text, 1, request.line_numbers)
+
+
+def _text_of(reader: Reader, document: StoredDocument) -> str:
+    text = reader.texts([document.hash]).get(document.hash)
+    if text is None:
+        raise NotFoundError(f"text of '{document.uri}' is gone from the index", "qmd update")
+    return text
+
+
+def _context_of(reader: Reader, document: StoredDocument) -> str | None:
+    from qmd.retrieval import context_for
+
+    collection = next((known for known in reader.collections() if known.name == document.collection), None)
+    return context_for(collection, reader.global_context(), document.path)
