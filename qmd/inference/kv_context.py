@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from qmd.errors import ModelError
 from qmd.inference.decoder_signature import DecoderSignature
 from qmd.inference.sessions import Session, import_runtime, mapped_errors
 
@@ -34,6 +35,9 @@ class KeyValueContext(ABC):
         self._binding: Any = session.ort.io_binding()
         self._device = session.got
         self._runtime = import_runtime()
+        self.reads_in_two = session.got == "cuda" and signature.logits_rank == 3
+        """Read all but the last tokens first and leave their logits on the device: for a prompt of 100 tokens they are
+        30 MB, which would be copied to the host for nothing."""
         self.batch = batch
         self.lengths = [0] * batch
         """Tokens read, per row."""
@@ -52,22 +56,32 @@ class KeyValueContext(ABC):
             ModelError: If the runtime fails.
             ValueError: If a row is empty or the number of rows is not the batch.
         """
-        import numpy as np
-
         counts = [len(row) for row in rows]
         if len(rows) != self.batch or not all(counts):
             raise ValueError(f"expected {self.batch} non-empty rows, got lengths {counts}")
-        width = max(counts)
-        ids = np.zeros((self.batch, width), self._signature.id_dtype)
+        if self.reads_in_two and min(counts) > 1:
+            self._read([row[:-1] for row in rows], self._device)
+            rows = [row[-1:] for row in rows]
+        logits = self._last_logits(self._read(rows, "cpu").numpy(), [len(row) for row in rows])
+        if not _are_numbers(logits):
+            raise ModelError(f"model '{self._session.name}' returns no numbers", "check it: qmd models verify")
+        return logits
+
+    def _read(self, rows: Rows, logits_device: str) -> Any:
+        """Run the graph on more tokens; returns the logits as a tensor of the runtime."""
+        import numpy as np
+
+        counts = [len(row) for row in rows]
+        ids = np.zeros((self.batch, max(counts)), self._signature.id_dtype)
         for index, row in enumerate(rows):
             ids[index, : len(row)] = row
         with mapped_errors(self._session.name):
             self._bind_common(ids, counts)
-            outputs = self._run(counts)
+            logits = self._run(counts, logits_device)
         for index, row in enumerate(rows):
             self.tokens[index].extend(row)
             self.lengths[index] += len(row)
-        return self._last_logits(outputs[0].numpy(), counts)
+        return logits
 
     @abstractmethod
     def mark(self) -> None:
@@ -88,7 +102,7 @@ class KeyValueContext(ABC):
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]: ...
 
     @abstractmethod
-    def _run(self, counts: Sequence[int]) -> list[Any]: ...
+    def _run(self, counts: Sequence[int], logits_device: str) -> Any: ...
 
     def _bind_common(self, ids: npt.NDArray[Any], counts: Sequence[int]) -> None:
         import numpy as np
@@ -194,12 +208,11 @@ class InPlaceContext(KeyValueContext):
         mask: npt.NDArray[np.int64] = (np.arange(ends.max())[None] < ends[:, None]).astype(np.int64)
         return mask
 
-    def _run(self, counts: Sequence[int]) -> list[Any]:
+    def _run(self, counts: Sequence[int], logits_device: str) -> Any:
         # Rebinding drops the previous step's tensor, whose shape may differ. It keeps its place: first.
-        self._binding.bind_output(self._signature.logits, "cpu")
+        self._binding.bind_output(self._signature.logits, logits_device)
         self._session.ort.run_with_iobinding(self._binding)
-        outputs: list[Any] = self._binding.get_outputs()
-        return outputs
+        return self._binding.get_outputs()[0]
 
 
 class GrowingContext(KeyValueContext):
@@ -261,15 +274,21 @@ class GrowingContext(KeyValueContext):
         new = (np.arange(max(counts))[None] < np.array(counts)[:, None]).astype(np.int64)
         return np.concatenate([self._seen, new], axis=1)
 
-    def _run(self, counts: Sequence[int]) -> list[Any]:
+    def _run(self, counts: Sequence[int], logits_device: str) -> Any:
         for name, value in zip(self._signature.past, self._past, strict=True):
             self._binding.bind_ortvalue_input(name, value)
         self._binding.clear_binding_outputs()
-        self._binding.bind_output(self._signature.logits, "cpu")
+        self._binding.bind_output(self._signature.logits, logits_device)
         for name in self._signature.present:
             self._binding.bind_output(name, self._device)
         mask = self._mask(counts)
         self._session.ort.run_with_iobinding(self._binding)
         outputs: list[Any] = self._binding.get_outputs()
         self._past, self._seen = outputs[1:], mask
-        return outputs
+        return outputs[0]
+
+
+def _are_numbers(logits: npt.NDArray[np.float32]) -> bool:
+    import numpy as np
+
+    return not bool(np.isnan(logits).any())

@@ -147,4 +147,5 @@ def _softmax(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _normalise(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return values / values.sum()
+    result: npt.NDArray[np.float64] = values / values.sum()
+    return result

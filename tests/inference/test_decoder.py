@@ -240,3 +240,23 @@ def test_a_full_context_is_refused(opened: Callable[[str], Opened]) -> None:
     context = opened("fp32")[0].open_context(8)
     with pytest.raises(ValueError, match="cannot hold"):
         context.append([IDS])
+
+
+def test_reading_all_but_the_last_tokens_first_gives_the_same_logits(opened: Callable[[str], Opened]) -> None:
+    for case in ("fp32", "plain"):
+        decoder, weights, tolerance = opened(case)
+        context = decoder.open_context(32, batch=2)
+        context.reads_in_two = True
+        rows = [IDS, IDS[:4]]
+        expected = np.array([reference_logits(weights, row)[-1] for row in rows])
+        assert np.abs(context.append(rows) - expected).max() < tolerance
+        assert context.lengths == [12, 4]
+
+
+def test_a_model_that_returns_no_numbers_is_one_clear_line(tmp_path: Path) -> None:
+    weights = random_weights()
+    weights["norm"][:] = np.nan
+    path = tmp_path / "model.onnx"
+    write_model(path, PUBLISHED, weights)
+    with pytest.raises(ModelError, match="returns no numbers"):
+        Decoder(open_session(path, format="fp32", threads=1, allow_gpu=False))

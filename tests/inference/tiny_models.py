@@ -18,7 +18,7 @@ from qmd.inference.graphs import Qwen3Writer, weight_names
 from qmd.inference.quantize import dequantize_blocks, quantize_blocks, quantize_rows
 
 SHAPE = Qwen3Shape(
-    layers=2, hidden=64, heads=4, kv_heads=2, head_size=32, ffn=128, vocab=320, rope_theta=1e6, max_positions=512
+    layers=2, hidden=64, heads=4, kv_heads=2, head_size=32, ffn=128, vocab=320, rope_theta=1e6, max_positions=1024
 )
 Array = npt.NDArray[np.float64]
 Weights = dict[str, npt.NDArray[np.float32]]

@@ -1,0 +1,137 @@
+"""The tokenizer side of a chat model: template pieces, plain text, end tokens, and what each token spells."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qmd.errors import ModelError
+
+_END_TOKENS = ("<|im_end|>", "<|endoftext|>", "</s>", "<|end|>", "<|eot_id|>", "<eos>")
+_MARKUP = re.compile(r"<\|[^|<>]{1,32}\|>|</?think>")
+_BYTE_TOKEN = re.compile(r"^<0x([0-9A-Fa-f]{2})>$")
+_FETCH = "fetch it again: qmd models pull"
+
+
+class ChatTokenizer:
+    """`tokenizer.json` with its truncation and padding switched off, and the folder's end tokens.
+
+    Args:
+        inner: A `tokenizers.Tokenizer`.
+        end_ids: Tokens that end a text.
+    """
+
+    def __init__(self, inner: Any, end_ids: frozenset[int]) -> None:
+        self._inner = inner
+        self._inner.no_truncation()
+        self._inner.no_padding()
+        self.end_ids = end_ids
+        self._is_byte_level = _is_byte_level(json.loads(inner.to_str()))
+
+    def encode_template(self, text: str) -> list[int]:
+        """Tokens of trusted text: `<|im_start|>` and its like become single tokens."""
+        ids: list[int] = self._inner.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def encode_text(self, text: str) -> list[int]:
+        """Tokens of a user's or a document's text, in which chat markup is blanked: it may not end the turn."""
+        cleaned = _MARKUP.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
+        return self.encode_template(cleaned)
+
+    def token_id(self, token: str) -> int | None:
+        """Id of a token as the vocabulary spells it."""
+        found: int | None = self._inner.token_to_id(token)
+        return found
+
+    def token_bytes(self) -> list[bytes | None]:
+        """What each token spells, by id; None for added tokens and holes in the numbering."""
+        vocabulary: dict[str, int] = self._inner.get_vocab(with_added_tokens=True)
+        table: list[bytes | None] = [None] * (max(vocabulary.values(), default=-1) + 1)
+        added = set(self._inner.get_added_tokens_decoder())
+        letters = _byte_letters() if self._is_byte_level else None
+        for token, index in vocabulary.items():
+            if index not in added:
+                table[index] = _spell(token, letters)
+        return table
+
+    def decode(self, tokens: Sequence[int], table: Sequence[bytes | None]) -> str:
+        """Text of tokens by a table of `token_bytes`; a character cut at either end is left out."""
+        pieces = (table[token] or b"" for token in tokens if token < len(table))
+        return b"".join(pieces).decode("utf-8", "ignore")
+
+
+def load_chat_tokenizer(folder: Path) -> ChatTokenizer:
+    """Load `tokenizer.json` and the end tokens that `generation_config.json` or `config.json` names.
+
+    Raises:
+        ModelError: The file is absent or damaged, or no end token is known.
+    """
+    try:
+        import tokenizers
+    except ImportError as exc:
+        raise ModelError(f"tokenizers cannot be imported: {exc}", "reinstall qmd") from exc
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(f"tokenizer file '{path}' is missing", _FETCH)
+    try:
+        inner = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as exc:  # the binding raises plain Exception for every kind of damage
+        detail = " ".join(str(exc).split())[:160]
+        raise ModelError(f"tokenizer file '{path}' is damaged: {detail}", _FETCH) from exc
+    ends = _configured_ends(folder)
+    ends.update(found for token in _END_TOKENS if (found := inner.token_to_id(token)) is not None)
+    if not ends:
+        raise ModelError(f"'{folder}' names no end-of-text token", "add generation_config.json to the folder")
+    return ChatTokenizer(inner, frozenset(ends))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or an empty one where there is no file.
+
+    Raises:
+        ModelError: The file is not a JSON object.
+    """
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise ModelError(f"model file '{path}' cannot be read: {exc}", _FETCH) from exc
+    if not isinstance(found, dict):
+        raise ModelError(f"model file '{path}' is not a JSON object", _FETCH)
+    return found
+
+
+def _configured_ends(folder: Path) -> set[int]:
+    ends: set[int] = set()
+    for name in ("generation_config.json", "config.json"):
+        value = read_json(folder / name).get("eos_token_id")
+        ends.update(item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int))
+    return ends
+
+
+def _is_byte_level(tokenizer: dict[str, Any]) -> bool:
+    decoder = tokenizer.get("decoder") or {}
+    parts = [decoder, *decoder.get("decoders", [])]
+    return any(part.get("type") == "ByteLevel" for part in parts)
+
+
+def _spell(token: str, letters: dict[str, int] | None) -> bytes:
+    if letters is not None:
+        return bytes(letters[letter] for letter in token if letter in letters)
+    match = _BYTE_TOKEN.match(token)
+    if match:
+        return bytes([int(match[1], 16)])
+    return token.replace("▁", " ").encode("utf-8")
+
+
+def _byte_letters() -> dict[str, int]:
+    """The alphabet of byte-level BPE: printable bytes stand for themselves, the others for letters from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    letters = {chr(byte): byte for byte in printable}
+    hidden = [byte for byte in range(256) if byte not in set(printable)]
+    letters.update({chr(0x100 + place): byte for place, byte in enumerate(hidden)})
+    return letters

@@ -1,0 +1,228 @@
+"""A language model as expander: a query comes in, typed sub-queries in its own language go out.
+
+The prompt's fixed part is read once and kept. The lines can be written one after the other, so that each sees those
+before it, or as one batch of branches from the shared prompt, which costs less where a step is dear for other reasons
+than arithmetic (a GPU). Tags are forced text; what is sampled follows `LineGrammar`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from qmd.inference.base import EngineDescription, Expansion
+from qmd.inference.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.inference.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
+from qmd.inference.expansion_checks import Related, check_expansions, script_of, wanted_scripts
+from qmd.inference.grammar import LineGrammar
+from qmd.inference.kv_context import KeyValueContext
+from qmd.inference.sampling import Sampler, SamplingSettings
+from qmd.records import SubQuery, SubQueryKind
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from qmd.inference.loader import EngineSettings
+
+_SYSTEM = (
+    "You expand search queries over a collection of notes and documents. Write in the language of the query.\n"
+    "lex: two to five keywords, with a synonym or related term, for full-text search\n"
+    "vec: the query reworded as one clear sentence, for semantic search\n"
+    "hyde: one sentence from a document that would answer the query\n"
+    "Keep the query's own names and key terms. Add no comments."
+)
+_HEADER = f"<|im_start|>system\n{_SYSTEM}<|im_end|>\n<|im_start|>user\n"
+_FOOTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+"""The empty thinking block is what the model's own template writes to switch thinking off."""
+
+_MAX_QUERY_TOKENS = 192
+_MIN_HYDE_WORDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One line to write and its budget."""
+
+    kind: SubQueryKind
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpanderOptions:
+    """How to expand."""
+
+    branches: tuple[Branch, ...] = (Branch("lex", 16), Branch("lex", 16), Branch("vec", 28), Branch("hyde", 48))
+    """The longest branch decides what a batch costs: beyond 48 tokens of hyde it no longer pays."""
+    mode: Literal["auto", "sequential", "batched"] = "auto"
+    """`auto` batches on CUDA; on a CPU a step for three rows costs 1.3-1.45 of one, which little more than pays."""
+    sampling: SamplingSettings = field(
+        # The model's card asks for these values in non-thinking mode; greedy decoding loops.
+        default_factory=lambda: SamplingSettings(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=0.5, seed=0)
+    )
+    is_related: Related | None = None
+
+
+class QwenExpander:
+    """The Expander over a decoder.
+
+    Args:
+        decoder: The model.
+        tokenizer: Its tokenizer.
+        description: What to call it.
+        options: How to expand.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        tokenizer: ChatTokenizer,
+        description: EngineDescription,
+        options: ExpanderOptions | None = None,
+    ) -> None:
+        self._decoder = decoder
+        self._tokenizer = tokenizer
+        self._description = description
+        self._options = options or ExpanderOptions()
+        self._spellings = tokenizer.token_bytes()
+        self._grammar = LineGrammar(self._spellings, tokenizer.end_ids)
+        self._newline = tokenizer.encode_template("\n")
+        self._tags = {branch.kind: tokenizer.encode_template(f"{branch.kind}:") for branch in self._options.branches}
+        self._header = tokenizer.encode_template(_HEADER)
+        self._footer = tokenizer.encode_template(_FOOTER)
+        self._context: KeyValueContext | None = None
+        # One key-value context, so one expansion at a time; a server calls from several threads.
+        self._lock = threading.Lock()
+
+    @property
+    def description(self) -> EngineDescription:
+        """What runs."""
+        return self._description
+
+    def expand(
+        self,
+        query: str,
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Expansion:
+        """Validated sub-queries in the query's own language; empty when nothing survives.
+
+        Lines that the deadline or a cancellation cut short are among the dropped, with that reason.
+
+        Raises:
+            ModelError: If the runtime fails.
+        """
+        if not query.strip():
+            return Expansion(())
+        if deadline_s is not None and time.monotonic() >= deadline_s:
+            return Expansion((), ((query, "no time was left for expansion"),))
+        limits = Limits(max(branch.max_tokens for branch in self._options.branches), deadline_s, is_cancelled)
+        with self._lock:
+            context = self._read_prompt(query, intent)
+            choosers = self._choosers(query)
+            write = self._write_batched if self._is_batched() else self._write_in_turn
+            results = write(context, choosers, limits)
+        proposed, cut = self._read_lines(results)
+        checked = check_expansions(query, proposed, intent=intent, is_related=self._options.is_related)
+        return replace(checked, dropped=(*checked.dropped, *cut))
+
+    def _is_batched(self) -> bool:
+        if self._options.mode == "auto":
+            return self._decoder.session.got == "cuda" and self._decoder.branches_work()
+        return self._options.mode == "batched" and self._decoder.branches_work()
+
+    def _read_prompt(self, query: str, intent: str | None) -> KeyValueContext:
+        """The context after the prompt, up to but not including its last tokens' logits (the first tag gives those)."""
+        context = self._context
+        if context is None:
+            written = sum(branch.max_tokens + 8 for branch in self._options.branches)
+            room = 2 * _MAX_QUERY_TOKENS + len(self._footer) + written + 16
+            context = self._decoder.open_context(len(self._header) + room)
+            context.append([self._header])
+            context.mark()
+            self._context = context
+        context.rewind()
+        user = self._tokenizer.encode_text(f"Query: {query.strip()}")[:_MAX_QUERY_TOKENS]
+        if intent and intent.strip():
+            user += self._tokenizer.encode_text(f"\nIntent: {intent.strip()}")[:_MAX_QUERY_TOKENS]
+        context.append([[*user, *self._footer]])
+        return context
+
+    def _choosers(self, query: str) -> list[Chooser]:
+        wanted = wanted_scripts(query)
+        first = self._grammar.starting_in(lambda letter: script_of(letter) in wanted) if wanted else None
+        settings = self._options.sampling
+
+        def chooser(index: int) -> Chooser:
+            # Rows of a batch start alike: each needs its own draws.
+            seed = None if settings.seed is None else settings.seed + index
+            sampler = Sampler(replace(settings, seed=seed))
+
+            def choose(logits: npt.NDArray[np.float32], generated: Sequence[int]) -> int:
+                return sampler.choose(logits, generated, self._grammar.allowed(generated, first))
+
+            return choose
+
+        return [chooser(index) for index in range(len(self._options.branches))]
+
+    def _write_in_turn(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
+        results: list[Generated] = []
+        unread: list[int] = []
+        for branch, choose in zip(self._options.branches, choosers, strict=True):
+            if results and limits.stop_reason():
+                break
+            logits = context.append([[*unread, *self._tags[branch.kind]]])
+            before = context.lengths[0]
+            budget = replace(limits, max_tokens=branch.max_tokens)
+            result = generate(context, logits, choose, self._grammar.end_ids, budget)
+            results.append(result)
+            unread = [*result.tokens[context.lengths[0] - before :], *self._newline]
+        return results
+
+    def _write_batched(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
+        branches = self._options.branches
+        budgets = [branch.max_tokens for branch in branches]
+        forked, logits = context.fork([self._tags[branch.kind] for branch in branches], limits.max_tokens)
+        return generate_branches(forked, logits, choosers, self._grammar.end_ids, budgets, limits)
+
+    def _read_lines(self, results: Sequence[Generated]) -> tuple[list[SubQuery], list[tuple[str, str]]]:
+        """Finished lines, and those cut short with the reason."""
+        lines: list[SubQuery] = []
+        cut: list[tuple[str, str]] = []
+        for branch, result in zip(self._options.branches, results, strict=False):
+            words = self._tokenizer.decode(result.tokens, self._spellings).split()
+            # The budget may fall within a word.
+            text = " ".join(words[:-1] if result.stop == "budget" and len(words) > 2 else words)
+            is_usable = result.stop in ("end", "budget") or (
+                branch.kind == "hyde" and len(text.split()) >= _MIN_HYDE_WORDS
+            )
+            if is_usable:
+                lines.append(SubQuery(branch.kind, text, len(lines) + 1))
+            else:
+                cut.append((text, "cut short by the time limit" if result.stop == "deadline" else "cancelled"))
+        return lines, cut
+
+
+def load_expander(folder: Path, settings: EngineSettings, options: ExpanderOptions | None = None) -> QwenExpander:
+    """Open the expansion model of a folder.
+
+    Raises:
+        ModelError: If a file is missing or damaged, or the graph is not a decoder this code can drive.
+    """
+    from qmd.inference.catalogue import full_model
+    from qmd.inference.sessions import open_session
+    from qmd.inference.weights_choice import choose_weights
+
+    record = full_model("expand")
+    weights = choose_weights(folder, record, allow_gpu=settings.gpu_allowed)
+    session = open_session(
+        weights.path, format=weights.format, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed
+    )
+    description = EngineDescription("expand", record.name, weights.format, record.tier, session.got)
+    return QwenExpander(Decoder(session), load_chat_tokenizer(folder), description, options)

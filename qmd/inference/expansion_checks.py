@@ -1,0 +1,207 @@
+"""Judges what a language model proposes as sub-queries: kept, or refused with a reason a user can read. Pure text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from qmd.inference.base import Expansion
+from qmd.records import SubQuery
+
+Related = Callable[[str, str], bool]
+"""(query, proposed text) → whether they are about the same thing, where a model can tell."""
+
+_MAX_CHARACTERS = {"lex": 120, "vec": 240, "hyde": 800}
+_MIN_SCRIPT_SHARE = 0.25
+"""Share of a text's letters that must be in the query's script: technical names in Latin letters stay possible."""
+_STEM = 5
+"""Words that agree in this many first letters count as the same term (`deploy`, `deployment`)."""
+_WIDE_SCRIPTS = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL"})
+_KANA = frozenset({"HIRAGANA", "KATAKANA"})
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
+
+_TEMPLATE = re.compile(
+    r"^\W*(?:here (?:is|are)\b|sure[,!. ]|certainly\b|of course\b|as an ai\b|i (?:can|cannot|will|am|would)\b"
+    r"|the user (?:is|wants|asks|needs)\b|(?:this|the) (?:search )?(?:query|question) (?:is|asks|seeks|refers)\b"
+    r"|(?:note|example|output|answer|query)\s*:|以下是|当然|好的|вот\b|конечно|hier (?:ist|sind)\b|natürlich\b"
+    r"|voici\b|bien sûr|aquí (?:está|tienes)\b|claro[,.])"
+    r"|[\[<{](?:insert|your|example|query|topic|keyword)|\.\.\.\s*$|\b(?:lex|vec|hyde)\s*:",
+    re.IGNORECASE,
+)
+
+
+def _word_set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_FUNCTION_WORDS: dict[str, frozenset[str]] = {
+    "en": _word_set(
+        "the a an and or of to in is are was how what why when where which who do does did can i my your with "
+        "for from on at by this that it be not you we have has should will"
+    ),
+    "de": _word_set(
+        "der die das und oder von zu ist sind war wie was warum wann wo welche wer ich mein mit für aus auf "
+        "bei ein eine einen einem nicht kann man wird den dem des im"
+    ),
+    "fr": _word_set(
+        "le la les et ou de du des est sont comment quoi pourquoi quand où quel quelle qui je mon avec pour "
+        "dans sur un une ne pas peut ce cette au aux en"
+    ),
+    "es": _word_set(
+        "el la los las y o de del es son cómo como qué por cuándo dónde cuál quién yo mi con para en un una "
+        "no se puede este esta al"
+    ),
+    "it": _word_set(
+        "il lo la gli le e o di del della è sono come cosa perché quando dove quale chi io mio con per in un "
+        "una non si può questo questa al"
+    ),
+    "pt": _word_set(
+        "o a os as e ou de do da é são como que por quando onde qual quem eu meu com para em um uma não se "
+        "pode este esta ao"
+    ),
+    "nl": _word_set(
+        "de het een en of van te is zijn was hoe wat waarom wanneer waar welke wie ik mijn met voor uit op "
+        "bij niet kan dit dat"
+    ),
+}
+_STOP_WORDS = frozenset().union(*_FUNCTION_WORDS.values())
+
+
+def check_expansions(
+    query: str,
+    proposed: Sequence[SubQuery],
+    *,
+    intent: str | None = None,
+    is_related: Related | None = None,
+) -> Expansion:
+    """Split proposals into kept and refused, in order.
+
+    Refused are empty lines, repetitions of the query or of an earlier line, template prose, text that runs in circles,
+    another script or language than the query's, and drift: no term in common with query or intent, unless
+    `is_related` vouches for it.
+    """
+    kept: list[SubQuery] = []
+    dropped: list[tuple[str, str]] = []
+    seen = {_key(query)}
+    for item in proposed:
+        text = " ".join(item.text.split()).strip("\"'`“”«» -–*•")
+        reason = _refusal(query, item.kind, text, intent, is_related)
+        if reason is None and (key := _key(text)) in seen:
+            reason = "repeats the query" if key == _key(query) else "repeats another expansion"
+        if reason is not None:
+            dropped.append((item.text.strip(), reason))
+            continue
+        seen.add(key)
+        kept.append(SubQuery(item.kind, text, len(kept) + 1))
+    return Expansion(tuple(kept), tuple(dropped))
+
+
+def _refusal(query: str, kind: str, text: str, intent: str | None, is_related: Related | None) -> str | None:
+    if not any(letter.isalnum() for letter in text):
+        return "is empty"
+    if len(text) > _MAX_CHARACTERS[kind]:
+        return f"is longer than {_MAX_CHARACTERS[kind]} characters"
+    if _TEMPLATE.search(text):
+        return "is template prose"
+    if _runs_in_circles(text):
+        return "repeats itself"
+    if not same_script(query, text, strict=kind != "lex"):
+        return "is in another script than the query"
+    if not same_language(query, text):
+        return "is in another language than the query"
+    if not shares_term(f"{query} {intent or ''}", text) and not (is_related is not None and is_related(query, text)):
+        return "shares no term with the query"
+    return None
+
+
+def _key(text: str) -> tuple[str, ...]:
+    """Words without case, order or repetition: what makes two sub-queries the same search."""
+    return tuple(sorted(set(_words(text))))
+
+
+def _words(text: str) -> list[str]:
+    return [match[0].casefold() for match in _WORD.finditer(unicodedata.normalize("NFKC", text))]
+
+
+def _runs_in_circles(text: str) -> bool:
+    words = _words(text)
+    return len(words) >= 6 and Counter(words).most_common(1)[0][1] > len(words) / 2
+
+
+def script_of(letter: str) -> str | None:
+    """Script of a letter, as the first word of its Unicode name; None for what is no letter."""
+    if not letter.isalpha():
+        return None
+    return unicodedata.name(letter, "UNKNOWN").split()[0]
+
+
+def wanted_scripts(query: str) -> frozenset[str]:
+    """The non-Latin scripts that make up a good part of the query; empty for a query in Latin letters.
+
+    One ideograph or syllable carries about as much as three letters.
+    """
+    shares = _script_shares(query)
+    return frozenset(script for script, share in shares.items() if script != "LATIN" and share >= _MIN_SCRIPT_SHARE)
+
+
+def same_script(query: str, text: str, *, strict: bool = True) -> bool:
+    """True when `text` is written in the query's script, technical names aside.
+
+    Japanese mixes scripts: a query with kana accepts ideographs in short lines, and wants kana in prose (`strict`); a
+    query in ideographs alone is Chinese and accepts no kana.
+    """
+    wanted, shares = wanted_scripts(query), _script_shares(text)
+    if not wanted:
+        foreign = sum(share for script, share in shares.items() if script != "LATIN")
+        return foreign < _MIN_SCRIPT_SHARE or bool(_script_shares(query).keys() & (shares.keys() - {"LATIN"}))
+    query_has_kana = bool(_script_shares(query).keys() & _KANA)
+    if query_has_kana and strict:
+        return bool(shares.keys() & _KANA)
+    if "CJK" in wanted and not query_has_kana and shares.keys() & _KANA:
+        return False
+    accepted = wanted | ({"CJK"} | _KANA if query_has_kana else frozenset())
+    return sum(shares.get(script, 0.0) for script in accepted) >= _MIN_SCRIPT_SHARE
+
+
+def _script_shares(text: str) -> dict[str, float]:
+    counts: Counter[str] = Counter()
+    for letter in text:
+        script = script_of(letter)
+        if script is not None:
+            counts[script] += 3 if script in _WIDE_SCRIPTS else 1
+    total = counts.total()
+    return {script: count / total for script, count in counts.items()}
+
+
+def same_language(query: str, text: str) -> bool:
+    """False when function words show two different languages; keywords without any show nothing."""
+    ours, theirs = _language(query), _language(text)
+    return ours is None or theirs is None or ours == theirs
+
+
+def _language(text: str) -> str | None:
+    words = set(_words(text))
+    counts = {language: len(words & known) for language, known in _FUNCTION_WORDS.items()}
+    (best, most), (_, second) = Counter(counts).most_common(2)
+    return best if most > second else None
+
+
+def shares_term(query: str, text: str) -> bool:
+    """True when a content word (or a pair of ideographs) of the query occurs in the text, endings aside.
+
+    Always true for a query without content words.
+    """
+    ours = _terms(query)
+    return not ours or bool(ours & _terms(text))
+
+
+def _terms(text: str) -> set[str]:
+    terms: set[str] = set()
+    for word in _words(text):
+        if script_of(word[0]) in _WIDE_SCRIPTS:
+            terms.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
+        elif word not in _STOP_WORDS and (len(word) >= 3 or not word.isalpha()):
+            terms.add(word[:_STEM])
+    return terms

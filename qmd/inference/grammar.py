@@ -1,0 +1,90 @@
+"""The grammar of typed lines as masks over the vocabulary: what cannot be written need not be repaired.
+
+    document = line+          line = tag ":" content newline          tag = "lex" | "vec" | "hyde"
+
+Tags and newlines are forced text, given to the model as chunks. Only `content` is sampled: tokens without line breaks
+or control characters, at least one of them visible, ended by an end token or by white space with a line break.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_BREAKS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+"""Unicode's own line breaks in UTF-8: next line, line separator, paragraph separator."""
+
+
+class LineGrammar:
+    """Masks for the content of one line.
+
+    Args:
+        spellings: What each token spells, None for tokens that may not occur in text.
+        end_ids: The model's end tokens.
+    """
+
+    def __init__(self, spellings: Sequence[bytes | None], end_ids: Collection[int]) -> None:
+        import numpy as np
+
+        size = max(len(spellings), max(end_ids, default=-1) + 1)
+        self._spellings = spellings
+        self._content: npt.NDArray[np.bool_] = np.zeros(size, np.bool_)
+        self._visible: npt.NDArray[np.bool_] = np.zeros(size, np.bool_)
+        ends = set(end_ids)
+        for token, spelling in enumerate(spellings):
+            if not spelling or token in end_ids:
+                continue
+            if _has_break(spelling):
+                if b"\n" in spelling and not spelling.strip():
+                    ends.add(token)
+                continue
+            self._content[token] = True
+            self._visible[token] = _is_visible(spelling)
+        self.end_ids = frozenset(ends)
+        """Tokens that end a line."""
+        self._open: npt.NDArray[np.bool_] = self._content.copy()
+        self._open[sorted(ends)] = True
+
+    def allowed(self, generated: Sequence[int], first: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
+        """Which tokens may come next, shape (tokens known to the tokenizer,).
+
+        Args:
+            generated: The line's tokens so far.
+            first: Tokens wanted as the first visible one (see `starting_in`); None for any.
+        """
+        if any(self._visible[token] for token in generated):
+            return self._open
+        return self._visible if first is None else first
+
+    def starting_in(self, is_wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_] | None:
+        """Mask of visible tokens that spell whole characters of which one is wanted; None where there is none.
+
+        A way to hold a model to the query's script: the first word decides the rest of the line.
+        """
+        import numpy as np
+
+        mask: npt.NDArray[np.bool_] = np.zeros(len(self._visible), np.bool_)
+        for token in np.flatnonzero(self._visible).tolist():
+            try:
+                text = (self._spellings[token] or b"").decode("utf-8")
+            except UnicodeDecodeError:
+                continue
+            mask[token] = any(is_wanted(letter) for letter in text)
+        return mask if mask.any() else None
+
+
+def _has_break(spelling: bytes) -> bool:
+    return any(byte < 0x20 or byte == 0x7F for byte in spelling) or any(item in spelling for item in _BREAKS)
+
+
+def _is_visible(spelling: bytes) -> bool:
+    """True for letters and digits, and for pieces of a character that spans several tokens."""
+    try:
+        return any(unicodedata.category(letter)[0] in "LN" for letter in spelling.decode("utf-8"))
+    except UnicodeDecodeError:
+        return True
