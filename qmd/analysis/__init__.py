@@ -22,4 +22,4 @@ __all__ = [
 ]
 
 FTS_TOKENIZER = "porter unicode61 remove_diacritics 2"
-"""The FTS5 tokenizer that everything here is written for: it splits at every character that is not a letter or digit."""
+"""The FTS5 tokenizer that all of this is written for: it splits at every character that is no letter or digit."""

@@ -13,15 +13,13 @@ def analyze_document(document: Document) -> IndexTerms:
     `body` is the whole text, front matter included: its keywords and descriptions are written to be found. ASCII text
     passes unchanged. `extra` holds each derived term once.
     """
-    path = document.path
-    text = document.text
-    title = document.title
+    path, title, text = document.path, document.title, document.text
     return IndexTerms(
         title=analyze_text(title),
         headings=analyze_text("\n".join([heading.text for heading in document.headings])),
         path=analyze_text(path),
         body=analyze_text(text),
-        extra=_derived(text if title in text else f"{title}\n{text}", path),
+        extra=_derived(f"{path}\n{title}\n{text}"),
     )
 
 
@@ -30,8 +28,8 @@ def analyze_text(text: str) -> str:
     return text if text.isascii() else split_cjk(normalize(text))
 
 
-def _derived(text: str, path: str) -> str:
-    terms = symbol_terms(text)
-    for word in (*camel_words(text), *camel_words(path)):
-        terms.extend(part for part in identifier_parts(word) if len(part) > 1)
-    return " ".join(dict.fromkeys(terms)) if terms else ""
+def _derived(text: str) -> str:
+    terms = dict.fromkeys(symbol_terms(text))
+    for word in camel_words(text):
+        terms.update(dict.fromkeys(part for part in identifier_parts(word) if len(part) > 1))
+    return " ".join(terms)

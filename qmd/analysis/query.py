@@ -1,4 +1,4 @@
-"""Query text → terms. Every expression is built from letters and digits inside double quotes, so no input can break it."""
+"""Query text → terms. Every expression is letters and digits inside double quotes, so no input can break it."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class _Word:
 def analyze_query(text: str) -> tuple[LexicalTerm, ...]:
     """Optional terms of a plain-language query, each once, in order; no operators are read.
 
-    Stop words of the query's language are left out unless nothing else is left. Identifiers give a phrase and their parts,
-    CJK runs one term per character pair. Empty when `text` has no letter or digit.
+    Stop words of the query's language are left out unless nothing else is left. Identifiers give a phrase and their
+    parts, CJK runs one term per character pair. Empty when `text` has no letter or digit.
     """
     return _ranked(text)
 
 
 def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
-    """Terms of a lexical query: plain words are optional, `"phrase"` and `+word` required, `-word` and `-"phrase"` excluded.
+    """Terms of a lex query: plain words optional, `"phrase"` and `+word` required, `-word` and `-"phrase"` excluded.
 
     `word*` is a prefix search. A quote left open ends with the text. The result may hold excluded terms only.
     """
@@ -79,7 +79,7 @@ def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
 
 
 def prefix_form(term: LexicalTerm) -> LexicalTerm | None:
-    """`term` as a prefix search (`auth` finds `authentication`); None for phrases, prefixes and words under three letters."""
+    """`term` as a prefix search (`auth` finds `authentication`); None unless it is a word of three letters or more."""
     match = re.fullmatch(r'"([^\W_]{3,})"', term.fts)
     if match is None or has_cjk(match[1]):
         return None
@@ -92,7 +92,7 @@ def has_user_operators(text: str) -> bool:
 
 
 def is_identifier_like(text: str) -> bool:
-    """Whether `text` is one to three words that all look like code: `getUserName`, `std::vector`, `C2065`, `--flag`, `a.py`."""
+    """Whether `text` is one to three words that all look like code: `getUserName`, `std::vector`, `C2065`, `--flag`."""
     words = text.split()
     return 0 < len(words) <= 3 and all(_IDENTIFIER.fullmatch(word) for word in words)
 
@@ -166,7 +166,7 @@ def _single(token: str) -> _Word:
 
 
 def _stemmed(word: str) -> str:
-    """The quoted word; for inflected Cyrillic words the prefix without the ending, since `porter` knows English alone."""
+    """The quoted word; for inflected Cyrillic words the prefix before the ending, as `porter` knows English alone."""
     if _CYRILLIC.match(word):
         stem = _CYRILLIC_ENDING.sub("", word)
         if len(stem) >= _MIN_STEM:

@@ -36,8 +36,8 @@ def cjk_share(text: str) -> float:
 def normalize(text: str) -> str:
     """NFKC and case folding, without soft hyphens and lone surrogates; ASCII comes back as it is.
 
-    FTS5 lower-cases by itself but knows neither full-width forms nor `ß` = `ss`; it treats a soft hyphen as a border and
-    cannot store half a surrogate pair.
+    FTS5 lower-cases by itself but knows neither full-width forms nor `ß` = `ss`; it treats a soft hyphen as a border
+    and cannot store half a surrogate pair.
     """
     if text.isascii():
         return text

@@ -4,44 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-ENGLISH = frozenset(
-    "a about after all also am an and any are as at be because been before being between both but by can could did do does"
-    " doing don during each few for from had has have having he her here hers him his how i if in into is it its just me"
-    " more most my no nor not of off on once only or other our out over own s same she should so some such t than that the"
-    " their them then there these they this those through to too under until up very was we were what when where which"
-    " while who whom why will with would you your".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ENGLISH = _words(
+    "a about after all also am an and any are as at be because been before being between both but by can could"
+    " did do does doing don during each few for from had has have having he her here hers him his how i if in into"
+    " is it its just me more most my no nor not of off on once only or other our out over own s same she should so"
+    " some such t than that the their them then there these they this those through to too under until up very was"
+    " we were what when where which while who whom why will with would you your"
 )
 
 _OTHERS: Mapping[str, frozenset[str]] = {
-    "de": frozenset(
-        "aber als am an auch auf aus bei bin bis das dass dem den der des die durch ein eine einem einen einer eines er es"
-        " für gibt hat haben ich ihr im in ist kann man mein mit nach nicht noch oder sich sie sind so um und uns von vor"
-        " wann war warum was welche welcher welches wenn wer werden wie wir wird wo zu zum zur über".split()
+    "de": _words(
+        "aber als am an auch auf aus bei bin bis das dass dem den der des die durch ein eine einem einen einer eines"
+        " er es für gibt hat haben ich ihr im in ist kann man mein mit nach nicht noch oder sich sie sind so um und"
+        " uns von vor wann war warum was welche welcher welches wenn wer werden wie wir wird wo zu zum zur über"
     ),
-    "fr": frozenset(
-        "au aux avec c ce ces cette comment d dans de des du elle en es est et eux il ils j je l la le les leur lui ma mais"
-        " me mes mon n ne nos notre nous on ou où par pas pour pourquoi qu quand que quel quelle quels qui quoi s sa se ses"
-        " son sont sur ta te tes ton tu un une vos votre vous y à été être".split()
+    "fr": _words(
+        "au aux avec c ce ces cette comment d dans de des du elle en es est et eux il ils j je l la le les leur lui"
+        " ma mais me mes mon n ne nos notre nous on ou où par pas pour pourquoi qu quand que quel quelle quels qui"
+        " quoi s sa se ses son sont sur ta te tes ton tu un une vos votre vous y à été être"
     ),
-    "es": frozenset(
-        "a al como con cuando cuál cómo de del desde donde dónde e el ella en entre era es esta este está estos hay la las"
-        " le les lo los me mi muy más no nos o para pero por porque que qué se ser si sin sobre son su sus también te tiene"
-        " un una uno y ya yo él".split()
+    "es": _words(
+        "a al como con cuando cuál cómo de del desde donde dónde e el ella en entre era es esta este está estos hay"
+        " la las le les lo los me mi muy más no nos o para pero por porque que qué se ser si sin sobre son su sus"
+        " también te tiene un una uno y ya yo él"
     ),
-    "pt": frozenset(
-        "a ao aos as com como da das de do dos e ela ele em entre era essa esse esta este eu foi isso já mais mas me meu"
-        " minha muito na nas no nos não o onde os ou para pela pelo por porque qual quando que quem se sem ser seu sua são"
-        " também tem um uma você à é".split()
+    "pt": _words(
+        "a ao aos as com como da das de do dos e ela ele em entre era essa esse esta este eu foi isso já mais mas me"
+        " meu minha muito na nas no nos não o onde os ou para pela pelo por porque qual quando que quem se sem ser seu"
+        " sua são também tem um uma você à é"
     ),
-    "it": frozenset(
-        "a ai al alla anche che chi ci come con cosa da dal dalla de dei del della delle di dove e ed era gli ha ho i il in"
-        " io la le lo ma mi nel nella non o per perché più quale quando quello questa questo se si sono su sul sulla un una"
-        " uno è".split()
+    "it": _words(
+        "a ai al alla anche che chi ci come con cosa da dal dalla de dei del della delle di dove e ed era gli ha ho i"
+        " il in io la le lo ma mi nel nella non o per perché più quale quando quello questa questo se si sono su sul"
+        " sulla un una uno è"
     ),
-    "ru": frozenset(
-        "а без бы был была были было быть в вам вас весь во вот все всё где да для до его ее если есть же за и из или им их"
-        " к как какая какие какой когда кто ли мне можно мы на надо не него нет ни но о об он она они от по под при с со"
-        " так такое там то только у уже что чтобы эта эти это этот я".split()
+    "ru": _words(
+        "а без бы был была были было быть в вам вас весь во вот все всё где да для до его ее если есть же за и из или"
+        " им их к как какая какие какой когда кто ли мне можно мы на надо не него нет ни но о об он она они от по под"
+        " при с со так такое там то только у уже что чтобы эта эти это этот я"
     ),
 }
 

@@ -19,11 +19,11 @@ _BORDER = re.compile(
 _WEIGHTS = {"blank": 60.0, "item": 45.0, "sentence": 35.0, "line": 30.0, "word": 5.0}
 _FENCE_WEIGHT = 80.0
 _CODE_WEIGHTS = {"blank": 40.0, "item": 20.0, "sentence": 5.0, "line": 20.0, "word": 2.0}
-"""Inside fenced code a blank line parts declarations, a full stop parts nothing; both lose to any blank line outside."""
+"""Inside fenced code a blank line parts declarations, a full stop nothing; both lose to a blank line outside."""
 
 _DISTANCE_LOSS = 0.7
-"""A border at the far end of the search range keeps 30 % of its weight: a good border beats a slightly fuller chunk, not a
-half-empty one."""
+"""A border at the far end of the search range keeps 30 % of its weight: a good border beats a slightly fuller chunk,
+not a half-empty one."""
 
 
 def code_fences(text: str, start: int, end: int) -> tuple[Span, ...]:
@@ -44,7 +44,7 @@ def code_fences(text: str, start: int, end: int) -> tuple[Span, ...]:
 
 
 def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | None:
-    """The best offset in (low, high] to end a chunk at, i.e. where the next line or word begins; None without a border."""
+    """The best offset in (low, high] to end a chunk at: where the next line or word begins; None without a border."""
     best: int | None = None
     best_score = 0.0
     width = max(high - low, 1)
@@ -68,8 +68,10 @@ def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | No
 
 
 def overlap_start(text: str, low: int, high: int) -> int:
-    """Where in [low, high] the next chunk begins so as to repeat the end of the last one: a line or sentence in the first
-    two thirds, else a word, else `high` (no overlap)."""
+    """Where in [low, high] the next chunk begins so as to repeat the end of the last one.
+
+    At a line or sentence in the first two thirds, else at a word, else at `high` (no overlap).
+    """
     limit = low + (high - low) * 2 // 3
     word = high
     for match in _BORDER.finditer(text, max(low - 1, 0), high):

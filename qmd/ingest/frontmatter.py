@@ -11,15 +11,18 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from qmd.records import MetadataValue
 
-_YAML_BLOCK = re.compile(r"---[ \t]*\r?\n((?:(?!(?:---|\.\.\.)[ \t]*\r?$)[^\n]*\n)*?)(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.M)
+_YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
+_YAML_CLOSE = re.compile(r"\n(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)")
 _TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*\r?(?:\n|\Z)", re.M | re.S)
-_KEY_LINE = re.compile(r"([^\s:#\-\[\]{}\"'&*!|>%@`,?][^:\n]*?)[ \t]*:(?:[ \t]+(.*)|)\Z")
+_ITEM_KEY = re.compile(r"[^\s:\"'\[{][^:]*:(?:\s|\Z)")
 _HAS_KEY = re.compile(r"^[^\s:#][^:\n]*:(?:[ \t\r]|$)", re.M)
 _ITEM_LINE = re.compile(r"[ \t]*-[ \t]+(.*)\Z")
-_FLOW_ITEM = re.compile(r"""\s*(?:"((?:[^"\\])*)"|'((?:[^']|'')*)'|([^\s,"'\[\]{}#&*!|>%@`][^,\[\]{}"]*?))\s*(?:,|\Z)""")
+_FLOW_ITEM = re.compile(r"""\s*(?:"([^"\\]*)"|'((?:[^']|'')*)'|([^\s,"'\[\]{}#&*!|>%@`][^,\[\]{}"]*?))\s*(?:,|\Z)""")
+_NO_KEY_START = frozenset(" \t:-?[]{}\"'&*!|>%@`,#")
 _INTEGER = re.compile(r"[-+]?\d{1,18}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
 _CONSTANTS: Mapping[str, MetadataValue | None] = {
@@ -47,10 +50,15 @@ def read_front_matter(text: str) -> FrontMatter:
     A malformed block gives no metadata and a warning, and is still no prose; a block without any key is prose.
     """
     if text.startswith("---"):
-        match = _YAML_BLOCK.match(text)
-        if match is None or not (_HAS_KEY.search(match[1]) or not match[1].strip()):
+        opening = _YAML_OPEN.match(text)
+        # From the line feed of the opening line on, so that an empty block closes too.
+        match = _YAML_CLOSE.search(text, opening.end() - 1) if opening is not None else None
+        if opening is None or match is None:
             return FrontMatter()
-        metadata, problem = _parse_yaml(match[1])
+        block = text[opening.end() : match.start()]
+        if block.strip() and not _HAS_KEY.search(block):
+            return FrontMatter()
+        metadata, problem = _parse_yaml(block)
     elif text.startswith("+++"):
         match = _TOML_BLOCK.match(text)
         if match is None:
@@ -91,7 +99,7 @@ def _parse_toml(block: str) -> tuple[dict[str, MetadataValue], str | None]:
         return {}, str(exc)
 
 
-def _flatten(loaded: Mapping[object, object], prefix: str = "") -> dict[str, MetadataValue]:
+def _flatten(loaded: Mapping[Any, object], prefix: str = "") -> dict[str, MetadataValue]:
     flat: dict[str, MetadataValue] = {}
     for key, value in loaded.items():
         name = f"{prefix}{key}".lower()
@@ -144,10 +152,11 @@ def _parse_simple(block: str) -> dict[str, MetadataValue]:
             if items:
                 metadata[open_key] = tuple(items)
             open_key, items = None, []
-        match = _KEY_LINE.match(line.rstrip())
-        if match is None:
+        # Keys with a tab after the colon, quoted keys and indented (nested) lines are for the parser.
+        name, colon, raw = (line.rstrip() + " ").partition(": ")
+        if not colon or name[0] in _NO_KEY_START or "\t" in name:
             raise _NotSimpleError
-        key, raw = match[1].lower(), (match[2] or "").strip()
+        key, raw = name.rstrip().lower(), raw.strip()
         if raw and raw[0] == "[":
             metadata[key] = _flow_list(raw)
         elif raw:
@@ -172,7 +181,7 @@ def _scalar(raw: str, *, is_item: bool = False) -> MetadataValue | None:
         if len(raw) < 2 or raw[-1] != "'" or raw[1:-1].replace("''", "").count("'"):
             raise _NotSimpleError
         return raw[1:-1].replace("''", "'")
-    if first and (first in "[]{}&*!|>%@`" or raw[:2] in ("- ", "? ")) or (is_item and _KEY_LINE.match(raw)):
+    if (first and (first in "[]{}&*!|>%@`" or raw[:2] in ("- ", "? "))) or (is_item and _ITEM_KEY.match(raw)):
         raise _NotSimpleError
     if " #" in raw:
         raw = raw[: raw.index(" #")].rstrip()
@@ -190,6 +199,15 @@ def _scalar(raw: str, *, is_item: bool = False) -> MetadataValue | None:
 def _flow_list(raw: str) -> tuple[str, ...]:
     if raw[-1] != "]":
         raise _NotSimpleError
+    if raw[1:2] == '"' and "\\" not in raw:
+        # Quoted throughout: the same as JSON, whose parser is in C.
+        try:
+            loaded = json.loads(raw)
+        except ValueError:
+            pass
+        else:
+            if all(isinstance(item, str) for item in loaded):
+                return tuple(loaded)
     inner = raw[1:-1].strip()
     items: list[str] = []
     position = 0
@@ -198,6 +216,6 @@ def _flow_list(raw: str) -> tuple[str, ...]:
         if match is None or match.end() == position:
             raise _NotSimpleError
         double, single, plain = match.groups()
-        items.append(double if double is not None else plain.strip() if plain is not None else single.replace("''", "'"))
+        items.append(single.replace("''", "'") if single is not None else (double or plain or "").strip())
         position = match.end()
     return tuple(items)

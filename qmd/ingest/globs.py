@@ -1,14 +1,18 @@
-"""File masks: comma lists, brace globs, `**`, character classes and extended globs, compiled to one regular expression."""
+"""File masks: comma lists, braces, `**`, character classes and extended globs, compiled to one regular expression."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 from qmd.errors import UsageError
 
 _MAX_ALTERNATIVES = 2_000
 """Brace alternatives of one mask; a few nested ranges would otherwise grow without bound."""
+
+_MAX_NEGATIONS = 4
+"""Each `!(…)` doubles the expression behind it."""
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)\Z|([A-Za-z])\.\.([A-Za-z])\Z")
 
@@ -69,7 +73,7 @@ def _first_brace(pattern: str) -> tuple[int, int, list[str]] | None:
                 depth -= 1
                 if depth == 0:
                     cuts.append(i)
-                    options = [pattern[a + 1 : b] for a, b in zip(cuts, cuts[1:], strict=False)]
+                    options = [pattern[a + 1 : b] for a, b in pairwise(cuts)]
                     expanded = options if len(options) > 1 else _range(options[0])
                     if expanded:
                         return start, i + 1, expanded
@@ -96,10 +100,14 @@ def _range(text: str) -> list[str]:
 def compile_globs(patterns: Iterable[str]) -> re.Pattern[str] | None:
     """One expression that matches (with `fullmatch`) what any of `patterns` matches; None when there are none.
 
-    Patterns are relative to the collection, case-sensitive, with `/` between segments; a leading `./` or `/` is dropped.
+    Patterns are relative to the collection, case-sensitive, `/` between segments; a leading `./` or `/` is dropped.
     """
     sources = []
     for pattern in patterns:
+        if pattern.count("!(") > _MAX_NEGATIONS:
+            raise UsageError(
+                f"mask '{pattern}' has more than {_MAX_NEGATIONS} negated groups", "use a !glob part instead"
+            )
         for alternative in expand_braces(pattern):
             trimmed = alternative.removeprefix("./").lstrip("/")
             if trimmed:
@@ -134,9 +142,14 @@ def _translate(pattern: str) -> str:
         elif at_segment and pattern[i:] == "**":
             out.append(".+")
             i += 2
-        elif char in "@?*+!" and pattern.startswith("(", i + 1) and ")" in pattern[i + 2 :]:
-            out.append("(?:" if char != "!" else "(?!(?:")
-            closers.append(")" + _EXTENDED_END[char] if char != "!" else ")(?:/|\\Z))[^/]*")
+        elif char == "!" and not closers and (end := _closing(pattern, i + 1)) is not None:
+            # What follows decides too: `!(draft).md` must not take `draft` + `.md`, but may take `drafts.md`.
+            inner, rest = _translate(f"@{pattern[i + 1 : end + 1]}"), _translate(pattern[end + 1 :])
+            out.append(f"(?!{inner}{rest}\\Z)[^/]*{rest}")
+            return "".join(out)
+        elif char in _EXTENDED_END and _closing(pattern, i + 1) is not None:
+            out.append("(?:")
+            closers.append(")" + _EXTENDED_END[char])
             i += 2
         elif char == ")" and closers:
             out.append(closers.pop())
@@ -160,9 +173,21 @@ def _translate(pattern: str) -> str:
         else:
             out.append(re.escape(char))
             i += 1
-    # An extended group left open would be a syntax error: close it as if the bracket had been written.
+    # The bracket that seemed to close a group was inside a character class: close it here.
     out.extend(reversed(closers))
     return "".join(out)
+
+
+def _closing(pattern: str, start: int) -> int | None:
+    """Index of the bracket that closes the `(` at `start`; None when there is none, or `start` is something else."""
+    if not pattern.startswith("(", start):
+        return None
+    depth = 0
+    for i in range(start, len(pattern)):
+        depth += {"(": 1, ")": -1}.get(pattern[i], 0)
+        if depth == 0:
+            return i
+    return None
 
 
 def _character_class(pattern: str, start: int) -> tuple[str, int]:
@@ -175,7 +200,7 @@ def _character_class(pattern: str, start: int) -> tuple[str, int]:
     if not body or body in ("!", "^"):
         return re.escape("["), start + 1
     negated = body[0] in "!^"
-    members = re.sub(r"([\\\[\]^&~|])", r"\\\1", body[1:] if negated else body)
+    members = re.sub(r"([\\\[\]^&~|]|-(?=-))", r"\\\1", body[1:] if negated else body)
     source = f"(?!/)[{'^' if negated else ''}{members}]"
     try:
         re.compile(source)

@@ -16,12 +16,13 @@ QMDIGNORE = ".qmdignore"
 
 @dataclass(frozen=True, slots=True)
 class IgnoreFile:
-    """One ignore file. `prefix` is what leads from its folder to the collection (`""` or `"docs/"`, for files above it);
-    `depth` is the length of the collection-relative path of its folder (`len("notes/")`, 0 at or above the root)."""
+    """One ignore file and where it lies."""
 
     spec: GitIgnoreSpec
     prefix: str
+    """Path from its folder to the collection, for files above it: `""` or `"docs/"`."""
     depth: int
+    """Length of its folder's path inside the collection: `len("notes/")`, 0 at or above the root."""
 
 
 def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile | None:
@@ -69,11 +70,12 @@ def repository_ignores(root: Path) -> tuple[IgnoreFile, ...]:
     found: list[IgnoreFile] = []
     for i in range(top, 0, -1):
         prefix = root.relative_to(levels[i]).as_posix() + "/"
-        names = (levels[i] / ".git" / "info" / "exclude", levels[i] / GITIGNORE) if i == top else (levels[i] / GITIGNORE,)
+        exclude = (levels[i] / ".git" / "info" / "exclude",) if i == top else ()
+        names = (*exclude, levels[i] / GITIGNORE)
         found.extend(f for f in (load_ignore_file(name, prefix) for name in names) if f is not None)
     if top == 0:
-        exclude = load_ignore_file(root / ".git" / "info" / "exclude")
-        return (exclude,) if exclude else ()
+        own_exclude = load_ignore_file(root / ".git" / "info" / "exclude")
+        return (own_exclude,) if own_exclude else ()
     segments = root.relative_to(levels[top]).parts
     for ignore in found:
         own = ignore.prefix.rstrip("/").split("/")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Literal
 
 from qmd.records import Heading, MetadataValue
@@ -20,9 +19,9 @@ _MARKDOWN_SUFFIXES = frozenset(
 # Both patterns begin with a line feed: a literal first character lets the engine skip prose at memory speed, where `^`
 # would be tried at every character. The first line of the range is tested separately.
 _LINE_MARK = (
-    r" {0,3}(?:(?P<hashes>#{1,6})(?P<atx>[ \t][^\n]*)?(?=\n|\Z)"
-    r"|(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)"
-    r"|(?P<rule>=+|-+)[ \t\r]*(?=\n|\Z))"
+    r" {0,3}(?:(#{1,6})([ \t][^\n]*)?(?=\n|\Z)"
+    r"|(`{3,}|~{3,})([^\n]*)"
+    r"|(=+|-+)[ \t\r]*(?=\n|\Z))"
 )
 _MARK_AFTER_BREAK = re.compile(r"\n" + _LINE_MARK)
 _MARK_AT_START = re.compile(_LINE_MARK)
@@ -31,15 +30,15 @@ _ORG_TITLE = re.compile(r"^#\+TITLE:[ \t]*(\S[^\n]*)", re.M | re.I)
 _NOT_PARAGRAPH = re.compile(r"\s*(?:[#>|]|[-*+][ \t]|\d+[.)][ \t]|`{3}|~{3}|<!--|\Z)")
 _TAG = re.compile(r"#(?<![^\s#]#)(?<!##)([^\W\d_][\w/-]*)(?![\w#])")
 _DIRECTIVES = frozenset(
-    "if ifdef ifndef elif elifdef elifndef else endif define undef include include_next import using pragma error"
-    " warning line region endregion embed".split()
+    {"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef", "include", "import"}
+    | {"include_next", "using", "pragma", "error", "warning", "line", "region", "endregion", "embed"}
 )
 """Preprocessor lines outside fences look exactly like tags."""
 
 
 def structure_of(path: str) -> Structure:
     """How the file's headings are written, by extension; `plain` has none (`#` may be a comment there)."""
-    suffix = PurePosixPath(path).suffix.lower()
+    suffix = "." + path.rpartition(".")[2].lower()
     if suffix in _MARKDOWN_SUFFIXES:
         return "markdown"
     return "org" if suffix == ".org" else "plain"
@@ -62,21 +61,21 @@ def _markdown_headings(text: str, body_offset: int) -> tuple[tuple[Heading, ...]
     line_start = position
     while True:
         if match is not None:
-            mark, rule = match["fence"], match["rule"]
+            hashes, atx, mark, info, rule = match.groups()
             if fence:
-                if mark and mark[0] == fence[0] and len(mark) >= len(fence) and not match["info"].strip():
+                if mark and mark[0] == fence[0] and len(mark) >= len(fence) and not info.strip():
                     code.append((fence_start, match.end()))
                     fence = ""
             elif mark:
                 # An info string with a backtick is an inline code span, not a fence.
-                if mark[0] == "~" or "`" not in match["info"]:
+                if mark[0] == "~" or "`" not in info:
                     fence, fence_start = mark, line_start
             elif rule:
                 _add_setext(text, body_offset, line_start, rule, headings)
             else:
-                title = plain_text(_closing_hashes(match["atx"] or ""))
+                title = plain_text(_closing_hashes(atx or ""))
                 if title:
-                    headings.append(Heading(len(match["hashes"]), title, line_start))
+                    headings.append(Heading(len(hashes), title, line_start))
             position = match.end()
         match = _MARK_AFTER_BREAK.search(text, position)
         if match is None:
@@ -153,7 +152,9 @@ def extract_title(
         if first.text in ("Notes", "📝 Notes"):
             first = next((h for h in headings if h.level == 2 and h is not first), first)
         return first.text, False
-    return PurePosixPath(path).stem or path, True
+    name = path.rpartition("/")[2]
+    stem, dot, _ = name.rpartition(".")
+    return (stem if dot and stem else name), True
 
 
 _CODE_SPAN = re.compile(r"(`+)(.+?)(?<!`)\1(?!`)")
@@ -182,15 +183,22 @@ def plain_text(text: str) -> str:
         # A private-use character cannot be mistaken for markup by the steps below.
         return f"\ue000{len(kept) - 1}\ue001"
 
-    text = _CODE_SPAN.sub(keep, text)
-    text = _ANCHOR.sub("", text)
-    text = _WIKI_LINK.sub(lambda m: (m[2] or m[1]).strip(), text)
-    for _ in range(2):  # an image inside a link takes two rounds
-        text = _LINK.sub(lambda m: m[1], text)
-    text = _TAG_ELEMENT.sub("", text)
-    text = _EMPHASIS.sub(lambda m: m[2], text)
-    text = _UNDERSCORES.sub(lambda m: m[2], text)
-    text = _ESCAPE.sub(lambda m: m[1], text)
+    if "`" in text:
+        text = _CODE_SPAN.sub(keep, text)
+    if text.endswith("}"):
+        text = _ANCHOR.sub("", text)
+    if "[" in text:
+        text = _WIKI_LINK.sub(lambda m: (m[2] or m[1]).strip(), text)
+        for _ in range(2):  # an image inside a link takes two rounds
+            text = _LINK.sub(lambda m: m[1], text)
+    if "<" in text:
+        text = _TAG_ELEMENT.sub("", text)
+    if "*" in text or "~" in text or "=" in text:
+        text = _EMPHASIS.sub(lambda m: m[2], text)
+    if "_" in text:
+        text = _UNDERSCORES.sub(lambda m: m[2], text)
+    if "\\" in text:
+        text = _ESCAPE.sub(lambda m: m[1], text)
     if "&" in text:
         text = html.unescape(text)
     if kept:
@@ -212,7 +220,8 @@ def find_tags(text: str, body_offset: int, code: Sequence[Span]) -> tuple[str, .
         if k < len(code) and code[k][0] <= start:
             continue
         line = text[text.rfind("\n", 0, start) + 1 : start]
-        if line.startswith(("    ", "\t")) or line.count("`") % 2 or match[1] in _DIRECTIVES:
-            continue
-        found[match[1].rstrip("/-")] = None
+        # `{ #name }` is a heading's anchor.
+        is_code = line.startswith(("    ", "\t")) or line.count("`") % 2 or match[1] in _DIRECTIVES
+        if not is_code and not line.rstrip().endswith("{"):
+            found[match[1].rstrip("/-")] = None
     return tuple(found)

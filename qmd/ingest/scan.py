@@ -19,10 +19,10 @@ SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
 _NEVER_INDEXED = frozenset({"node_modules", ".git", ".cache"})
 _BUILD_OUTPUT = frozenset({"build", "dist", "vendor"})
 _MANIFESTS = frozenset(
-    "package.json pyproject.toml setup.py Cargo.toml go.mod composer.json Gemfile CMakeLists.txt Makefile pom.xml"
-    " build.gradle build.gradle.kts".split()
+    {"package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod", "composer.json", "Gemfile", "Makefile"}
+    | {"CMakeLists.txt", "pom.xml", "build.gradle", "build.gradle.kts"}
 )
-"""`build`, `dist` and `vendor` are generated only beside one of these. Elsewhere they are ordinary words: whole sections
+"""`build`, `dist` and `vendor` are generated only beside one of these. Elsewhere they are ordinary words: whole parts
 of product documentation live in folders called `build`, and a rule by name alone loses them without a word."""
 
 
@@ -62,7 +62,8 @@ class ScanResult:
 
 @dataclass(slots=True)
 class _Walk:
-    root: str
+    base: str
+    """The collection's real path, with a separator at the end."""
     mask: re.Pattern[str] | None
     mask_excludes: re.Pattern[str] | None
     ignore_files: re.Pattern[str] | None
@@ -78,8 +79,8 @@ class _Walk:
 def scan_collection(collection: Collection, *, respect_gitignore: bool = True) -> ScanResult:
     """Files of `collection` that its mask selects, sorted by POSIX path.
 
-    The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive. Segments
-    that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
+    The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive.
+    Segments that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
     collection skipped. `.qmdignore` files apply always, `.gitignore` files (and those of the work tree around the
     collection) unless `respect_gitignore` is False. A collection whose path is a file holds that file alone.
 
@@ -136,7 +137,7 @@ def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
     # `drafts/**` and `drafts/` mean the folder too: not entering it is what makes ignoring cheap.
     folders = [re.sub(r"/(\*\*)?\Z", "", glob) for glob in (*ignore, *excluded)]
     return _Walk(
-        root=root,
+        base=root.rstrip(os.sep) + os.sep,
         mask=compile_globs(wanted or (["**/*.md"] if not parts else ["**"])),
         mask_excludes=compile_globs(excluded),
         ignore_files=compile_globs(ignore),
@@ -148,7 +149,7 @@ def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
 
 def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tuple[str, Sequence[IgnoreFile]]]:
     """Record the files of one folder and return the folders below it that are to be visited."""
-    directory = os.path.join(walk.root, prefix) if prefix else walk.root
+    directory = f"{walk.base}{prefix}"
     try:
         with os.scandir(directory) as listing:
             entries = list(listing)
@@ -215,9 +216,9 @@ def _add_file(walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence
         return
     if entry.is_symlink():
         target = os.path.realpath(entry.path)
-        if os.path.isdir(target):
+        if entry.is_dir():
             return
-        if not target.startswith(walk.root.rstrip(os.sep) + os.sep):
+        if not target.startswith(walk.base):
             walk.skipped.append(SkippedPath(path, "OUTSIDE_COLLECTION", f"links to '{target}'"))
             return
     stat = entry.stat()

@@ -1,0 +1,198 @@
+"""The walk: which files of a folder are found, in which order, and what is said of the others."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from qmd.errors import NotFoundError
+from qmd.ingest import ScanResult, scan_collection
+from qmd.records import Collection
+
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file names and links")
+
+
+def write(root: Path, *paths: str, text: str = "# Title\n") -> None:
+    for path in paths:
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def scan(
+    root: Path, pattern: str = "**/*.md", ignore: Iterable[str] = (), *, respect_gitignore: bool = True
+) -> ScanResult:
+    return scan_collection(Collection("notes", root, pattern, tuple(ignore)), respect_gitignore=respect_gitignore)
+
+
+def paths(result: ScanResult) -> list[str]:
+    return [entry.path for entry in result.files]
+
+
+def test_files_come_sorted_by_path_with_size_and_time(tmp_path: Path) -> None:
+    write(tmp_path, "b.md", "a/z.md", "a.md", "a-b.md")
+    result = scan(tmp_path)
+    assert paths(result) == sorted(["a-b.md", "a.md", "a/z.md", "b.md"])
+    entry = result.files[0]
+    assert entry.absolute.is_file()
+    assert (entry.size_bytes, entry.mtime_ns) == (8, entry.absolute.stat().st_mtime_ns)
+
+
+def test_dot_segments_are_never_entered_even_when_asked_for(tmp_path: Path) -> None:
+    write(tmp_path, ".hidden/a.md", "b/.c.md", "d.md")
+    assert paths(scan(tmp_path, "**/*.md,.hidden/*.md")) == ["d.md"]
+
+
+def test_dependencies_and_caches_are_never_indexed(tmp_path: Path) -> None:
+    write(tmp_path, "node_modules/a.md", "x/node_modules/b/c.md", "ok.md")
+    result = scan(tmp_path)
+    assert paths(result) == ["ok.md"]
+    assert result.ignored_directories == ("node_modules", "x/node_modules")
+
+
+def test_build_folders_of_documentation_are_indexed(tmp_path: Path) -> None:
+    write(tmp_path, "docs/build/intro.md", "docs/vendor/list.md")
+    assert paths(scan(tmp_path)) == ["docs/build/intro.md", "docs/vendor/list.md"]
+
+
+def test_build_folders_beside_a_manifest_are_output_and_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "app/package.json", "app/build/a.md", "app/dist/b.md", "app/src/build/c.md")
+    assert paths(scan(tmp_path)) == ["app/src/build/c.md"]
+
+
+def test_a_mask_that_names_a_build_folder_gets_it(tmp_path: Path) -> None:
+    write(tmp_path, "package.json", "build/a.md")
+    assert paths(scan(tmp_path, "build/**/*.md")) == ["build/a.md"]
+
+
+def test_an_exclusion_in_the_mask_removes_files(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "drafts/b.md")
+    assert paths(scan(tmp_path, "**/*.md,!drafts/**")) == ["a.md"]
+
+
+def test_ignore_globs_drop_files_and_whole_folders(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "drafts/x/b.md", "c.tmp.md")
+    result = scan(tmp_path, ignore=["drafts/**", "**/*.tmp.md"])
+    assert paths(result) == ["a.md"]
+    assert result.ignored_directories == ("drafts",)
+    assert result.ignored_files == 1
+
+
+def test_gitignore_applies_at_every_level_with_negation(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "x/secret.md", "x/y/secret.md", "x/y/out.md", "logs/l.md")
+    write(tmp_path, ".gitignore", text="secret.md\n/logs/\n")
+    write(tmp_path, "x/y/.gitignore", text="!secret.md\nout.md\n")
+    result = scan(tmp_path)
+    assert paths(result) == ["a.md", "x/y/secret.md"]
+    assert (result.ignored_files, result.ignored_directories) == (2, ("logs",))
+
+
+def test_gitignore_can_be_disregarded_but_qmdignore_cannot(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "b.md")
+    write(tmp_path, ".gitignore", text="a.md\n")
+    write(tmp_path, ".qmdignore", text="b.md\n")
+    assert paths(scan(tmp_path)) == []
+    assert paths(scan(tmp_path, respect_gitignore=False)) == ["a.md"]
+
+
+def test_qmdignore_brings_back_what_git_ignores(tmp_path: Path) -> None:
+    write(tmp_path, "private/a.md")
+    write(tmp_path, ".gitignore", text="private/\n")
+    write(tmp_path, ".qmdignore", text="!private/\n")
+    assert paths(scan(tmp_path)) == ["private/a.md"]
+
+
+def test_rules_of_the_surrounding_work_tree_apply(tmp_path: Path) -> None:
+    (tmp_path / ".git" / "info").mkdir(parents=True)
+    write(tmp_path, ".git/info/exclude", text="mine.md\n")
+    write(tmp_path, ".gitignore", text="/docs/generated/\n*.tmp.md\n")
+    write(tmp_path, "docs/a.md", "docs/generated/b.md", "docs/c.tmp.md", "docs/mine.md")
+    assert paths(scan(tmp_path / "docs")) == ["docs/a.md".removeprefix("docs/")]
+
+
+def test_a_collection_that_git_itself_ignores_is_still_indexed(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    write(tmp_path, ".gitignore", text="journal/\n")
+    write(tmp_path, "journal/a.md")
+    assert paths(scan(tmp_path / "journal")) == ["a.md"]
+
+
+def test_a_malformed_ignore_line_costs_that_line_only(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "b.md")
+    write(tmp_path, ".gitignore", text="!\nb.md\n")
+    assert paths(scan(tmp_path)) == ["a.md"]
+
+
+@posix_only
+def test_linked_files_inside_are_found_and_those_outside_reported(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "root-other"
+    write(root, "real.md")
+    write(outside, "far.md")
+    (root / "near.md").symlink_to(root / "real.md")
+    (root / "far.md").symlink_to(outside / "far.md")
+    result = scan(root)
+    assert paths(result) == ["near.md", "real.md"]
+    assert [(s.path, s.reason) for s in result.skipped] == [("far.md", "OUTSIDE_COLLECTION")]
+    assert not result.is_undecided("far.md")
+
+
+@posix_only
+def test_linked_folders_are_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, "a/x.md")
+    (tmp_path / "b").symlink_to(tmp_path / "a", target_is_directory=True)
+    (tmp_path / "a" / "loop").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "folder.md").symlink_to(tmp_path / "a", target_is_directory=True)
+    assert paths(scan(tmp_path)) == ["a/x.md"]
+
+
+@posix_only
+def test_a_broken_link_is_reported_not_fatal(tmp_path: Path) -> None:
+    write(tmp_path, "a.md")
+    (tmp_path / "gone.md").symlink_to(tmp_path / "nowhere.md")
+    result = scan(tmp_path)
+    assert paths(result) == ["a.md"]
+    assert [s.path for s in result.skipped] == ["gone.md"]
+
+
+@posix_only
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.md")
+    assert paths(scan(tmp_path)) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root reads every folder")
+def test_an_unreadable_folder_is_reported_and_its_documents_stay(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "locked/b.md")
+    (tmp_path / "locked").chmod(0)
+    try:
+        result = scan(tmp_path)
+    finally:
+        (tmp_path / "locked").chmod(0o700)
+    assert paths(result) == ["a.md"]
+    assert [(s.path, s.reason) for s in result.skipped] == [("locked", "UNREADABLE_DIRECTORY")]
+    assert result.is_undecided("locked/b.md")
+    assert not result.is_undecided("locked2/b.md")
+
+
+def test_a_missing_folder_is_an_error_not_an_empty_collection(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="'notes' cannot be read"):
+        scan(tmp_path / "unmounted")
+
+
+def test_a_single_file_is_a_collection_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt", "b.md")
+    assert paths(scan(tmp_path / "a.txt", "a.txt")) == ["a.txt"]
+
+
+@posix_only
+@pytest.mark.parametrize("name", ["line\nbreak.md", "e\u0301.md", " lead.md", "a'\"$(x).md", "bad\udcff.md", "🎉#?.md"])
+def test_hostile_names_survive_literally(tmp_path: Path, name: str) -> None:
+    try:
+        (tmp_path / name).write_bytes(b"# x\n")
+    except (OSError, UnicodeError):
+        pytest.skip("this file system refuses the name")
+    assert paths(scan(tmp_path)) == [name]
