@@ -9,7 +9,7 @@ from typing import Literal
 from qmd.inference.base import Tier
 
 Role = Literal["embed", "rerank", "expand"]
-Pooling = Literal["mean", "none"]
+Pooling = Literal["mean", "first", "none"]
 Device = Literal["cpu", "cuda"]
 
 

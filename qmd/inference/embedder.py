@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from qmd.analysis.stopwords import ENGLISH, stop_words_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.catalogue import ModelFormat, ModelRecord
+from qmd.inference.catalogue import ModelFormat, ModelRecord, Pooling
 from qmd.inference.sessions import Session, open_session
 from qmd.inference.tokenization import Tokenizer, Tokens, load_tokenizer
+from qmd.inference.weights import present_formats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -149,7 +150,7 @@ class OnnxEmbedder:
         order = sorted(range(len(texts)), key=lambda index: -len(encoded[index].ids))
         results = self.encoder.encode_all([encoded[index] for index in order])
         for done, (index, token_vectors) in enumerate(zip(order, results, strict=True), start=1):
-            vectors[index] = pool_mean(token_vectors)
+            vectors[index] = pool(token_vectors, self._record.pooling)
             if on_progress is not None:
                 on_progress(done)
         return vectors
@@ -168,14 +169,15 @@ def load_embedder(
     Args:
         folder: The model's folder.
         record: What the folder holds.
-        model_format: Which weights; the record's CPU format by default.
+        model_format: Which weights; those in the folder by default, CPU formats first.
         threads: Texts encoded at the same time.
         allow_gpu: False keeps every format on the CPU.
 
     Raises:
         ModelError: A file is missing or damaged, or the graph is not the encoder the record describes.
     """
-    chosen = model_format or record.format_for("cpu")
+    present = present_formats(record, folder)
+    chosen = model_format or (present[0] if present else record.format_for("cpu"))
     weights = folder / chosen.weights.path
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     session = open_session(weights, format=chosen.name, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused)
@@ -186,13 +188,13 @@ def load_embedder(
     return OnnxEmbedder(encoder, record, _fingerprint(weights, folder / "tokenizer.json", record), dim)
 
 
-def pool_mean(token_vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Mean over all tokens, special ones included, L2-normalised: shape (n_tokens, dim) → (dim,)."""
+def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
+    """One L2-normalised vector, (n_tokens, dim) → (dim,): the mean over all tokens or the first token's."""
     import numpy as np
 
-    mean = token_vectors.mean(axis=0)
-    pooled: npt.NDArray[np.float32] = mean / max(float(np.linalg.norm(mean)), 1e-12)
-    return pooled
+    pooled = token_vectors[0] if pooling == "first" else token_vectors.mean(axis=0)
+    result: npt.NDArray[np.float32] = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
+    return result
 
 
 def foreign_share(text: str, scripts: Sequence[str]) -> float:

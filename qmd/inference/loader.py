@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, Engines, Expander, Reranker
 from qmd.inference.catalogue import MAXSIM_NAME, MINILM, ModelRecord, Role, find_model, full_model, is_gguf_address
-from qmd.inference.weights import locate_builtin, locate_model
+from qmd.inference.weights import describe_folder, locate_builtin, locate_model
 
 if TYPE_CHECKING:
     from qmd.inference.embedder import OnnxEmbedder
@@ -61,7 +61,7 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class ModelChoice:
     """What serves a role: a catalogue record and its folder, None for nothing, and why it is not what was asked."""
 
     record: ModelRecord | None
@@ -99,33 +99,39 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     return Engines(embedder, reranker, expander, tuple(dict.fromkeys(notes)))
 
 
-def choose_model(settings: EngineSettings, role: Role) -> _Choice:
-    """Which model serves `role`, opening nothing."""
+def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
+    """Which model serves `role`, opening nothing.
+
+    Raises:
+        ModelError: A local folder holds no model.
+    """
     asked = settings.model_for(role)
     full = full_model(role)
     if asked == AUTO:
         folder = locate_model(full, settings.models_dir)
-        return _Choice(full, folder) if folder is not None else _Choice(None, None)
+        return ModelChoice(full, folder) if folder is not None else ModelChoice(None, None)
     if asked == BUILT_IN:
-        return _Choice(None, None)
+        return ModelChoice(None, None)
     local = Path(asked).expanduser()
     if local.is_dir():
-        return _Choice(find_model(local.name.replace("--", "/"), role) or full, local)
+        known = find_model(local.name.replace("--", "/"), role)
+        if known is None:
+            known = describe_folder(local) if role == "embed" else full
+        return ModelChoice(known, local)
     record = find_model(asked, role)
     if record is None:
         reason = "GGUF models cannot be read" if is_gguf_address(asked) else "it is not in the catalogue"
-        return _Choice(None, None, f"{role} model '{asked}' is not used: {reason}; see: qmd models list")
+        return ModelChoice(None, None, f"{role} model '{asked}' is not used: {reason}; see: qmd models list")
     if record.tier == BUILT_IN:
-        return _Choice(None, None)
+        return ModelChoice(None, None)
     folder = locate_model(record, settings.models_dir)
     if folder is None:
-        return _Choice(None, None, f"{role} model '{asked}' is not on this machine; get it: qmd models pull")
-    return _Choice(record, folder)
+        return ModelChoice(None, None, f"{role} model '{asked}' is not on this machine; get it: qmd models pull")
+    return ModelChoice(record, folder)
 
 
 def _load_embedder(settings: EngineSettings, notes: list[str]) -> OnnxEmbedder | None:
-    choice = choose_model(settings, "embed")
-    _add(notes, choice.note)
+    choice = _choose(settings, "embed", notes)
     if choice.record is not None and choice.folder is not None:
         try:
             return _open_embedder(choice.folder, choice.record, settings)
@@ -153,8 +159,7 @@ def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) 
 
 
 def _load_reranker(settings: EngineSettings, embedder: Embedder | None, notes: list[str]) -> Reranker | None:
-    choice = choose_model(settings, "rerank")
-    _add(notes, choice.note)
+    choice = _choose(settings, "rerank", notes)
     if choice.record is not None and choice.folder is not None:
         try:
             from qmd.inference.cross_encoder import load_cross_encoder
@@ -172,8 +177,7 @@ def _load_reranker(settings: EngineSettings, embedder: Embedder | None, notes: l
 
 def _load_expander(settings: EngineSettings, notes: list[str]) -> Expander | None:
     """The full tier's expander, or None: the built-in tier has none, for no small model earned its time."""
-    choice = choose_model(settings, "expand")
-    _add(notes, choice.note)
+    choice = _choose(settings, "expand", notes)
     if choice.record is None or choice.folder is None:
         return None
     try:
@@ -185,6 +189,12 @@ def _load_expander(settings: EngineSettings, notes: list[str]) -> Expander | Non
         return None
 
 
-def _add(notes: list[str], note: str | None) -> None:
-    if note is not None:
-        notes.append(note)
+def _choose(settings: EngineSettings, role: Role, notes: list[str]) -> ModelChoice:
+    """`choose_model` with everything it has to say in `notes`."""
+    try:
+        choice = choose_model(settings, role)
+    except ModelError as exc:
+        choice = ModelChoice(None, None, exc.message)
+    if choice.note is not None:
+        notes.append(choice.note)
+    return choice

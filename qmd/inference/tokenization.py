@@ -71,7 +71,7 @@ class Tokenizer:
     def _encode(self, text: str, *, specials: bool) -> Any:
         try:
             return self._inner.encode(text, add_special_tokens=specials)
-        except UnicodeEncodeError:
+        except (TypeError, UnicodeEncodeError):
             # A lone surrogate, which a file name or a lenient decoder can bring, has no UTF-8 form.
             cleaned = text.encode("utf-8", "replace").decode("utf-8")
             return self._inner.encode(cleaned, add_special_tokens=specials)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.catalogue import MINILM, ModelRecord
+from qmd.inference.catalogue import MINILM, ModelFile, ModelFormat, ModelRecord, Pooling
 
 _BUILTIN_FOLDER = MINILM.folder
+
+_MAX_CONTEXT = 512
+"""Tokens of one run for a model of which no more is known."""
+
+_FORMAT_BY_FILE = {
+    "model_quantized.onnx": "int8",
+    "model_int8.onnx": "int8",
+    "model_q4f16.onnx": "q4f16",
+    "model_fp16.onnx": "fp16",
+    "model.onnx": "fp32",
+}
+"""Usual file names and what they hold. `*_uint8` is left out: unsigned weights run no faster than fp32."""
 
 
 def locate_builtin() -> Path:
@@ -32,6 +45,63 @@ def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
     has_weights = any(_is_whole(folder, item.weights.path) for item in record.formats)
     has_tokenizer = _is_whole(folder, "tokenizer.json")
     return folder if has_weights and has_tokenizer else None
+
+
+def present_formats(record: ModelRecord, folder: Path) -> tuple[ModelFormat, ...]:
+    """The record's formats whose weights lie in `folder`, those meant for the CPU first."""
+    present = [item for item in record.formats if _is_whole(folder, item.weights.path)]
+    return tuple(sorted(present, key=lambda item: item.device != "cpu"))
+
+
+def describe_folder(folder: Path) -> ModelRecord:
+    """A record for a folder with an embedding model that the catalogue does not know.
+
+    Weights are looked for under the usual names, here and in `onnx/`. Pooling comes from `1_Pooling/config.json`
+    (mean without it), the context from `config.json` (512 tokens without it), no prompts. All scripts are trusted.
+    """
+    formats = tuple(
+        ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
+        for file, name in _FORMAT_BY_FILE.items()
+        for prefix in ("", "onnx/")
+        if _is_whole(folder, prefix + file)
+    )
+    if not formats:
+        raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
+    uses_first_token = bool(_read_json(folder / "1_Pooling" / "config.json").get("pooling_mode_cls_token"))
+    positions = _read_json(folder / "config.json").get("max_position_embeddings")
+    context = min(positions, _MAX_CONTEXT) if isinstance(positions, int) and positions > 0 else _MAX_CONTEXT
+    pooling: Pooling = "first" if uses_first_token else "mean"
+    return ModelRecord(
+        name=folder.name,
+        role="embed",
+        tier="full",
+        repository=str(folder),
+        revision="local",
+        licence="unknown",
+        languages=("*",),
+        scripts=(),
+        formats=formats,
+        files=(ModelFile("tokenizer.json"),),
+        context=context,
+        # Room for the title and special tokens in front of the chunk.
+        max_tokens=max(16, context - 32),
+        pooling=pooling,
+    )
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    """A JSON object, empty when the file is absent.
+
+    Raises:
+        ModelError: The file is there and damaged.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise ModelError(f"model file '{path}' cannot be read: {exc}", "fetch the model again") from exc
+    return content if isinstance(content, dict) else {}
 
 
 def _is_whole(folder: Path, path: str) -> bool:

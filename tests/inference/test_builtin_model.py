@@ -1,0 +1,72 @@
+"""The built-in model: the committed files, checked against fp32 vectors that the ONNX graph had no part in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qmd.inference.catalogue import MINILM
+from qmd.inference.embedder import OnnxEmbedder, load_embedder
+from qmd.inference.weights import locate_builtin, locate_model, present_formats
+
+LOWEST_COSINE = 0.99
+"""The recipe measured 0.9914 at worst on these texts; another CPU's kernels may differ in the last digits."""
+
+
+@pytest.fixture(scope="module")
+def embedder() -> OnnxEmbedder:
+    return load_embedder(locate_builtin(), MINILM, threads=2)
+
+
+def canonical() -> list[tuple[str, np.ndarray]]:
+    entries = json.loads((locate_builtin() / "canonical.json").read_text(encoding="utf-8"))
+    return [(entry["text"], np.array(entry["vector"])) for entry in entries]
+
+
+def test_vectors_agree_with_the_fp32_weights(embedder: OnnxEmbedder) -> None:
+    texts, expected = zip(*canonical(), strict=True)
+    cosines = (embedder.embed_documents(texts) * np.array(expected)).sum(axis=1)
+    assert cosines.min() >= LOWEST_COSINE
+
+
+def test_different_texts_keep_their_distances_to_each_other(embedder: OnnxEmbedder) -> None:
+    texts, expected = zip(*canonical(), strict=True)
+    ours = embedder.embed_documents(texts)
+    reference = np.array(expected)
+    assert np.abs(ours @ ours.T - reference @ reference.T).max() < 0.06
+
+
+def test_every_file_is_the_one_its_provenance_names() -> None:
+    folder = locate_builtin()
+    rows = re.findall(
+        r"^\| (\S+) \| `([0-9a-f]{64})` \|$", (folder / "PROVENANCE.md").read_text(encoding="utf-8"), re.M
+    )
+    present = {name: digest for name, digest in rows if (folder / name).is_file()}
+    assert set(present) == {"model.onnx", "tokenizer.json", "canonical.json"}
+    for name, digest in present.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+
+
+def test_catalogue_records_the_built_in_files_exactly() -> None:
+    folder = locate_builtin()
+    for file in (MINILM.formats[0].weights, *MINILM.files):
+        content = (folder / file.path).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (file.size_bytes, file.sha256)
+
+
+def test_built_in_licence_is_beside_the_model() -> None:
+    assert "Apache License" in (locate_builtin() / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_built_in_model_stays_under_25_million_bytes() -> None:
+    assert (locate_builtin() / "model.onnx").stat().st_size < 25_000_000
+
+
+def test_built_in_model_is_found_whatever_the_models_folder_is(tmp_path: Path) -> None:
+    assert locate_model(MINILM, tmp_path) == locate_builtin()
+    assert present_formats(MINILM, locate_builtin()) == MINILM.formats

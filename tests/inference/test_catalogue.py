@@ -1,0 +1,165 @@
+"""Model lookup and the choice of engines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+
+from qmd.inference.catalogue import (
+    JINA_ZH,
+    MINILM,
+    MODELS,
+    QWEN_EXPANDER,
+    QWEN_RERANKER,
+    ModelRecord,
+    Role,
+    find_model,
+    full_model,
+    models_for,
+)
+from qmd.inference.loader import EngineSettings, choose_model, load_engines, usable_cpus
+from qmd.inference.sessions import PROVIDER_BY_FORMAT
+from qmd.inference.weights import locate_model
+
+
+def place(record: ModelRecord, models_dir: Path) -> Path:
+    """Files with the names of a fetched model; their content is no model."""
+    folder = models_dir / record.folder
+    for path in (record.formats[0].weights.path, "tokenizer.json"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("x")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        ("all-minilm-l6-v2", MINILM),
+        ("Xenova/jina-embeddings-v2-base-zh", JINA_ZH),
+        ("hf:onnx-community/Qwen3-0.6B-ONNX", QWEN_EXPANDER),
+        ("hf:ggml-org/embeddinggemma-300M-GGUF/embeddinggemma-300M-Q8_0.gguf", JINA_ZH),
+        ("hf:tobil/qmd-query-expansion-1.7B-gguf/qmd-query-expansion-1.7B-q4_k_m.gguf", QWEN_EXPANDER),
+        ("hf:ggml-org/Qwen3-Reranker-0.6B-Q8_0-GGUF/qwen3-reranker-0.6b-q8_0.gguf", QWEN_RERANKER),
+    ],
+)
+def test_a_model_is_found_by_name_repository_or_gguf_address(name: str, record: ModelRecord) -> None:
+    assert find_model(name) is record
+
+
+def test_a_model_of_another_role_is_not_found() -> None:
+    assert find_model("Qwen3-0.6B", "embed") is None
+
+
+@pytest.mark.parametrize("role", ["embed", "rerank", "expand"])
+def test_every_role_has_one_full_model_listed_first(role: Role) -> None:
+    assert models_for(role)[0] is full_model(role)
+
+
+def test_every_format_is_one_the_session_factory_knows() -> None:
+    assert {item.name for model in MODELS for item in model.formats} <= set(PROVIDER_BY_FORMAT)
+
+
+def test_records_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        MINILM.dim = 1  # type: ignore[misc]
+
+
+def test_a_model_without_its_tokenizer_is_not_there(tmp_path: Path) -> None:
+    folder = place(JINA_ZH, tmp_path)
+    assert locate_model(JINA_ZH, tmp_path) == folder
+    (folder / "tokenizer.json").unlink()
+    assert locate_model(JINA_ZH, tmp_path) is None
+
+
+def test_auto_takes_the_full_model_where_its_files_are(tmp_path: Path) -> None:
+    settings = EngineSettings(tmp_path)
+    assert choose_model(settings, "embed").record is None
+    place(JINA_ZH, tmp_path)
+    assert choose_model(settings, "embed").record is JINA_ZH
+
+
+def test_built_in_is_kept_when_asked_for(tmp_path: Path) -> None:
+    place(JINA_ZH, tmp_path)
+    assert choose_model(EngineSettings(tmp_path, embed="built-in"), "embed").record is None
+
+
+def test_the_configured_model_goes_before_the_environment(tmp_path: Path) -> None:
+    settings = EngineSettings(tmp_path, env={"QMD_EMBED_MODEL": "built-in"})
+    assert settings.model_for("embed") == "built-in"
+    assert replace(settings, embed="jina").model_for("embed") == "jina"
+
+
+@pytest.mark.parametrize(
+    "name", ["no-such-model", "hf:someone/thing-GGUF/thing.gguf", "Xenova/jina-embeddings-v2-base-zh"]
+)
+def test_a_model_that_cannot_be_used_is_named_in_a_note(tmp_path: Path, name: str) -> None:
+    engines = load_engines(EngineSettings(tmp_path, embed=name), ("embed",))
+    assert engines.embedder is not None
+    assert engines.embedder.description.tier == "built-in"
+    assert any(name in note for note in engines.notes)
+
+
+def test_without_downloads_the_built_in_tier_answers_silently(tmp_path: Path) -> None:
+    engines = load_engines(EngineSettings(tmp_path), ("embed", "rerank", "expand"))
+    assert engines.embedder is not None and engines.reranker is not None
+    assert engines.expander is None
+    assert engines.notes == ()
+
+
+def test_embedder_and_reranker_share_one_session(tmp_path: Path) -> None:
+    engines = load_engines(EngineSettings(tmp_path), ("embed", "rerank"))
+    assert engines.embedder.encoder is engines.reranker._encoder  # type: ignore[union-attr]
+
+
+def test_only_the_asked_roles_are_loaded(tmp_path: Path) -> None:
+    engines = load_engines(EngineSettings(tmp_path), ("rerank",))
+    assert engines.embedder is None
+    assert engines.reranker is not None
+
+
+def test_a_damaged_full_model_leaves_the_built_in_one_with_a_note(tmp_path: Path) -> None:
+    place(JINA_ZH, tmp_path)
+    engines = load_engines(EngineSettings(tmp_path), ("embed",))
+    assert engines.embedder is not None
+    assert engines.embedder.description.model == MINILM.name
+    assert any(JINA_ZH.name in note for note in engines.notes)
+
+
+def test_a_folder_without_a_model_is_a_note(tmp_path: Path) -> None:
+    engines = load_engines(EngineSettings(tmp_path, embed=str(tmp_path)), ("embed",))
+    assert any(str(tmp_path) in note for note in engines.notes)
+
+
+def test_at_least_one_cpu_is_usable() -> None:
+    assert usable_cpus() >= 1
+    assert EngineSettings(Path(), threads=0).usable_threads == 1
+
+
+@pytest.mark.parametrize("package", ["onnxruntime", "tokenizers", "numpy"])
+def test_a_missing_inference_package_is_a_note_and_no_crash(package: str) -> None:
+    program = (
+        "import sys; sys.modules[sys.argv[1]] = None\n"
+        "from pathlib import Path\n"
+        "from qmd.inference import EngineSettings, load_engines\n"
+        "engines = load_engines(EngineSettings(Path('none')), ('embed', 'rerank', 'expand'))\n"
+        "assert engines.embedder is None and engines.reranker is None\n"
+        "assert len(engines.notes) == 1, engines.notes\n"
+        "print(engines.notes[0])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, package], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert package in done.stdout
+
+
+def test_the_protocols_are_imported_without_a_heavy_package() -> None:
+    program = (
+        "import sys, qmd.inference\n"
+        "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'fastembed'} & set(sys.modules)\n"
+        "sys.exit(' '.join(sorted(heavy)) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (0, "")

@@ -1,0 +1,179 @@
+"""The embedder's contract, over the built-in model."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qmd.errors import ModelError
+from qmd.inference.catalogue import MINILM
+from qmd.inference.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder, pool
+from qmd.inference.tokenization import load_tokenizer
+from qmd.inference.weights import describe_folder, locate_builtin
+
+TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation. " * 9)
+
+
+@pytest.fixture(scope="module")
+def embedder() -> OnnxEmbedder:
+    return load_embedder(locate_builtin(), MINILM, threads=2)
+
+
+def test_vectors_come_back_in_the_order_of_the_texts(embedder: OnnxEmbedder) -> None:
+    together = embedder.embed_documents(TEXTS)
+    for row, text in enumerate(TEXTS):
+        assert np.array_equal(together[row], embedder.embed_documents([text])[0])
+
+
+def test_a_vector_does_not_depend_on_the_number_of_threads(embedder: OnnxEmbedder) -> None:
+    alone = load_embedder(locate_builtin(), MINILM, threads=1)
+    assert np.array_equal(alone.embed_documents(TEXTS * 5), embedder.embed_documents(TEXTS * 5))
+
+
+def test_vectors_have_length_one(embedder: OnnxEmbedder) -> None:
+    assert np.allclose(np.linalg.norm(embedder.embed_documents(TEXTS), axis=1), 1.0, atol=1e-5)
+
+
+def test_no_texts_give_an_empty_matrix_of_the_right_width(embedder: OnnxEmbedder) -> None:
+    assert embedder.embed_documents([]).shape == (0, 384)
+
+
+def test_an_empty_text_has_a_vector(embedder: OnnxEmbedder) -> None:
+    assert np.isfinite(embedder.embed_documents([""])).all()
+
+
+def test_a_question_is_closest_to_its_answer(embedder: OnnxEmbedder) -> None:
+    question = embedder.embed_queries(["how do I change my password"])
+    assert (question @ embedder.embed_documents(TEXTS).T).argmax() == 0
+
+
+def test_progress_counts_up_to_the_number_of_texts(embedder: OnnxEmbedder) -> None:
+    seen: list[int] = []
+    embedder.embed_documents(TEXTS, seen.append)
+    assert seen == [1, 2, 3]
+
+
+def test_text_beyond_the_context_is_cut_at_its_end(embedder: OnnxEmbedder) -> None:
+    long = "word " * 400
+    assert np.array_equal(*embedder.embed_documents([long, long + "password reset " * 50]))
+
+
+def test_a_lone_surrogate_does_not_raise(embedder: OnnxEmbedder) -> None:
+    assert np.isfinite(embedder.embed_documents(["before \udcff after"])).all()
+    assert len(embedder.token_starts("a \udcff b")) >= 2
+
+
+@given(st.text(max_size=200))
+@settings(deadline=None, max_examples=60)
+def test_token_starts_ascend_inside_the_text(text: str) -> None:
+    starts = TOKENIZER.token_starts(text)
+    assert list(starts) == sorted(starts)
+    assert all(0 <= start < len(text) for start in starts)
+
+
+TOKENIZER = load_tokenizer(locate_builtin() / "tokenizer.json")
+
+
+def test_token_starts_are_code_points_past_the_first_plane() -> None:
+    assert list(TOKENIZER.token_starts("😀 bread and butter")) == [0, 2, 8, 12]
+
+
+def test_no_text_is_cut_or_padded_by_the_tokenizer_itself() -> None:
+    assert len(TOKENIZER.encode("word " * 1000).ids) == 1002
+    assert len(TOKENIZER.encode("word").ids) == 3
+
+
+def test_cutting_keeps_both_special_tokens() -> None:
+    tokens = TOKENIZER.encode("one two three four five", 4)
+    assert (len(tokens.ids), tokens.is_special) == (4, (True, False, False, True))
+
+
+@pytest.mark.parametrize(
+    ("query", "trust"),
+    [
+        ("how do I reset my password", 1.0),
+        ("naïve Bayes", 1.0),
+        ("404", 1.0),
+        ("", 1.0),
+        ("std::unordered_map", 1.0),
+        ("was ist eine Abhängigkeit und wie installiere ich sie", 0.5),
+        ("comment réinitialiser le mot de passe", 0.5),
+        ("如何重置密码", 0.0),
+        ("パスワードを再設定する", 0.0),
+        ("비밀번호 재설정", 0.0),
+        ("сбросить пароль", 0.0),
+        ("إعادة تعيين كلمة المرور", 0.0),
+        ("επαναφορά κωδικού", 0.0),
+        ("รีเซ็ตรหัสผ่าน", 0.0),
+    ],
+)
+def test_trust_follows_what_an_english_model_can_read(embedder: OnnxEmbedder, query: str, trust: float) -> None:
+    assert embedder.query_trust(query) == trust
+
+
+def test_a_few_foreign_letters_cost_little_trust(embedder: OnnxEmbedder) -> None:
+    assert 0.8 < embedder.query_trust("what does the word 密码 mean in this context") < 1.0
+
+
+def test_chunks_mostly_in_another_script_are_not_embedded(embedder: OnnxEmbedder) -> None:
+    assert not embedder.embeds("密码重置的方法 API")
+    assert embedder.embeds("Call the reset endpoint 密码")
+    assert embedder.embeds("1.2.3 | ---")
+
+
+def test_a_model_of_all_scripts_trusts_every_letter() -> None:
+    assert foreign_share("密码 пароль", ()) == 0.0
+
+
+def test_english_with_a_foreign_word_stays_english() -> None:
+    assert not is_other_latin("the rise of die Grünen in the polls")
+
+
+def test_first_token_pooling_takes_the_first_vector() -> None:
+    assert np.allclose(pool(np.array([[3.0, 4.0], [9.0, 9.0]], np.float32), "first"), [0.6, 0.8])
+
+
+def test_mean_pooling_averages_all_tokens() -> None:
+    assert np.allclose(pool(np.array([[1.0, 0.0], [0.0, 1.0]], np.float32), "mean"), [0.5**0.5, 0.5**0.5])
+
+
+def test_fingerprint_is_the_same_for_a_copy_and_another_for_other_weights(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(locate_builtin(), copy)
+    original = load_embedder(locate_builtin(), MINILM).fingerprint
+    assert load_embedder(copy, MINILM).fingerprint == original
+    with (copy / "tokenizer.json").open("a", encoding="utf-8") as stream:
+        stream.write("\n")
+    assert load_embedder(copy, MINILM).fingerprint != original
+    assert len(original) == 16
+
+
+def test_a_folder_outside_the_catalogue_embeds_like_the_model_it_holds(tmp_path: Path, embedder: OnnxEmbedder) -> None:
+    (tmp_path / "onnx").mkdir()
+    shutil.copy(locate_builtin() / "model.onnx", tmp_path / "onnx" / "model_quantized.onnx")
+    shutil.copy(locate_builtin() / "tokenizer.json", tmp_path)
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 128}')
+    record = describe_folder(tmp_path)
+    other = load_embedder(tmp_path, record)
+    assert (record.context, other.dim, other.description.format) == (128, 384, "int8")
+    # The runtime fuses this graph once more, which moves the last digits.
+    assert (other.embed_queries(TEXTS[:1]) @ embedder.embed_queries(TEXTS[:1]).T).item() > 0.999
+
+
+def test_a_damaged_tokenizer_is_one_line_that_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelError, match=r"tokenizer\.json") as caught:
+        load_tokenizer(tmp_path / "tokenizer.json")
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+
+
+def test_an_empty_folder_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as caught:
+        describe_folder(tmp_path)
+    assert "model_quantized.onnx" in (caught.value.hint or "")
