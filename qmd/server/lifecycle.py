@@ -1,0 +1,178 @@
+"""The HTTP server as a background process: its pid file and log, starting, stopping, and telling it from strangers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qmd.errors import QmdError, UsageError
+
+_START_TIMEOUT_S = 20.0
+_STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """The files of one index's HTTP server. The pid file holds the bare number, which other programs read."""
+
+    pid: Path
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class StartedServer:
+    """A server that answered."""
+
+    pid: int
+    url: str
+    log: Path
+
+
+def server_files(cache: Path, index_name: str) -> ServerFiles:
+    """`mcp.pid` and `mcp.log`, or `mcp-NAME.*` for a named index."""
+    stem = "mcp" if index_name == "index" else f"mcp-{index_name}"
+    return ServerFiles(cache / f"{stem}.pid", cache / f"{stem}.log")
+
+
+def running_server(files: ServerFiles) -> int | None:
+    """Process id of the live server that the pid file names; None when stale, recycled, damaged or missing."""
+    try:
+        pid = int(files.pid.read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        return None
+    return pid if pid > 0 and _is_our_server(pid) else None
+
+
+def _is_our_server(pid: int) -> bool:
+    """Whether the process is alive and its command line is that of a qmd server: numbers are used again."""
+    command = _command_line(pid)
+    if command is None:
+        return False
+    words = [Path(word).name for word in command]
+    return any("qmd" in word for word in words) and "mcp" in words and "--http" in words
+
+
+def _command_line(pid: int) -> Sequence[str] | None:
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        if Path("/proc/self/cmdline").exists():
+            return None
+    else:
+        # A zombie keeps its number but has no command line any more.
+        return [os.fsdecode(word) for word in raw.split(b"\0") if word] or None
+    return _command_line_from_system(pid)
+
+
+def _command_line_from_system(pid: int) -> Sequence[str] | None:
+    if sys.platform == "win32":
+        query = f'(Get-CimInstance Win32_Process -Filter "ProcessId={pid}").CommandLine'
+        command = ["powershell", "-NoProfile", "-Command", query]
+    else:
+        command = ["ps", "-ww", "-p", str(pid), "-o", "command="]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found or None
+
+
+def write_pid(files: ServerFiles) -> None:
+    """Make this process the one that the pid file names."""
+    files.pid.parent.mkdir(parents=True, exist_ok=True)
+    temporary = files.pid.with_name(f"{files.pid.name}.{os.getpid()}.tmp")
+    temporary.write_text(f"{os.getpid()}\n", encoding="ascii")
+    temporary.replace(files.pid)
+
+
+def remove_own_pid(files: ServerFiles) -> None:
+    """Remove the pid file if it names this process."""
+    try:
+        if files.pid.read_text(encoding="ascii").strip() == str(os.getpid()):
+            files.pid.unlink()
+    except OSError:
+        return
+
+
+def start_server(
+    files: ServerFiles, arguments: Sequence[str], url: str, environ: Mapping[str, str], token: str | None = None
+) -> StartedServer:
+    """Start `qmd ARGUMENTS` in the background and wait until that very process answers at `url`/health.
+
+    Raises:
+        UsageError: If a server of this index runs already.
+        QmdError: If it ends or stays silent; the message has the last line of its log.
+    """
+    running = running_server(files)
+    if running is not None:
+        raise UsageError(f"Already running (PID {running}). Run 'qmd mcp stop' first.")
+    files.pid.parent.mkdir(parents=True, exist_ok=True)
+    files.pid.unlink(missing_ok=True)
+    with files.log.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "qmd", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=dict(environ),
+            start_new_session=sys.platform != "win32",
+        )
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise QmdError(f"the server ended at once: {_last_line(files.log)}", f"see {files.log}")
+        if _health_pid(url, token) == process.pid:
+            return StartedServer(process.pid, f"{url}/mcp", files.log)
+        time.sleep(_POLL_S)
+    process.terminate()
+    raise QmdError(f"the server did not answer within {_START_TIMEOUT_S:.0f} s", f"see {files.log}")
+
+
+def _health_pid(url: str, token: str | None) -> int | None:
+    """Process id that answers at `url`/health, or None."""
+    request = urllib.request.Request(f"{url}/health")
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
+    # Never through a proxy of the environment: the server is on this machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=2) as answer:
+            pid = json.load(answer).get("pid")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return pid if isinstance(pid, int) else None
+
+
+def stop_server(files: ServerFiles) -> str:
+    """End the server and return the line that says what happened. Processes that are not ours are left alone."""
+    if not files.pid.exists():
+        return "Not running (no PID file)."
+    pid = running_server(files)
+    if pid is None:
+        files.pid.unlink(missing_ok=True)
+        return "Cleaned up stale PID file (server was not running)."
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    while time.monotonic() < deadline and _is_our_server(pid):
+        time.sleep(_POLL_S)
+    if _is_our_server(pid):
+        return f"Asked the QMD MCP server (PID {pid}) to stop; it is still finishing a request."
+    files.pid.unlink(missing_ok=True)
+    return f"Stopped QMD MCP server (PID {pid})."
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it wrote nothing"
