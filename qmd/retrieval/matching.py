@@ -47,9 +47,14 @@ def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_docu
         if term.excluded:
             continue
         derived = not term.required and (" " in term.fts or has_cjk(term.fts))
-        weight = math.log((n_documents + 1.0) / (min(frequency, n_documents) + 0.5))
-        weighed.append(WeightedTerm(term, 0.0 if frequency == 0 and derived else max(weight, 0.05)))
+        weight = inverse_frequency(frequency, n_documents)
+        weighed.append(WeightedTerm(term, 0.0 if frequency == 0 and derived else weight))
     return weighed
+
+
+def inverse_frequency(frequency: int, n_documents: int) -> float:
+    """log((N + 1) / (df + 0.5)), at least 0.05: a word of every document still counts where nothing else is left."""
+    return max(math.log((n_documents + 1.0) / (min(frequency, n_documents) + 0.5)), 0.05)
 
 
 def query_terms(text: str) -> list[WeightedTerm]:

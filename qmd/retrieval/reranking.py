@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 from qmd.inference.base import Reranker
-from qmd.records import Query
+from qmd.records import LexicalTerm, Query
 from qmd.retrieval.fusion import blend_rerank
 from qmd.retrieval.hits import Ordered
-from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold
+from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold, inverse_frequency
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_span
 from qmd.retrieval.trace import Trace
@@ -20,6 +21,13 @@ PASSAGE_CHARS = 1200
 
 RERANK_ESTIMATE_MS = 60.0
 """Fewest milliseconds in which a first passage can be read; the engine itself stops at the deadline."""
+
+
+@runtime_checkable
+class CollectionAware(Protocol):
+    """A reranker that can weigh the words of a query by how rare they are in a collection."""
+
+    def with_idf(self, idf: Callable[[Sequence[str]], Sequence[float]]) -> Reranker: ...
 
 
 def rerank(
@@ -43,6 +51,8 @@ def rerank(
         return list(ordered)
     head = list(ordered[: options.rerank_depth])
     passages = _passages(reader, head, terms)
+    if isinstance(reranker, CollectionAware):
+        reranker = reranker.with_idf(lambda words: word_weights(reader, words))
     scores = reranker.score(query.text, passages, intent=query.intent, deadline_s=trace.deadline_s())
     read = [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
     if len(read) < len(head):
@@ -58,6 +68,15 @@ def rerank(
     done.sort(key=lambda entry: (-entry.blended_score, entry.fused.document_id))
     kept = {entry.fused.document_id for entry in done}
     return done + [entry for entry in ordered if entry.fused.document_id not in kept]
+
+
+def word_weights(reader: Reader, words: Sequence[str]) -> list[float]:
+    """Inverse document frequency of each word in the index; words that full-text search does not know weigh nothing."""
+    terms = [LexicalTerm(word, f'"{word}"') if word.isalnum() else None for word in words]
+    known = [term for term in terms if term is not None]
+    frequencies = dict(zip(known, reader.document_frequencies(known), strict=True))
+    total = reader.count_documents()
+    return [0.0 if term is None else inverse_frequency(frequencies[term], total) for term in terms]
 
 
 def _passages(reader: Reader, ordered: Sequence[Ordered], terms: Sequence[WeightedTerm]) -> list[str]:

@@ -1,0 +1,60 @@
+"""Relevance: bounded, monotone, and low for what no document says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qmd.retrieval.calibration import (
+    GOOD,
+    WEAK,
+    Evidence,
+    background_cosine,
+    non_increasing,
+    relevance,
+    verdict,
+)
+
+SHARE = st.floats(0, 1)
+
+
+@given(st.lists(SHARE, max_size=30))
+def test_relevances_never_rise_and_keep_their_mean(values: list[float]) -> None:
+    result = non_increasing(values)
+    assert all(left >= right - 1e-12 for left, right in zip(result, result[1:], strict=False))
+    assert sum(result) == pytest.approx(sum(values))
+
+
+@given(SHARE, SHARE, st.floats(-1, 1), SHARE)
+def test_relevance_stays_in_bounds(coverage: float, window: float, cosine: float, background: float) -> None:
+    assert 0.0 <= relevance(Evidence(coverage, window, cosine, background)) <= 1.0
+
+
+def test_more_evidence_means_more_relevance() -> None:
+    assert relevance(Evidence(0.5, 0.5, 0.6, 0.1)) > relevance(Evidence(0.5, 0.5, 0.3, 0.1))
+    assert relevance(Evidence(1.0, 1.0)) > relevance(Evidence(0.5, 0.5)) > relevance(Evidence(0.0, 0.0))
+
+
+def test_nothing_found_of_the_query_is_below_the_threshold_in_every_mode() -> None:
+    assert relevance(Evidence(0.0, 0.0)) < WEAK
+    assert relevance(Evidence(0.0, 0.0, 0.2, 0.1)) < WEAK
+
+
+def test_everything_found_together_is_good_in_every_mode() -> None:
+    assert relevance(Evidence(1.0, 1.0)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 0.7, 0.15)) > GOOD
+
+
+@pytest.mark.parametrize(("first", "expected"), [(0.9, "good"), (0.3, "weak"), (0.1, "none")])
+def test_the_first_hit_decides_the_verdict(first: float, expected: str) -> None:
+    assert verdict([first, 0.01]) == expected
+
+
+def test_an_empty_list_is_none() -> None:
+    assert verdict([]) == "none"
+
+
+def test_the_background_is_the_mean_of_the_lower_half() -> None:
+    assert background_cosine([0.9, 0.5, 0.2, 0.1]) == pytest.approx(0.15)
+    assert background_cosine([]) is None

@@ -1,0 +1,87 @@
+"""Fusion: order-independent, deterministic, and what each rule says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qmd.records import Candidate, Ranking
+from qmd.retrieval.fusion import blend_rerank, fuse_rankings, fuse_zscores, standardise
+
+
+def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:
+    ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    return Ranking("bm25" if source == "bm25" else "dense", "original", "q", tuple(Candidate(n, s) for n, s in ordered))
+
+
+SCORES = st.dictionaries(st.integers(1, 40), st.floats(0, 30), max_size=30)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(SCORES, st.sampled_from(["bm25", "dense"]), st.floats(0, 1)), max_size=5), st.randoms())
+@pytest.mark.parametrize("fuse", [fuse_zscores, fuse_rankings])
+def test_the_order_of_the_rankings_does_not_matter(fuse: object, inputs: list[object], random: object) -> None:
+    assert callable(fuse)
+    pairs = [(ranking(scores, source), weight) for scores, source, weight in inputs]  # type: ignore[misc]
+    shuffled = list(pairs)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    left = fuse([p[0] for p in pairs], [p[1] for p in pairs])
+    right = fuse([p[0] for p in shuffled], [p[1] for p in shuffled])
+    assert [(f.document_id, f.score) for f in left] == [(f.document_id, f.score) for f in right]
+
+
+@settings(deadline=None)
+@given(SCORES, SCORES)
+def test_every_document_comes_back_once_best_first(left: dict[int, float], right: dict[int, float]) -> None:
+    fused = fuse_zscores([ranking(left), ranking(right, "bm25")], [0.5, 0.5])
+    assert sorted(f.document_id for f in fused) == sorted({*left, *right})
+    assert [f.score for f in fused] == sorted((f.score for f in fused), reverse=True)
+
+
+def test_ties_are_ordered_by_document_id() -> None:
+    fused = fuse_zscores([ranking({5: 1.0, 2: 1.0, 9: 1.0})], [1.0])
+    assert [f.document_id for f in fused] == [2, 5, 9]
+
+
+def test_a_document_absent_from_a_full_list_takes_its_lowest_score() -> None:
+    full = {number: 200.0 - number for number in range(1, 101)}
+    fused = fuse_zscores([ranking(full, "bm25"), ranking({1000: 0.9, 1: 0.1})], [1.0, 0.0])
+    by_id = {f.document_id: f.score for f in fused}
+    assert by_id[1000] == by_id[100]
+
+
+def test_a_document_absent_from_a_short_lexical_list_scores_below_it() -> None:
+    fused = fuse_zscores([ranking({1: 5.0}, "bm25"), ranking({1: 0.5, 2: 0.5})], [0.5, 0.5])
+    assert [f.document_id for f in fused] == [1, 2]
+    assert fused[0].score > fused[1].score
+
+
+def test_empty_rankings_are_ignored() -> None:
+    assert fuse_zscores([ranking({}), ranking({1: 1.0})], [0.5, 0.5])[0].document_id == 1
+    assert fuse_zscores([], []) == ()
+
+
+def test_weights_must_match_the_rankings() -> None:
+    with pytest.raises(ValueError, match="1 rankings, 0 weights"):
+        fuse_zscores([ranking({1: 1.0})], [])
+
+
+def test_reciprocal_ranks_add_up() -> None:
+    fused = fuse_rankings([ranking({1: 2.0, 2: 1.0}), ranking({2: 2.0, 3: 1.0})], [1.0, 1.0])
+    assert fused[0].document_id == 2
+    assert fused[0].score == pytest.approx(1 / 61 + 1 / 62)
+
+
+def test_the_inherited_bonus_counts_once() -> None:
+    fused = fuse_rankings([ranking({1: 2.0}), ranking({1: 2.0})], [2.0, 2.0], 60, (0.05, 0.02, 0.02))
+    assert fused[0].score == pytest.approx(4 / 61 + 0.05)
+
+
+def test_equal_scores_standardise_to_zero() -> None:
+    assert standardise([3.0, 3.0]) == [0.0, 0.0]
+
+
+def test_reranking_can_change_the_first_place() -> None:
+    blended = blend_rerank([0.9, 0.8, 0.1], [0.1, 0.9, 0.1])
+    assert max(range(3), key=blended.__getitem__) == 1

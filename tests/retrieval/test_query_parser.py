@@ -1,0 +1,137 @@
+"""Plain text, query documents and filters."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qmd.errors import UsageError
+from qmd.records import MetadataFilter, Query, Scope, SubQuery
+from qmd.retrieval import build_scope, parse_query, validate_subqueries
+
+
+def test_plain_text_passes_as_it_is() -> None:
+    assert parse_query("how do I rotate keys?") == Query("how do I rotate keys?")
+
+
+def test_expand_prefix_is_the_same_as_none() -> None:
+    assert parse_query("expand: rotate keys") == parse_query("rotate keys")
+
+
+def test_typed_lines_keep_their_order_and_line_numbers() -> None:
+    query = parse_query("LEX: rotate keys\n\nvec: how to rotate keys\nintent: security\nhyde: Keys are rotated weekly.")
+    assert query.subqueries == (
+        SubQuery("lex", "rotate keys", 1),
+        SubQuery("vec", "how to rotate keys", 3),
+        SubQuery("hyde", "Keys are rotated weekly.", 5),
+    )
+    assert query.intent == "security"
+    assert query.text == "rotate keys"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "lex: a\nexpand: b",
+            "Line 2 starts with expand:, but query documents cannot mix expand with typed lines. "
+            "Submit a single expand query instead.",
+        ),
+        ("expand:", "expand: query must include text."),
+        ("intent: a\nintent: b\nlex: c", "Line 2: only one intent: line is allowed per query document."),
+        ("lex: a\nintent:", "Line 2: intent: must include text."),
+        ("vec:", "Line 1 (vec:) must include text."),
+        (
+            "lex: a\nplain",
+            "Line 2 is missing a lex:/vec:/hyde:/intent: prefix. Each line in a query document must start with one.",
+        ),
+        ("intent: a", "intent: cannot appear alone. Add at least one lex:, vec:, or hyde: line."),
+        (
+            'lex: "open',
+            'Line 1 (lex): Lex query has an unmatched double quote ("). Add the closing quote or remove it.',
+        ),
+        (
+            "vec: keys -redis",
+            "Line 1 (vec): Negation (-term) is not supported in vec/hyde queries. Use lex for exclusions.",
+        ),
+    ],
+)
+def test_malformed_documents_name_the_line(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_query(text)
+    assert caught.value.message == message
+
+
+def test_hyphenated_words_are_no_negation() -> None:
+    assert parse_query("vec: multi-agent systems").subqueries[0].text == "multi-agent systems"
+
+
+def test_structured_callers_get_their_own_prefix() -> None:
+    with pytest.raises(UsageError, match=r"Structured search \(lex\): queries must be single-line"):
+        validate_subqueries([SubQuery("lex", "a\nb")])
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n\n"])
+def test_empty_query_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="the query is empty"):
+        parse_query(text)
+
+
+def test_filters_stand_anywhere_and_leave_the_text() -> None:
+    query = parse_query('rotate tag:#security keys after:2026-3 -title:"old notes"')
+    assert query.text == "rotate keys"
+    assert query.scope.filters == (
+        MetadataFilter("tag", "=", "security"),
+        MetadataFilter("after", "=", "2026-03"),
+        MetadataFilter("title", "!=", "old notes"),
+    )
+
+
+def test_collections_unite() -> None:
+    assert parse_query("x collection:a collection:b").scope.collections == ("a", "b")
+
+
+def test_filter_lines_join_a_query_document() -> None:
+    query = parse_query("tag:x\nlex: keys")
+    assert query.subqueries == (SubQuery("lex", "keys", 2),)
+    assert query.scope.filters == (MetadataFilter("tag", "=", "x"),)
+
+
+def test_filters_alone_are_a_query() -> None:
+    assert parse_query("tag:x").text == ""
+
+
+def test_a_filter_inside_quotes_is_text() -> None:
+    assert parse_query('"see tag:x there"') == Query('"see tag:x there"')
+
+
+@pytest.mark.parametrize("text", ["after:yesterday", "before:2026-13", "after:2026-01-32"])
+def test_bad_dates_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a date"):
+        parse_query(f"x {text}")
+
+
+@pytest.mark.parametrize("text", ["std::vector", "path: what is it", "http://title:80/", "subtitle:x", "path:/etc"])
+def test_colons_of_other_kinds_are_text(text: str) -> None:
+    assert parse_query(text) == Query(text)
+
+
+def test_scopes_intersect() -> None:
+    both = build_scope(Scope(("a", "b"), "docs/"), Scope(("b", "c"), "docs/api/"))
+    assert both == Scope(("b",), "docs/api/")
+
+
+def test_scopes_that_share_no_path_hold_nothing() -> None:
+    assert build_scope(Scope(None, "a/"), Scope(None, "b/")).collections == ()
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_text_is_a_query_or_a_usage_error(text: str) -> None:
+    try:
+        query = parse_query(text)
+    except UsageError as exc:
+        assert exc.message
+    else:
+        assert query.text or query.scope != Scope()
