@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import apsw
 
@@ -163,6 +162,8 @@ def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
             raise as_qmd_error(exc, path) from exc
     except apsw.Error as exc:
         raise as_qmd_error(exc, path) from exc
+    from urllib.parse import quote
+
     try:
         uri = f"file:{quote(str(path.absolute()))}?immutable=1"
         return _open_and_probe(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, path, timeout)

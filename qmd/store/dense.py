@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from qmd.errors import StoreError
 from qmd.records import Candidate, Scope
-from qmd.store.blocks import hamming, pack_signs, read_all, read_signs, read_slots, score_rows
+from qmd.store.blocks import SCALE_BYTES, hamming, pack_signs, read_all, read_signs, read_slots, score_rows
 from qmd.store.connection import Database
 from qmd.store.scope import Condition, scope_condition
 
@@ -25,8 +25,9 @@ MIN_CANDIDATES = 1_500
 NARROW_SHARE = 0.25
 """Up to this share of all documents a scope's chunks are listed first; above, scoring everything is quicker."""
 
-MAX_MATRIX_BYTES = 256 * 1024 * 1024
-"""Rows of one model kept in memory between queries; larger models are read row by row after the sign-bit scan."""
+MAX_MATRIX_BYTES = 512 * 1024 * 1024
+"""Rows of one model kept in memory between queries (1.3 million of 384 dimensions); of larger models, and for the first
+query of a process on the sign-bit path, single rows are read from the file."""
 
 _JOIN = (
     "SELECT chunks.slot, documents.id, chunks.start, chunks.end FROM {first} "
@@ -59,6 +60,7 @@ class VectorCache:
         self._key: tuple[int, int] | None = None
         self._rows: npt.NDArray[np.uint8] | None = None
         self._signs: npt.NDArray[np.uint64] | None = None
+        self._searches = 0
 
     def search(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
         """Top `k` documents in scope, best first, ties by id; empty without vectors of this model.
@@ -72,6 +74,7 @@ class VectorCache:
         condition = scope_condition(scope)
         slots = self._narrow_slots(model, condition)
         if slots is None and model.centre is not None and hasattr(np, "bitwise_count"):
+            self._searches += 1
             wanted = min(model.n_slots, max(MIN_CANDIDATES, CANDIDATES_PER_HIT * k))
             nearest = self._nearest_by_signs(model, vector, wanted)
             found = self._documents(model, nearest, self._score(model, vector, nearest), k, condition)
@@ -126,14 +129,19 @@ class VectorCache:
         self, model: _Model, vector: npt.NDArray[np.float32], slots: npt.NDArray[np.int64] | None
     ) -> npt.NDArray[np.float32]:
         """Cosine of the given slots, or of all."""
-        few = slots is not None and len(slots) < model.n_slots // 8
-        if self._rows is None and slots is not None and (few or model.centre is not None):
-            return score_rows(read_slots(self._database, model.id, slots, model.dim), vector)
         rows = self._rows
+        if rows is None and slots is not None and self._reads_single_rows(model, len(slots)):
+            return score_rows(read_slots(self._database, model.id, slots, model.dim), vector)
         if rows is None:
             rows = read_all(self._database, model.id, model.n_slots, model.dim)
             self._rows = rows if rows.nbytes <= MAX_MATRIX_BYTES else None
         return score_rows(rows if slots is None else rows[slots], vector)
+
+    def _reads_single_rows(self, model: _Model, wanted: int) -> bool:
+        """Whether reading `wanted` rows one by one beats reading all of them, which later queries would share."""
+        if model.n_slots * (SCALE_BYTES + model.dim) > MAX_MATRIX_BYTES:
+            return True
+        return wanted < model.n_slots // 8 and self._searches <= 1
 
     def _nearest_by_signs(self, model: _Model, vector: npt.NDArray[np.float32], wanted: int) -> npt.NDArray[np.int64]:
         if self._signs is None:

@@ -98,24 +98,23 @@ def similar_terms(database: Database, term: str, limit: int) -> list[str]:
     The vocabulary holds stems, so both sides are compared as stems, and a suggestion matches like any other word.
     """
     meant = {form for form in (_stem(database, term), *_bare_forms(term)) if len(form) >= 3}
-    near: list[tuple[int, int, str]] = []
-    for form in meant:
-        allowed = 1 if len(form) < 5 else 2
-        rows = database.rows(
-            "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ?",
-            (form[0], chr(ord(form[0]) + 1), len(form) - allowed, len(form) + allowed),
-        )
-        for candidate, frequency in rows:
-            distance = edit_distance(form, candidate, allowed)
-            if distance <= allowed and candidate not in meant:
-                near.append((distance, -frequency, candidate))
-        # A typing error in a long ending ("configuraton") leaves the stem whole at the front of the word.
-        stems = [form[:length] for length in range(max(6, len(form) - 5), len(form))]
-        rows = list(database.select_in("SELECT term, doc FROM vocabulary WHERE term IN ({})", stems))
-        near += [(1, -frequency, candidate) for candidate, frequency in rows]
+    if not meant:
+        return []
+    first = min(meant)[0]
+    # One pass over the words of one letter; numbered codes are as many as words and nobody means another one of them.
+    digits = "" if any(map(str.isdigit, term)) else "AND term NOT GLOB '*[0-9]*'"
+    vocabulary = database.rows(
+        f"SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ? {digits}",
+        (first, chr(ord(first) + 1), min(map(len, meant)) - 5, max(map(len, meant)) + 2),
+    )
+    near = [
+        (distance, -frequency, candidate)
+        for candidate, frequency in vocabulary
+        if candidate not in meant and (distance := _distance_to_any(meant, candidate)) is not None
+    ]
     # A much more frequent word at distance 2 beats a rare one at 1: the rare one is often another misspelling.
     near.sort(key=lambda item: (item[0] - math.log10(-item[1]), item[2]))
-    return list(dict.fromkeys(candidate for _, _, candidate in near))[:limit]
+    return [candidate for _, _, candidate in near[:limit]]
 
 
 def edit_distance(left: str, right: str, limit: int) -> int:
@@ -135,6 +134,27 @@ def edit_distance(left: str, right: str, limit: int) -> int:
             return limit + 1
         before, above = above, current
     return min(above[-1], limit + 1)
+
+
+def _distance_to_any(forms: set[str], candidate: str) -> int | None:
+    """Edits to the nearest of `forms`; None when there are too many for its length."""
+    letters = set(candidate)
+    best: int | None = None
+    for form in forms:
+        allowed = 1 if len(form) < 5 else 2
+        if len(candidate) >= 6 and len(form) - len(candidate) <= 5 and form.startswith(candidate):
+            # A typing error in a long ending ("configuraton") leaves the stem whole at the front of the word.
+            distance = 1
+        elif abs(len(form) - len(candidate)) > allowed or len(letters.difference(form)) > allowed:
+            # Each letter that the form lacks costs an edit: this spares the table for nearly all words.
+            continue
+        elif len(set(form) - letters) > allowed:
+            continue
+        else:
+            distance = edit_distance(form, candidate, allowed)
+        if distance <= allowed and (best is None or distance < best):
+            best = distance
+    return best
 
 
 def _bare_forms(term: str) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -199,3 +202,19 @@ def test_a_path_with_uri_characters_opens(tmp_path: Path) -> None:
     path.with_name("index.sqlite-shm").mkdir()
     with open_reader(path) as reader:
         assert reader.status(None).documents == 0
+
+
+def test_opening_and_searching_by_words_imports_nothing_heavy(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document("a", "apple")])
+    code = (
+        "import sys; from pathlib import Path; from qmd.store import open_reader;"
+        "from qmd.records import LexicalTerm, Scope;"
+        "r = open_reader(Path(sys.argv[1])); assert r.search_lexical([LexicalTerm('apple', 'apple')], 5, Scope());"
+        "r.status(None); print([m for m in ('numpy', 'sqlite3', 'asyncio') if m in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", code, str(index_path)]
+    finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert finished.stdout.strip() == "[]"
