@@ -1,0 +1,172 @@
+"""`skill` and `skills`: the instructions for agents that ship with qmd."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qmd.cli.options import Json
+from qmd.cli.session import Session, out, say
+from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageError
+
+_BOOTSTRAP = """---
+name: qmd
+description: {description}
+---
+
+# qmd
+
+Run `qmd skill show` and follow what it prints: those instructions belong to the installed version.
+"""
+_EXTRA_FOLDERS = ("references", "templates", "scripts")
+_FIELD = re.compile(r"^(\w+):[ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
+
+All = Annotated[bool, typer.Option("--all", help="Every skill.")]
+Full = Annotated[bool, typer.Option("--full", help="With the files it refers to.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Names of skills.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A folder with a SKILL.md."""
+
+    name: str
+    description: str
+    folder: Path
+
+    def text(self) -> str:
+        """The instructions."""
+        return (self.folder / "SKILL.md").read_text(encoding="utf-8")
+
+    def files(self) -> dict[str, str]:
+        """Relative path → text of what the instructions refer to."""
+        found = (path for name in _EXTRA_FOLDERS for path in sorted((self.folder / name).rglob("*")) if path.is_file())
+        return {path.relative_to(self.folder).as_posix(): path.read_text(encoding="utf-8") for path in found}
+
+
+def find_skills(session: Session) -> list[Skill]:
+    """Skills by name: those of `QMD_SKILLS_DIR` where it is set, else the ones that ship."""
+    root = Path(session.environ.get("QMD_SKILLS_DIR") or Path(__file__).parents[1] / "skills")
+    skills = []
+    for file in sorted(root.glob("*/SKILL.md")):
+        parts = file.read_text(encoding="utf-8").split("---\n", 2)
+        fields = {key: " ".join(value.split()) for key, value in _FIELD.findall(parts[1] if len(parts) == 3 else "")}
+        if fields.get("hidden", "").lower() != "true":
+            skills.append(Skill(fields.get("name") or file.parent.name, fields.get("description", ""), file.parent))
+    return sorted(skills, key=lambda skill: skill.name.casefold())
+
+
+def show(context: typer.Context) -> int:
+    """Print the qmd skill."""
+    out(f"QMD Skill\n\n{_named(find_skills(context.obj), 'qmd').text()}")
+    return EXIT_OK
+
+
+def install(
+    context: typer.Context,
+    everywhere: Annotated[bool, typer.Option("--global", help="For every project: below the home folder.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Link it for Claude as well, without asking.")] = False,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace what is there.")] = False,
+) -> int:
+    """Put the skill where agents look for it."""
+    session: Session = context.obj
+    skill = _named(find_skills(session), "qmd")
+    base = Path(session.environ.get("HOME") or Path.home()) if everywhere else session.cwd
+    target = base / ".agents" / "skills" / "qmd"
+    if target.exists() and not force:
+        raise QmdError(f"Skill already exists: {target} (use --force to replace it)")
+    if target.exists():
+        shutil.rmtree(target)
+    shutil.copytree(skill.folder, target, ignore=shutil.ignore_patterns("__pycache__"))
+    (target / "SKILL.md").write_text(_BOOTSTRAP.format(description=skill.description), encoding="utf-8")
+    out(f"✓ Installed QMD skill to {target}\n")
+    _link_for_claude(base, target, yes)
+    return EXIT_OK
+
+
+def _link_for_claude(base: Path, target: Path, yes: bool) -> None:
+    link = base / ".claude" / "skills" / "qmd"
+    if link.exists() and link.resolve() == target.resolve():
+        out(f"✓ Claude already sees the skill via {link}\n")
+    elif not yes or link.exists() or link.is_symlink():
+        say(f"Tip: create a Claude symlink manually at {link}")
+    else:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(target, link.parent), target_is_directory=True)
+        out(f"✓ Linked {link}\n")
+
+
+def list_skills(context: typer.Context, as_json: Json = False) -> int:
+    """List the skills."""
+    skills = find_skills(context.obj)
+    if as_json:
+        return _json([{"name": skill.name, "description": skill.description} for skill in skills])
+    width = max((len(skill.name) for skill in skills), default=0)
+    out("".join(f"  {skill.name:<{width}}  {skill.description}\n" for skill in skills))
+    return EXIT_OK
+
+
+def get(
+    context: typer.Context, names: Names = None, full: Full = False, every: All = False, as_json: Json = False
+) -> int:
+    """Print skills."""
+    skills = find_skills(context.obj)
+    try:
+        if not names and not every:
+            raise UsageError("No skill name provided. Usage: qmd skills get <name>")
+        chosen = skills if every else [_named(skills, name) for name in names or ()]
+    except QmdError as exc:
+        return _failed(exc, as_json)
+    if as_json:
+        rows: list[dict[str, object]] = []
+        for skill in chosen:
+            row: dict[str, object] = {"name": skill.name, "content": skill.text()}
+            if full:
+                row["files"] = [{"path": path, "content": text} for path, text in skill.files().items()]
+            rows.append(row)
+        return _json(rows)
+    for skill in chosen:
+        out(skill.text())
+        if full:
+            out("".join(f"\n--- {path} ---\n\n{text}" for path, text in skill.files().items()))
+    return EXIT_OK
+
+
+def path(context: typer.Context, names: Names = None, as_json: Json = False) -> int:
+    """Print where skills lie on disk."""
+    skills = find_skills(context.obj)
+    try:
+        chosen = [_named(skills, name) for name in names] if names else skills
+    except QmdError as exc:
+        return _failed(exc, as_json)
+    if as_json:
+        return _json([{"name": skill.name, "path": str(skill.folder)} for skill in chosen])
+    out("".join(f"{skill.folder}\n" for skill in chosen))
+    return EXIT_OK
+
+
+def _named(skills: list[Skill], name: str) -> Skill:
+    for skill in skills:
+        if skill.name == name:
+            return skill
+    raise NotFoundError(f"Skill not found: {name}", "see: qmd skills list")
+
+
+def _json(value: object) -> int:
+    out(json.dumps({"success": True, "data": value}, ensure_ascii=False, separators=(",", ":")) + "\n")
+    return EXIT_OK
+
+
+def _failed(error: QmdError, as_json: bool) -> int:
+    """In JSON mode a failure is an answer on stdout, too."""
+    if not as_json:
+        raise error
+    out(json.dumps({"success": False, "error": error.message}, ensure_ascii=False, separators=(",", ":")) + "\n")
+    return EXIT_FAILURE
