@@ -225,12 +225,14 @@ def is_other_latin(text: str) -> bool:
     return signs >= 2 and signs > sum(word in ENGLISH for word in words)
 
 
-def _fingerprint(weights: Path, tokenizer: Path, record: ModelRecord) -> str:
-    """Digest of everything that changes a vector. Weights are sampled: a whole hash would cost 50 ms at every start."""
+def sampled_digest(weights: Path, *parts: str | bytes) -> str:
+    """16 hex digits over `parts` and a model file, of which 1 MB is read: a whole hash would cost 50 ms at every start.
+
+    Training or quantising a model anew changes every block, so samples tell two files of one size apart.
+    """
     digest = hashlib.sha256()
-    prompts = (record.document_prompt, record.query_prompt)
-    digest.update(repr((_FINGERPRINT_VERSION, record.pooling, prompts, record.max_tokens, record.context)).encode())
-    digest.update(tokenizer.read_bytes())
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.encode())
     size = weights.stat().st_size
     digest.update(str(size).encode())
     with weights.open("rb") as stream:
@@ -238,3 +240,10 @@ def _fingerprint(weights: Path, tokenizer: Path, record: ModelRecord) -> str:
             stream.seek(max(0, size - _SAMPLE_BYTES) * sample // (_SAMPLES - 1))
             digest.update(stream.read(_SAMPLE_BYTES))
     return digest.hexdigest()[:16]
+
+
+def _fingerprint(weights: Path, tokenizer: Path, record: ModelRecord) -> str:
+    """Digest of everything that changes a vector: weights, tokenizer, pooling, prompts, window."""
+    prompts = (record.document_prompt, record.query_prompt)
+    computed = (_FINGERPRINT_VERSION, record.pooling, prompts, record.max_tokens, record.context)
+    return sampled_digest(weights, repr(computed), tokenizer.read_bytes())

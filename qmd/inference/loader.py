@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 BUILT_IN = "built-in"
+FASTEMBED_PREFIX = "fastembed:"
 
 _ENV_NAMES: Mapping[Role, str] = {
     "embed": "QMD_EMBED_MODEL",
@@ -28,7 +29,9 @@ _ENV_NAMES: Mapping[Role, str] = {
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository or a folder."""
+    """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a
+    folder, or (embedding only) `fastembed:NAME`.
+    """
 
     models_dir: Path
     embed: str = AUTO
@@ -87,7 +90,7 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     embedder's session when both are the built-in model.
     """
     notes: list[str] = []
-    embedder: OnnxEmbedder | None = None
+    embedder: Embedder | None = None
     reranker: Reranker | None = None
     expander: Expander | None = None
     if "embed" in roles:
@@ -130,7 +133,17 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     return ModelChoice(record, folder)
 
 
-def _load_embedder(settings: EngineSettings, notes: list[str]) -> OnnxEmbedder | None:
+def _load_embedder(settings: EngineSettings, notes: list[str]) -> Embedder | None:
+    asked = settings.model_for("embed")
+    if asked.startswith(FASTEMBED_PREFIX):
+        try:
+            from qmd.inference.fastembed_bulk import load_fastembed
+
+            name = asked.removeprefix(FASTEMBED_PREFIX)
+            return load_fastembed(name, settings.models_dir / "fastembed", threads=settings.usable_threads)
+        except (ModelError, ImportError) as exc:
+            notes.append(f"built-in embedding instead of '{asked}': {exc}")
+            return _open_builtin(settings, notes)
     choice = _choose(settings, "embed", notes)
     if choice.record is not None and choice.folder is not None:
         try:

@@ -34,6 +34,13 @@ class Tokenizer:
             (known for token in ("[UNK]", "<unk>") if (known := inner.token_to_id(token)) is not None), None
         )
 
+    @classmethod
+    def copy_of(cls, inner: tokenizers.Tokenizer) -> Tokenizer:
+        """A tokenizer of its own from one that somebody else goes on using with truncation and padding."""
+        import tokenizers
+
+        return cls(tokenizers.Tokenizer.from_str(inner.to_str()))
+
     @property
     def vocabulary_size(self) -> int:
         """Number of token ids, added tokens included."""

@@ -1,0 +1,182 @@
+"""fastembed's models behind the `Embedder` protocol: its catalogue of encoders, and our own records registered with it.
+
+Its import costs 0.4 s, so nothing here is loaded unless a configuration names a model as `fastembed:NAME`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qmd.errors import ModelError
+from qmd.inference.base import EngineDescription
+from qmd.inference.catalogue import ModelRecord
+from qmd.inference.embedder import MAX_FOREIGN_CHUNK_SHARE, MAX_FOREIGN_QUERY_SHARE, foreign_share, sampled_digest
+from qmd.inference.loader import FASTEMBED_PREFIX
+from qmd.inference.tokenization import Tokenizer
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+# fastembed's default CUDA setting tries CUDA wherever it is compiled in, and prints red lines where it cannot load.
+_PROVIDERS = ("CPUExecutionProvider",)
+
+_TITLE_ROOM = 32
+"""Tokens kept free for the title and special tokens in front of a chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class FastembedEmbedder:
+    """An `Embedder` over a fastembed model, one text per run: its padded default batches are 4.3x slower."""
+
+    model: Any
+    """`fastembed.TextEmbedding`, loaded."""
+    name: str
+    tokenizer: Tokenizer
+    dim: int
+    fingerprint: str
+    max_tokens: int
+    scripts: tuple[str, ...]
+
+    @property
+    def description(self) -> EngineDescription:
+        """Model and provider; the catalogue of fastembed does not say which weights a file holds."""
+        return EngineDescription("embed", FASTEMBED_PREFIX + self.name, "onnx", "full", "cpu")
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Code-point offset of the first character of every token of `text`, ascending."""
+        return self.tokenizer.token_starts(text)
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Vectors of document texts, shape (len(texts), dim), in the order given."""
+        return self._collect(self.model.passage_embed(list(texts), batch_size=1), len(texts), on_progress)
+
+    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Vectors of queries, shape (len(texts), dim)."""
+        return self._collect(self.model.query_embed(list(texts)), len(texts), None)
+
+    def embeds(self, text: str) -> bool:
+        """False when most letters of a chunk are in scripts the model was not trained on."""
+        return foreign_share(text, self.scripts) <= MAX_FOREIGN_CHUNK_SHARE
+
+    def query_trust(self, text: str) -> float:
+        """0 for scripts the model was not trained on, else 1 less the share of foreign letters."""
+        foreign = foreign_share(text, self.scripts)
+        return 0.0 if foreign > MAX_FOREIGN_QUERY_SHARE else 1.0 - foreign
+
+    def _collect(
+        self, vectors: Iterator[Any], n_texts: int, on_progress: Callable[[int], None] | None
+    ) -> npt.NDArray[np.float32]:
+        import numpy as np
+
+        rows = np.zeros((n_texts, self.dim), dtype=np.float32)
+        with _mapped_errors(self.name):
+            for row, vector in enumerate(vectors):
+                rows[row] = vector / max(float(np.linalg.norm(vector)), 1e-12)
+                if on_progress is not None:
+                    on_progress(row + 1)
+        return rows
+
+
+def register_record(record: ModelRecord) -> None:
+    """Make one of our records known to fastembed under its repository's name; a second time does nothing."""
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    if _is_known(record.repository):
+        return
+    TextEmbedding.add_custom_model(
+        model=record.repository,
+        pooling=PoolingType.CLS if record.pooling == "first" else PoolingType.MEAN,
+        normalization=True,
+        sources=ModelSource(hf=record.repository),
+        dim=record.dim or 0,
+        model_file=record.format_for("cpu").weights.path,
+        additional_files=[file.path for file in record.files],
+        license=record.licence,
+    )
+
+
+def fetch_fastembed(name: str, cache_dir: Path) -> None:
+    """Download a model of fastembed's catalogue into `cache_dir`.
+
+    Raises:
+        ModelError: fastembed does not know the model, or the download failed.
+    """
+    _open(name, cache_dir=cache_dir, local_files_only=False, threads=1, folder=None)
+
+
+def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1, folder: Path | None = None) -> FastembedEmbedder:
+    """Open a fastembed model from files on this machine.
+
+    Args:
+        name: fastembed's name of the model, without `fastembed:`.
+        cache_dir: Where `fetch_fastembed` put it.
+        threads: Threads of one run.
+        folder: The model's own folder, instead of the cache.
+
+    Raises:
+        ModelError: fastembed is missing, does not know the model, or its files are absent or damaged.
+    """
+    model = _open(name, cache_dir=cache_dir, local_files_only=True, threads=threads, folder=folder)
+    inner = model.model
+    tokenizer = Tokenizer.copy_of(inner.tokenizer)
+    truncation: dict[str, Any] = inner.tokenizer.truncation or {}
+    context = int(truncation.get("max_length", 512))
+    weights = Path(inner._model_dir) / inner.model_description.model_file
+    description = str(inner.model_description.description).lower()
+    is_english = "english" in description and "multilingual" not in description
+    return FastembedEmbedder(
+        model=model,
+        name=name,
+        tokenizer=tokenizer,
+        dim=int(inner.model_description.dim),
+        fingerprint=sampled_digest(weights, FASTEMBED_PREFIX + name, str(context)),
+        max_tokens=max(16, min(context, 512) - _TITLE_ROOM),
+        scripts=("LATIN",) if is_english else (),
+    )
+
+
+def _open(name: str, *, cache_dir: Path, local_files_only: bool, threads: int, folder: Path | None) -> Any:
+    try:
+        from fastembed import TextEmbedding
+    except ImportError as exc:
+        raise ModelError(f"fastembed cannot be imported: {exc}", "reinstall qmd") from exc
+    if not _is_known(name):
+        raise ModelError(f"fastembed has no model '{name}'", "see: qmd models list")
+    options: dict[str, Any] = {"specific_model_path": str(folder)} if folder is not None else {}
+    with _mapped_errors(name):
+        return TextEmbedding(
+            name,
+            cache_dir=str(cache_dir),
+            threads=threads,
+            providers=list(_PROVIDERS),
+            local_files_only=local_files_only,
+            **options,
+        )
+
+
+def _is_known(name: str) -> bool:
+    from fastembed import TextEmbedding
+
+    return any(model["model"].lower() == name.lower() for model in TextEmbedding.list_supported_models())
+
+
+@contextlib.contextmanager
+def _mapped_errors(name: str) -> Iterator[None]:
+    """Turn what fastembed, the hub's client or the runtime raise into one `ModelError` line that names the model."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as exc:  # three libraries below, with no common base
+        detail = " ".join(str(exc).split())[:160]
+        raise ModelError(
+            f"fastembed model '{name}' cannot be used: {detail}", "is it fetched? qmd models list"
+        ) from exc
