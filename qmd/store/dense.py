@@ -33,9 +33,11 @@ _JOIN = (
     "SELECT chunks.slot, documents.id, chunks.start, chunks.end FROM {first} "
     "WHERE chunks.model = ? AND documents.active = 1"
 )
+# Without the hint SQLite walks all chunks of the model (45 ms for 180,000 of them, against 1 ms).
 _BY_SLOT = _JOIN.replace(
     "{first}",
-    "chunks CROSS JOIN content ON content.id = chunks.content CROSS JOIN documents ON documents.hash = content.hash",
+    "chunks INDEXED BY chunks_by_slot CROSS JOIN content ON content.id = chunks.content "
+    "CROSS JOIN documents ON documents.hash = content.hash",
 )
 _BY_DOCUMENT = _JOIN.replace(
     "{first}",
