@@ -12,7 +12,8 @@ _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)(?:\n|\Z)", re.M)
 _BORDER = re.compile(
     r"(?P<blank>\n[ \t\r]*\n\s*)"
     r"|(?P<item>\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]|[ \t]*\|))"
-    r"|(?P<sentence>[.!?…]['\")\]*_»”’]*\s+|[。！？]['\")\]」』”’]*\s*)"
+    # Not beyond the line's end: what follows there may be a better border.
+    r"|(?P<sentence>[.!?…]['\")\]*_»”’]*(?:[^\S\n]+|(?=\n))|[。！？]['\")\]」』”’]*[^\S\n]*)"
     r"|(?P<line>\n)"
     r"|(?P<word>\s+)"
 )
