@@ -143,7 +143,8 @@ def _compact(database: Database, model: int, dim: int, live: npt.NDArray[np.int6
     )
     # Ascending and never larger than the old number, so no two rows meet on the way.
     moves = [(new, model, old) for new, old in enumerate(live.tolist()) if new != old]
-    database.run_many("UPDATE chunks SET slot = ? WHERE model = ? AND slot = ?", moves)
+    # The hint: SQLite would walk all chunks of the model for every move.
+    database.run_many("UPDATE chunks INDEXED BY chunks_by_slot SET slot = ? WHERE model = ? AND slot = ?", moves)
     keys = database.rows("SELECT key, slot FROM vector_keys WHERE model = ?", (model,))
     renumbered = {old: new for new, _, old in moves}
     database.run_many(
