@@ -38,8 +38,16 @@ class ChatTokenizer:
 
     def encode_text(self, text: str) -> list[int]:
         """Tokens of a user's or a document's text, in which chat markup is blanked: it may not end the turn."""
-        cleaned = _MARKUP.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
-        return self.encode_template(cleaned)
+        return self.encode_template(clean_text(text))
+
+    def shorten(self, text: str, max_tokens: int) -> str:
+        """The text, cleaned, up to its token of that number."""
+        cleaned = clean_text(text)
+        encoding = self._inner.encode(cleaned, add_special_tokens=False)
+        if len(encoding.ids) <= max_tokens:
+            return cleaned
+        end: int = encoding.offsets[max_tokens - 1][1]
+        return cleaned[:end]
 
     def token_id(self, token: str) -> int | None:
         """Id of a token as the vocabulary spells it."""
@@ -61,6 +69,11 @@ class ChatTokenizer:
         """Text of tokens by a table of `token_bytes`; a character cut at either end is left out."""
         pieces = (table[token] or b"" for token in tokens if token < len(table))
         return b"".join(pieces).decode("utf-8", "ignore")
+
+
+def clean_text(text: str) -> str:
+    """Text without chat markup and lone surrogates, safe to put into a template."""
+    return _MARKUP.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
 
 
 def load_chat_tokenizer(folder: Path) -> ChatTokenizer:

@@ -145,9 +145,8 @@ class QwenExpander:
             room = 2 * _MAX_QUERY_TOKENS + len(self._footer) + written + 16
             context = self._decoder.open_context(len(self._header) + room)
             context.append([self._header])
-            context.mark()
-            self._context = context
-        context.rewind()
+            self._context, self._after_header = context, context.checkpoint()
+        context.restore(self._after_header)
         user = self._tokenizer.encode_text(f"Query: {query.strip()}")[:_MAX_QUERY_TOKENS]
         if intent and intent.strip():
             user += self._tokenizer.encode_text(f"\nIntent: {intent.strip()}")[:_MAX_QUERY_TOKENS]

@@ -183,12 +183,15 @@ class Qwen3Writer(GraphWriter):
         from onnx import TensorProto, helper
 
         if self.form.last_only or self.form.head == "score":
-            x = self._take_last(x)
+            x = self.take_last(x)
         if self.form.head == "score":
-            weight = self.initializer("score.weight", self.weights["score"].T.astype(self.float_dtype))
+            score_weight = self.weights["score"]
+            weight = self.initializer("score.weight", score_weight.T.astype(self.float_dtype))
             score = self.op("MatMul", [x, weight], name="score")[0]
             self.op("Cast", [score], outputs=["logits"], to=TensorProto.FLOAT)
-            self.outputs.insert(0, helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1]))
+            self.outputs.insert(
+                0, helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", len(score_weight)])
+            )
             return
         if self.form.last_only:
             x = self.op("Unsqueeze", [x, self.constant([1])])[0]
@@ -206,7 +209,7 @@ class Qwen3Writer(GraphWriter):
         dims = ["batch", "logit_positions", self.shape.vocab]
         self.outputs.insert(0, helper.make_tensor_value_info("logits", self.float_type, dims))
 
-    def _take_last(self, x: str) -> str:
+    def take_last(self, x: str) -> str:
         """(batch, hidden): the last real token of each row, which right padding puts before the end."""
         ids_shape = self.op("Shape", ["input_ids"])[0]
         length = self.op("Gather", [ids_shape, self.constant(1)], axis=0)[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
@@ -22,11 +23,20 @@ if TYPE_CHECKING:
 Rows = Sequence[Sequence[int]]
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Lengths of a context's rows, and the tensors of a growing one."""
+
+    lengths: tuple[int, ...]
+    past: tuple[Any, ...] = ()
+    seen: npt.NDArray[np.int64] | None = None
+
+
 class KeyValueContext(ABC):
     """A batch of token sequences that a decoder has read.
 
-    `append` reads more tokens, `mark` and `rewind` go back to an earlier length, `fork` continues one sequence in
-    several ways as a batch.
+    `append` reads more tokens, `checkpoint` and `restore` go back to an earlier length, `fork` continues one sequence
+    in several ways as a batch.
     """
 
     def __init__(self, session: Session, signature: DecoderSignature, batch: int) -> None:
@@ -84,12 +94,12 @@ class KeyValueContext(ABC):
         return logits
 
     @abstractmethod
-    def mark(self) -> None:
-        """Remember the present state for `rewind`."""
+    def checkpoint(self) -> Checkpoint:
+        """The present state, for `restore`. Holds good while only tokens after it are read and forgotten."""
 
     @abstractmethod
-    def rewind(self) -> None:
-        """Return to the marked state, or to the empty one."""
+    def restore(self, state: Checkpoint) -> None:
+        """Forget every token read since the checkpoint."""
 
     @abstractmethod
     def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
@@ -127,6 +137,11 @@ class KeyValueContext(ABC):
             logits = logits[np.arange(self.batch), last]
         return logits.astype(np.float32)
 
+    def _forget(self, lengths: Sequence[int]) -> None:
+        self.lengths = list(lengths)
+        for row, length in zip(self.tokens, lengths, strict=True):
+            del row[length:]
+
     def _copy_prefix_rows(self, others: KeyValueContext, tails: Rows) -> npt.NDArray[np.float32]:
         """Fill `others` by reading everything again: for devices whose memory is not at hand here."""
         return others.append([[*self.tokens[0], *tail] for tail in tails])
@@ -143,7 +158,6 @@ class InPlaceContext(KeyValueContext):
 
         super().__init__(session, signature, batch)
         self.capacity = capacity
-        self._marked: list[int] = [0] * batch
         self._binding.bind_output(signature.logits, "cpu")
         shape = (batch, signature.kv_heads, capacity, signature.head_size)
         dtype = np.dtype(signature.kv_dtype)
@@ -171,16 +185,11 @@ class InPlaceContext(KeyValueContext):
             raise ValueError("a batch with a past takes one token a step")
         return super().append(rows)
 
-    def mark(self) -> None:
-        self._marked = list(self.lengths)
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(tuple(self.lengths))
 
-    def rewind(self) -> None:
-        self._set_lengths(self._marked)
-
-    def _set_lengths(self, lengths: Sequence[int]) -> None:
-        self.lengths = list(lengths)
-        for row, length in zip(self.tokens, lengths, strict=True):
-            del row[length:]
+    def restore(self, state: Checkpoint) -> None:
+        self._forget(state.lengths)
 
     def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
         import numpy as np
@@ -198,7 +207,7 @@ class InPlaceContext(KeyValueContext):
                 target[index, :, :end] = source[0, :, :end]
             branches.tokens[index] = list(self.tokens[0])
             branches.lengths[index] = end
-            self._set_lengths([start])
+            self._forget([start])
         return branches, np.concatenate(logits)
 
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:
@@ -227,16 +236,14 @@ class GrowingContext(KeyValueContext):
         self._past = [self._runtime.OrtValue.ortvalue_from_numpy(empty) for _ in signature.past]
         self._seen: npt.NDArray[np.int64] = np.zeros((batch, 0), np.int64)
         """Mask over what the tensors hold; zero where a shorter row was padded."""
-        self._marked = (self._past, self._seen, [0] * batch)
 
-    def mark(self) -> None:
-        self._marked = (self._past, self._seen, list(self.lengths))
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(tuple(self.lengths), tuple(self._past), self._seen)
 
-    def rewind(self) -> None:
-        self._past, self._seen, lengths = self._marked
-        self.lengths = list(lengths)
-        for row, length in zip(self.tokens, lengths, strict=True):
-            del row[length:]
+    def restore(self, state: Checkpoint) -> None:
+        assert state.seen is not None
+        self._past, self._seen = list(state.past), state.seen
+        self._forget(state.lengths)
 
     def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
         branches = GrowingContext(self._session, self._signature, len(tails))
@@ -248,7 +255,7 @@ class GrowingContext(KeyValueContext):
         """Read each tail once over the shared prefix and lay the results into one padded batch."""
         import numpy as np
 
-        state = (self._past, self._seen, list(self.lengths), list(self.tokens[0]))
+        start = self.checkpoint()
         width = self._seen.shape[1] + max(map(len, tails))
         shape = (len(tails), self._signature.kv_heads, width, self._signature.head_size)
         arrays = [np.zeros(shape, self._signature.kv_dtype) for _ in self._past]
@@ -262,10 +269,8 @@ class GrowingContext(KeyValueContext):
             branches._seen[index, :end] = self._seen[0]
             branches.tokens[index] = list(self.tokens[0])
             branches.lengths[index] = self.lengths[0]
-            self._past, self._seen, lengths, tokens = state
-            self.lengths, self.tokens[0] = list(lengths), list(tokens)
+            self.restore(start)
         branches._past = [self._runtime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
-        branches.mark()
         return np.concatenate(logits)
 
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:

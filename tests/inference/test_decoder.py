@@ -81,9 +81,9 @@ def test_rewinding_to_a_shared_prefix_forgets_what_came_after(case: str, opened:
     decoder, weights, tolerance = opened(case)
     context = decoder.open_context(32)
     context.append([IDS[:5]])
-    context.mark()
+    after_prefix = context.checkpoint()
     for tail in ([7, 8, 9], [200, 100], [7, 8, 9, 10]):
-        context.rewind()
+        context.restore(after_prefix)
         logits = context.append([tail])
         assert np.abs(logits[0] - reference_logits(weights, [*IDS[:5], *tail])[-1]).max() < tolerance
 

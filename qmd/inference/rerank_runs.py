@@ -1,0 +1,182 @@
+"""How a cross-encoder graph is run: one passage a run over a shared prefix, or padded batches; and its head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from qmd.errors import ModelError
+from qmd.inference.decoder_signature import DecoderSignature
+from qmd.inference.decoding import Decoder
+from qmd.inference.kv_context import KeyValueContext
+from qmd.inference.sessions import Session
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Side = Literal["right", "left"]
+
+_ROUND_CAPACITY_TO = 256
+_PADDING_TOLERANCE = 0.05
+"""Largest relative change of a logit that still counts as rounding when a row is padded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreHead:
+    """Turns the logits of a prompt's last token into a probability of relevance.
+
+    `yes` and `no` are columns: of the vocabulary, or of a head with two labels. A head with one ignores them.
+    """
+
+    yes: int
+    no: int
+
+    def probabilities(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """P(yes) in [0, 1], shape (batch,), from logits (batch, 1), (batch, 2) or (batch, vocabulary)."""
+        import numpy as np
+
+        width = logits.shape[1]
+        margin = logits[:, 0] if width == 1 else logits[:, self.yes] - logits[:, self.no]
+        # The two halves of tanh never overflow, as exp would for logits beyond 700.
+        result: npt.NDArray[np.float64] = 0.5 + 0.5 * np.tanh(0.5 * margin.astype(np.float64))
+        return result
+
+
+class PassageRunner(Protocol):
+    """Runs a prompt's prefix with several endings."""
+
+    def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
+        """Yield (indexes into `endings`, logits of their last tokens) until all are done.
+
+        The caller may stop early; what is yielded first was asked for first, as far as batches allow.
+        """
+        ...
+
+
+class SharedPrefixRunner:
+    """One ending per run over the key-value tensors of the prefix, which is computed once.
+
+    On a CPU a batch gains nothing (padding, cache misses), and the prefix is half of a short prompt.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._context: KeyValueContext | None = None
+        self._capacity = 0
+
+    def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
+        """See `PassageRunner`."""
+        context = self._open(len(prefix) + max(map(len, endings), default=0))
+        context.restore(self._empty)
+        context.append([prefix])
+        after_prefix = context.checkpoint()
+        for index, ending in enumerate(endings):
+            context.restore(after_prefix)
+            yield [index], context.append([ending])
+
+    def _open(self, n_tokens: int) -> KeyValueContext:
+        """An empty context of at least `n_tokens`; kept between calls."""
+        if self._context is None or n_tokens > self._capacity:
+            self._capacity = -(-n_tokens // _ROUND_CAPACITY_TO) * _ROUND_CAPACITY_TO
+            self._context = self._decoder.open_context(self._capacity)
+            self._empty = self._context.checkpoint()
+        return self._context
+
+
+class BatchRunner:
+    """Whole prompts in batches of similar length, at most `batch_tokens` padded tokens in a run.
+
+    Before the first batch of unequal lengths the graph is tried: where neither padding on the right nor on the left
+    leaves the logits alone, only prompts of equal length share a run.
+
+    Args:
+        session: The model.
+        signature: Its inputs.
+        pad_id: What padded places hold; some heads find the last token by it.
+        batch_tokens: 0 runs every prompt alone.
+        window: Prompts sorted by length at a time, so that the order of promise holds from window to window.
+    """
+
+    def __init__(
+        self, session: Session, signature: DecoderSignature, pad_id: int, *, batch_tokens: int, window: int = 64
+    ) -> None:
+        self._session = session
+        self._signature = signature
+        self._pad_id = pad_id
+        self._batch_tokens = batch_tokens
+        self._window = window
+        self._side: Side | None = None
+        self._is_tried = False
+
+    def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
+        """See `PassageRunner`."""
+        prompts = [[*prefix, *ending] for ending in endings]
+        for start in range(0, len(prompts), self._window):
+            indexes = range(start, min(start + self._window, len(prompts)))
+            for batch in self._batches(prompts, indexes):
+                yield batch, self.logits([prompts[index] for index in batch], self._side or "right")
+
+    def _batches(self, prompts: Sequence[Sequence[int]], indexes: Sequence[int]) -> Iterator[list[int]]:
+        if not self._batch_tokens:
+            yield from ([index] for index in indexes)
+            return
+        batch: list[int] = []
+        for index in sorted(indexes, key=lambda index: len(prompts[index])):
+            length = len(prompts[index])
+            is_unequal = bool(batch) and length != len(prompts[batch[0]])
+            if is_unequal and not self._is_tried:
+                self._try_padding(prompts[batch[0]], prompts[index])
+            is_full = (len(batch) + 1) * length > self._batch_tokens
+            if batch and (is_full or (is_unequal and self._side is None)):
+                yield batch
+                batch = []
+            batch.append(index)
+        if batch:
+            yield batch
+
+    def _try_padding(self, shorter: Sequence[int], longer: Sequence[int]) -> None:
+        import numpy as np
+
+        self._is_tried = True
+        expected = self.logits([shorter], "right")[0]
+        sides: tuple[Side, Side] = ("right", "left")
+        for side in sides:
+            try:
+                got = self.logits([shorter, longer], side)[0]
+            except ModelError:
+                continue
+            if np.abs(got - expected).max() <= _PADDING_TOLERANCE * max(1.0, float(np.abs(expected).max())):
+                self._side = side
+                return
+
+    def logits(self, rows: Sequence[Sequence[int]], side: Side) -> npt.NDArray[np.float32]:
+        """Logits of each prompt's last token, shape (batch, width)."""
+        import numpy as np
+
+        signature, width = self._signature, max(map(len, rows))
+        ids = np.full((len(rows), width), self._pad_id, signature.id_dtype)
+        mask = np.zeros_like(ids)
+        for index, row in enumerate(rows):
+            start = width - len(row) if side == "left" else 0
+            ids[index, start : start + len(row)] = row
+            mask[index, start : start + len(row)] = 1
+        feeds: dict[str, Any] = {"input_ids": ids}
+        if signature.has_mask:
+            feeds["attention_mask"] = mask
+        if signature.has_positions:
+            feeds["position_ids"] = np.maximum(np.cumsum(mask, axis=1) - 1, 0).astype(ids.dtype)
+        if signature.keep_input is not None:
+            feeds[signature.keep_input] = np.array(1 if side == "left" else width, np.int64)
+        empty = np.zeros((len(rows), signature.kv_heads, 0, signature.head_size), signature.kv_dtype)
+        feeds.update(dict.fromkeys(signature.past, empty))
+        logits = self._session.run([signature.logits], feeds)[0]
+        if logits.ndim == 3:
+            is_last_only = logits.shape[1] == 1 or side == "left"
+            last = [-1 if is_last_only else len(row) - 1 for row in rows]
+            logits = logits[np.arange(len(rows)), last]
+        if logits.ndim != 2 or len(logits) != len(rows):
+            raise ModelError(f"model '{self._session.name}' returns logits of shape {list(logits.shape)}")
+        result: npt.NDArray[np.float32] = logits.astype(np.float32)
+        return result
