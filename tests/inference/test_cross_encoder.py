@@ -232,7 +232,8 @@ def test_the_prompt_is_the_official_one(tmp_path: Path) -> None:
     whole = (
         "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
         'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
-        "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n<Query>: abc\n<Document>: xyz<|im_end|>\n"
+        "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
+        "<Query>: abc\n<Document>: xyz<|im_end|>\n"
         "<|im_start|>assistant\n<think>\n\n</think>\n\n"
     )
     ids = [*reranker.prefix_tokens("abc"), *reranker.ending_tokens("xyz")]

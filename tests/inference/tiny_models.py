@@ -135,9 +135,9 @@ def reference_logits(weights: Weights, ids: Sequence[int], shape: Qwen3Shape = S
         k = rotate(norm((y @ weight["k"].T).reshape(n, shape.kv_heads, size), weight["k_norm"]))
         v = (y @ weight["v"].T).reshape(n, shape.kv_heads, size)
         k, v = (np.repeat(z, shape.heads // shape.kv_heads, axis=1) for z in (k, v))
-        attention = np.exp(np.einsum("qhd,khd->hqk", q, k) / np.sqrt(size) + future)
+        attention = np.exp(q.transpose(1, 0, 2) @ k.transpose(1, 2, 0) / np.sqrt(size) + future)
         attention /= attention.sum(-1, keepdims=True)
-        x = x + np.einsum("hqk,khd->qhd", attention, v).reshape(n, -1) @ weight["o"].T
+        x = x + (attention @ v.transpose(1, 0, 2)).transpose(1, 0, 2).reshape(n, -1) @ weight["o"].T
         y = norm(x, weight["post_norm"])
         gate = y @ weight["gate"].T
         x = x + (gate / (1 + np.exp(-gate)) * (y @ weight["up"].T)) @ weight["down"].T
