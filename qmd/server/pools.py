@@ -46,13 +46,22 @@ def parse_model_ttl(text: str | None) -> float | None:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-class ReaderPool:
-    """Readers of one index file. A reader serves one request at a time; a replaced file is opened anew."""
+_Identity = tuple[object, ...]
 
-    def __init__(self, open_reader: Callable[[], Reader], database: Path | None = None) -> None:
+
+class ReaderPool:
+    """Readers of one index. A reader serves one request at a time.
+
+    Args:
+        open_reader: Opens one more.
+        watched: The index file, which is opened anew when another one takes its place, and files (the configuration)
+            after whose change readers are opened anew as well.
+    """
+
+    def __init__(self, open_reader: Callable[[], Reader], watched: tuple[Path, ...] = ()) -> None:
         self._open = open_reader
-        self._database = database
-        self._idle: list[tuple[tuple[int, int] | None, Reader]] = []
+        self._watched = watched
+        self._idle: list[tuple[_Identity, Reader]] = []
         self._lock = threading.Lock()
 
     @contextmanager
@@ -79,15 +88,11 @@ class ReaderPool:
         for _, reader in idle:
             reader.close()
 
-    def _identity(self) -> tuple[int, int] | None:
-        """Device and inode of the index file, which tell a replaced file from the one that is open."""
-        try:
-            stat = self._database.stat() if self._database else None
-        except OSError:
-            return None
-        return (stat.st_dev, stat.st_ino) if stat else None
+    def _identity(self) -> _Identity:
+        """What tells a replaced index file or an edited configuration from the one that is open."""
+        return tuple(_file_identity(path, by_content=number > 0) for number, path in enumerate(self._watched))
 
-    def _take(self, identity: tuple[int, int] | None) -> Reader | None:
+    def _take(self, identity: _Identity) -> Reader | None:
         with self._lock:
             stale = [reader for known, reader in self._idle if known != identity]
             self._idle = [entry for entry in self._idle if entry[0] == identity]
@@ -96,13 +101,21 @@ class ReaderPool:
             reader.close()
         return taken
 
-    def _give_back(self, identity: tuple[int, int] | None, reader: Reader) -> None:
+    def _give_back(self, identity: _Identity, reader: Reader) -> None:
         with self._lock:
             keep = len(self._idle) < _IDLE_READERS
             if keep:
                 self._idle.append((identity, reader))
         if not keep:
             reader.close()
+
+
+def _file_identity(path: Path, *, by_content: bool) -> tuple[int, ...] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return (stat.st_dev, stat.st_ino, *((stat.st_size, stat.st_mtime_ns) if by_content else ()))
 
 
 class EnginePool(Generic[SettingsT]):
@@ -165,9 +178,10 @@ class EnginePool(Generic[SettingsT]):
     def _ensure(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
         if self._loaded is not None:
             known_settings, known_roles, engines = self._loaded
-            if known_settings == settings and roles <= known_roles:
+            # Notes tell of roles that could not be served; those of other roles would be news to this asker.
+            if known_settings == settings and (roles == known_roles or (roles < known_roles and not engines.notes)):
                 return engines
-            if known_settings == settings:
+            if known_settings == settings and not engines.notes:
                 roles |= known_roles
             # Before loading, not after: two sets at once could need twice the memory.
             self._loaded = None

@@ -19,7 +19,7 @@ from qmd.server.wire import WireError, from_wire, to_wire
 
 if TYPE_CHECKING:
     from qmd.config import Locations
-    from qmd.inference import EngineSettings
+    from qmd.inference import Engines, EngineSettings
     from qmd.retrieval import SearchOptions
     from qmd.store.base import Reader
 
@@ -206,9 +206,18 @@ class SearchService:
             return search(reader, announce_stages(engines, on_stage), query, options)
 
 
-def open_service(locations: Locations, environ: Mapping[str, str]) -> SearchService:
-    """The service of an index whose models come from the configuration, as far as that is trusted."""
-    return _build(locations.database, lambda: engine_settings(locations, environ), environ)
+def open_service(
+    locations: Locations, environ: Mapping[str, str], open_index: Callable[[], Reader] | None = None
+) -> SearchService:
+    """The service of an index whose models come from the configuration, as far as that is trusted.
+
+    Args:
+        locations: The index.
+        environ: Trust, models and their time to live.
+        open_index: Opens a reader after taking over an edited configuration; None opens the index as it is.
+    """
+    watched = (locations.database, locations.config_file)
+    return _build(watched, lambda: engine_settings(locations, environ), environ, open_index)
 
 
 def local_service(database: Path, environ: Mapping[str, str]) -> SearchService:
@@ -217,22 +226,27 @@ def local_service(database: Path, environ: Mapping[str, str]) -> SearchService:
     def no_settings() -> EngineSettings:
         raise UsageError("a warm worker has no models of its own")
 
-    return _build(database, no_settings, environ)
+    return _build((database,), no_settings, environ, None)
 
 
-def _build(database: Path, settings: Callable[[], EngineSettings], environ: Mapping[str, str]) -> SearchService:
-    def open_index() -> Reader:
+def _build(
+    watched: tuple[Path, ...],
+    settings: Callable[[], EngineSettings],
+    environ: Mapping[str, str],
+    open_index: Callable[[], Reader] | None,
+) -> SearchService:
+    def open_plainly() -> Reader:
         from qmd.store import open_reader
 
-        return open_reader(database)
+        return open_reader(watched[0])
 
-    def load(settings: EngineSettings, roles: frozenset[Role]) -> Any:
+    def load(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
         from qmd.inference import load_engines
 
         return load_engines(settings, roles)
 
     ttl_s = parse_model_ttl(environ.get("QMD_MODEL_TTL"))
-    return SearchService(ReaderPool(open_index, database), EnginePool(load, ttl_s), settings)
+    return SearchService(ReaderPool(open_index or open_plainly, watched), EnginePool(load, ttl_s), settings)
 
 
 def engine_settings(locations: Locations, environ: Mapping[str, str]) -> EngineSettings:

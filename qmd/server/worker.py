@@ -260,6 +260,24 @@ def run_worker(
         return True
 
 
+@contextmanager
+def worker_beside(cache: Path, database: Path, calls: WorkerCalls, environ: Mapping[str, str]) -> Iterator[None]:
+    """Answer commands as well while the block runs another server, unless a worker does so already."""
+    files = worker_files(cache, database)
+    with exclusive_lock(files.lock) as is_mine:
+        if not is_mine:
+            yield
+            return
+        worker = Worker(files, calls, environ=environ)
+        thread = threading.Thread(target=worker.serve, name="worker", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            worker.stop()
+            thread.join(timeout=2)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the worker process."""
     parser = argparse.ArgumentParser(prog="python -m qmd.server.worker")

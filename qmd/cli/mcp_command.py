@@ -1,0 +1,164 @@
+# ruff: noqa: E501 - one option a line reads as a table
+"""`qmd mcp`: serve editors and agents over stdio or HTTP, in the foreground or the background."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qmd.cli.options import Index
+from qmd.cli.session import Session, open_current_reader, out, say
+from qmd.errors import UsageError
+
+if TYPE_CHECKING:
+    from qmd.config.paths import Locations
+    from qmd.server.guard import AccessPolicy
+    from qmd.server.service import SearchService
+
+_DEFAULT_HOST = "localhost"
+_DEFAULT_PORT = 8181
+
+
+def mcp(
+    context: typer.Context,
+    action: Annotated[str | None, typer.Argument(metavar="[stop]", help="'stop' ends the background server.")] = None,
+    http: Annotated[bool, typer.Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
+    host: Annotated[str | None, typer.Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
+    port: Annotated[int | None, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
+    daemon: Annotated[bool, typer.Option("--daemon", help="With --http: stay in the background.")] = False,
+    token_file: Annotated[Path | None, typer.Option("--token-file", metavar="FILE", help="With --http: ask for the token in this file (or QMD_TOKEN).")] = None,
+    print_config: Annotated[str | None, typer.Option("--print-config", metavar="CLIENT", help="Print the settings for claude, vscode, cursor or zed.")] = None,
+    index: Index = None,
+) -> int:  # fmt: skip
+    """Serve this index to editors and agents."""
+    session: Session = context.obj
+    locations = session.locate(index)
+    if print_config is not None:
+        return _print_config(print_config, index, session)
+    if action is not None:
+        return _stop(action, locations)
+    if not http:
+        for option, is_given in (
+            ("--daemon", daemon),
+            ("--host", host),
+            ("--port", port),
+            ("--token-file", token_file),
+        ):
+            if is_given:
+                raise UsageError(f"{option} needs --http", f"qmd mcp --http {option} …")
+        return _serve_stdio(session, locations)
+    policy = _policy(session.environ, host or session.environ.get("QMD_HOST") or _DEFAULT_HOST, token_file)
+    chosen_port = _DEFAULT_PORT if port is None else port
+    if daemon:
+        return _start(session, locations, index, policy, chosen_port, token_file)
+    return _serve_http(session, locations, policy, chosen_port)
+
+
+def _print_config(client: str, index: str | None, session: Session) -> int:
+    from qmd.server.client_config import client_config, client_place
+
+    text = client_config(client.strip().lower(), index, session.environ)
+    say(f"# {client_place(client.strip().lower())}")
+    out(text)
+    return 0
+
+
+def _stop(action: str, locations: Locations) -> int:
+    if action != "stop":
+        raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, or qmd mcp stop")
+    from qmd.server.lifecycle import server_files, stop_server
+
+    say(stop_server(server_files(locations.cache, locations.index_name)))
+    return 0
+
+
+def _service(session: Session, locations: Locations) -> SearchService:
+    from qmd.server.service import open_service
+
+    return open_service(locations, session.environ, lambda: open_current_reader(locations))
+
+
+def _serve_stdio(session: Session, locations: Locations) -> int:
+    from qmd.server.stdio import run_stdio
+
+    run_stdio(_service(session, locations))
+    return 0
+
+
+def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, port: int) -> int:
+    from qmd.server.http_app import serve
+    from qmd.server.lifecycle import remove_own_pid, running_server, server_files, write_pid
+    from qmd.server.worker import worker_beside
+
+    files = server_files(locations.cache, locations.index_name)
+    service = _service(session, locations)
+    has_pid_file = running_server(files) is None
+    if has_pid_file:
+        with contextlib.suppress(OSError):
+            write_pid(files)
+    try:
+        with worker_beside(locations.cache, locations.database, service, session.environ):
+            serve(service, policy, port)
+    finally:
+        remove_own_pid(files)
+    return 0
+
+
+def _start(
+    session: Session, locations: Locations, index: str | None, policy: AccessPolicy, port: int, token_file: Path | None
+) -> int:
+    from qmd.server.lifecycle import server_files, start_server
+
+    if port == 0:
+        raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")
+    arguments = ["mcp", "--http", "--host", policy.bind_host, "--port", str(port)]
+    if token_file is not None:
+        arguments += ["--token-file", str(token_file.absolute())]
+    if index is not None:
+        arguments += ["--index", index]
+    # The child must find the same index even if this one was chosen by the working directory.
+    environ = dict(session.environ) | ({} if locations.project_root else {"INDEX_PATH": str(locations.database)})
+    host = "127.0.0.1" if policy.bind_host in ("0.0.0.0", "::", "") else policy.bind_host
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    started = start_server(server_files(locations.cache, locations.index_name), arguments, url, environ, policy.token)
+    say(f"Started on {started.url} (PID {started.pid})")
+    say(f"Logs: {started.log}")
+    return 0
+
+
+def _policy(environ: Mapping[str, str], host: str, token_file: Path | None) -> AccessPolicy:
+    """Who may talk to the server.
+
+    Raises:
+        UsageError: An address beyond this machine, or an open origin list, without a token.
+    """
+    from qmd.server.guard import AccessPolicy, is_loopback, split_list
+
+    bind_host = "0.0.0.0" if host == "*" else host.strip("[]")
+    token = _token(environ, token_file)
+    origins = split_list(environ.get("QMD_ALLOWED_ORIGINS"))
+    if token is None and not is_loopback(bind_host):
+        raise UsageError(
+            f"listening on '{host}' lets other machines in, which needs a token",
+            "set QMD_TOKEN, or give --token-file FILE; clients send it as 'Authorization: Bearer TOKEN'",
+        )
+    if "*" in origins and token is None:
+        raise UsageError("QMD_ALLOWED_ORIGINS '*' lets every web page in, which needs a token", "set QMD_TOKEN")
+    return AccessPolicy(bind_host, split_list(environ.get("QMD_ALLOWED_HOSTS")), origins, token)
+
+
+def _token(environ: Mapping[str, str], token_file: Path | None) -> str | None:
+    if token_file is None:
+        return environ.get("QMD_TOKEN", "").strip() or None
+    try:
+        token = token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"cannot read the token file '{token_file}': {exc}") from exc
+    if not token:
+        raise UsageError(f"the token file '{token_file}' is empty", f"openssl rand -hex 32 > {os.fspath(token_file)}")
+    return token

@@ -1,0 +1,102 @@
+"""A small real index and a service over it with stand-in models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from qmd.indexing import update_collection
+from qmd.inference import Engines, EngineSettings
+from qmd.records import Collection
+from qmd.server.guard import AccessPolicy
+from qmd.server.pools import EnginePool, ReaderPool, Role
+from qmd.server.service import SearchService
+from qmd.store import open_reader, open_writer
+from tests.fakes import HashingEmbedder, OverlapReranker
+
+ALPHA = "# Alpha Doc\n\nThe rate limiter uses a sliding window.\nAuth token flow\n\n## Section Two\n\nMore text here.\n"
+FILES = {
+    "a.md": ALPHA,
+    "sub/b.md": "# Beta\n\nThe cache is flushed every night.\n",
+    "we ird/c & d.md": "# Odd name\n\nSpaces and ampersands in a path about teapots.\n",
+    "日本/検索.md": "# 検索\n\nデータベースの検索について。\n",
+    "long.md": "# Long\n\n" + "word salad line\n" * 300 + "the marker zebra stands here\n" + "tail\n" * 20,
+}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of markdown files; tests leave it as it is."""
+    folder = tmp_path_factory.mktemp("served") / "notes"
+    for path, text in FILES.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def database(notes: Path) -> Path:
+    """An index of that folder: collection `docs` with notes on it, and an excluded, empty collection `old`."""
+    path = notes.parent / "cache" / "qmd" / "index.sqlite"
+    docs = Collection("docs", notes, context={"/": "Root ctx", "sub": "Sub ctx"})
+    old = Collection("old", notes.parent / "old", include_by_default=False)
+    with open_writer(path) as writer:
+        writer.mirror_config([docs, old], "Global", "digest")
+        update_collection(writer, docs)
+    return path
+
+
+@dataclass
+class Loader:
+    """Stands in for loading models, and counts how often that happens."""
+
+    loads: list[frozenset[Role]] = field(default_factory=list)
+    before_scoring: Callable[[], None] = lambda: None
+
+    def __call__(self, settings: EngineSettings, roles: frozenset[Role]) -> Engines:
+        self.loads.append(roles)
+        return Engines(
+            embedder=HashingEmbedder() if "embed" in roles else None,
+            reranker=HookedReranker(self) if "rerank" in roles else None,
+            expander=None,
+        )
+
+
+class HookedReranker(OverlapReranker):
+    """An overlap reranker that first runs the loader's hook."""
+
+    def __init__(self, loader: Loader) -> None:
+        super().__init__()
+        self._loader = loader
+
+    def score(self, *args: object, **options: object) -> object:  # type: ignore[override]
+        self._loader.before_scoring()
+        return super().score(*args, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def loader() -> Loader:
+    return Loader()
+
+
+@pytest.fixture
+def service(database: Path, loader: Loader, tmp_path: Path) -> Iterator[SearchService]:
+    settings = EngineSettings(models_dir=tmp_path / "models")
+    pool: EnginePool[EngineSettings] = EnginePool(loader, ttl_s=300)
+    service = SearchService(ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def policy() -> AccessPolicy:
+    return AccessPolicy("127.0.0.1")
