@@ -1,0 +1,342 @@
+"""Entry point: finds the command, parses its options, runs it, and turns every failure into a message and a status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import qmd
+from qmd.cli.arguments import find_command, sort_arguments
+from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
+
+EXIT_BROKEN_PIPE = 141
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One command: `function` of `module` runs it. `usage` is what follows `qmd `, `help` one line."""
+
+    name: str
+    module: str
+    function: str
+    usage: str
+    help: str
+
+
+COMMANDS: tuple[CommandSpec, ...] = (
+    CommandSpec(
+        "index",
+        "qmd.cli.indexing",
+        "index",
+        "index [options] [path…]",
+        "Make folders or files searchable, or refresh what is known.",
+    ),
+    CommandSpec("search", "qmd.cli.search", "find", "search [options] <query>", "Search by words (BM25); no models."),
+    CommandSpec("vsearch", "qmd.cli.search", "find", "vsearch [options] <query>", "Search by meaning (vectors)."),
+    CommandSpec(
+        "query",
+        "qmd.cli.search",
+        "find",
+        "query [options] <query>",
+        "Search by words and meaning, reranked: best results.",
+    ),
+    CommandSpec(
+        "get",
+        "qmd.cli.documents",
+        "get",
+        "get <filepath>[:from[:count]] [--from <line>] [-l <lines>] [--no-line-numbers] [--full-path]",
+        "Show one document or some of its lines.",
+    ),
+    CommandSpec(
+        "multi-get",
+        "qmd.cli.documents",
+        "multi_get",
+        "multi-get <pattern> [-l <lines>] [--max-bytes <bytes>] [--no-line-numbers] [--full-path]"
+        " [--format json|csv|md|xml|files]",
+        "Show several documents: a glob, or a comma-separated list.",
+    ),
+    CommandSpec(
+        "ls", "qmd.cli.documents", "list_files", "ls [collection[/prefix]]", "List collections or their files."
+    ),
+    CommandSpec("status", "qmd.cli.status", "status", "status [--json]", "Show what the index holds."),
+    CommandSpec("doctor", "qmd.cli.status", "doctor", "doctor", "Check the installation and the index."),
+    CommandSpec(
+        "collection add",
+        "qmd.cli.collections",
+        "add",
+        "collection add <path> [--name <name>] [--mask <glob>]",
+        "Add a folder as a collection and index its words.",
+    ),
+    CommandSpec(
+        "collection list",
+        "qmd.cli.collections",
+        "list_collections",
+        "collection list [--json]",
+        "List the collections.",
+    ),
+    CommandSpec("collection show", "qmd.cli.collections", "show", "collection show <name>", "Show one collection."),
+    CommandSpec(
+        "collection rename", "qmd.cli.collections", "rename", "collection rename <old> <new>", "Rename a collection."
+    ),
+    CommandSpec(
+        "collection remove", "qmd.cli.collections", "remove", "collection remove <name>", "Forget a collection."
+    ),
+    CommandSpec(
+        "collection include",
+        "qmd.cli.collections",
+        "include",
+        "collection include <name>",
+        "Search it when no collection is named.",
+    ),
+    CommandSpec(
+        "collection exclude",
+        "qmd.cli.collections",
+        "exclude",
+        "collection exclude <name>",
+        "Search it only when it is named.",
+    ),
+    CommandSpec(
+        "collection update-cmd",
+        "qmd.cli.collections",
+        "update_command",
+        "collection update-cmd <name> [command]",
+        "Set or clear the command that 'update' runs first.",
+    ),
+    CommandSpec(
+        "context add",
+        "qmd.cli.contexts",
+        "add",
+        'context add [path] "text" [-c <collection>]',
+        "Attach a note to a path; results below it show the note.",
+    ),
+    CommandSpec("context list", "qmd.cli.contexts", "list_contexts", "context list", "List the notes."),
+    CommandSpec("context rm", "qmd.cli.contexts", "remove", "context rm <path>", "Remove a note."),
+    CommandSpec(
+        "context check", "qmd.cli.contexts", "check", "context check", "List collections and folders without a note."
+    ),
+    CommandSpec(
+        "update", "qmd.cli.indexing", "update", "update [-c <collection>]", "Refresh the words of all collections."
+    ),
+    CommandSpec(
+        "embed", "qmd.cli.indexing", "embed", "embed [-f] [-c <collection>]", "Compute the vectors that are missing."
+    ),
+    CommandSpec(
+        "cleanup", "qmd.cli.indexing", "cleanup", "cleanup [--dry-run]", "Drop what nothing uses, compact the file."
+    ),
+    CommandSpec("init", "qmd.cli.project", "init", "init", "Start an index of this folder's own, in ./.qmd."),
+    CommandSpec(
+        "trust",
+        "qmd.cli.project",
+        "trust",
+        "trust [list|revoke]",
+        "Let this project's .qmd run commands and choose models.",
+    ),
+    CommandSpec("skill show", "qmd.cli.skills", "show", "skill show", "Print how an agent should use qmd."),
+    CommandSpec(
+        "skill install",
+        "qmd.cli.skills",
+        "install",
+        "skill install [--global] [--yes] [-f]",
+        "Put the skill where agents look for it.",
+    ),
+    CommandSpec("skills list", "qmd.cli.skills", "list_skills", "skills list [--json]", "List the skills."),
+    CommandSpec("skills get", "qmd.cli.skills", "get", "skills get <name>… [--full] [--all] [--json]", "Print skills."),
+    CommandSpec("skills path", "qmd.cli.skills", "path", "skills path [name] [--json]", "Print where skills lie."),
+)
+
+ALIASES: Mapping[str, str] = {
+    "vector-search": "vsearch",
+    "deep-search": "query",
+    "collection info": "collection show",
+    "collection mv": "collection rename",
+    "collection rm": "collection remove",
+    "collection set-update": "collection update-cmd",
+    "context remove": "context rm",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: Arguments without the program's name; None takes those of the process.
+
+    Returns:
+        The exit status of `qmd.errors`.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # Names of files may hold bytes that are no UTF-8; they must come out as they went in.
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except QmdError as exc:
+        return _report(exc)
+    except KeyboardInterrupt:
+        print("interrupted: what is done is kept, run the same command to go on", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone; flushing at exit would complain once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except Exception as exc:
+        if os.environ.get("QMD_DEBUG"):
+            raise
+        detail = " ".join(str(exc).split())
+        print(f"error: unexpected {type(exc).__name__}: {detail}", file=sys.stderr)
+        print("hint: run it again with QMD_DEBUG=1 for the traceback, and report it", file=sys.stderr)
+        return EXIT_FAILURE
+    return status
+
+
+def _run(argv: list[str]) -> int:
+    names = {spec.name for spec in COMMANDS}
+    name, args = find_command(argv, names | ALIASES.keys())
+    before = argv[: argv.index("--")] if "--" in argv else argv
+    if name is None:
+        return _run_without_command(before)
+    spec = _spec(ALIASES.get(name, name))
+    if spec is not None:
+        return _run_command(spec, args)
+    if _group(name):
+        return _run_group(name, args)
+    if name == "help":
+        sys.stdout.write(general_help())
+        return EXIT_OK
+    raise UsageError(f"Unknown command: {name}", _nearest_hint(name, [*names, *ALIASES]))
+
+
+def _run_without_command(options: Sequence[str]) -> int:
+    if "--version" in options or "-v" in options:
+        sys.stdout.write(f"qmd {qmd.__version__}\n")
+        return EXIT_OK
+    unknown = [option for option in options if option not in ("--help", "-h")]
+    if unknown and unknown[0].startswith("-"):
+        sort_arguments(unknown, {"--help": False, "--version": False, "--index": True}, "")
+    sys.stdout.write(general_help())
+    return EXIT_OK if {"--help", "-h"} & set(options) else EXIT_FAILURE
+
+
+def _run_group(name: str, args: Sequence[str]) -> int:
+    """`qmd collection` and `qmd context` without a known sub-command."""
+    words = [arg for arg in args if not arg.startswith("-")]
+    wants_help = bool({"--help", "-h"} & set(args)) or words[:1] == ["help"]
+    if words and not wants_help:
+        known = [spec.name.partition(" ")[2] for spec in _group(name)]
+        hint = f"Available: {', '.join(known)}; run 'qmd {name} help' for usage"
+        raise UsageError(f"Unknown subcommand: {words[0]}", hint)
+    lines = [f"Usage: qmd {name} <subcommand> [options]", "", *_help_lines(_group(name)), ""]
+    # A program that lists collections this way reads stdout; a context needs its text, so there it is an error.
+    is_error = name == "context" and not wants_help
+    (sys.stderr if is_error else sys.stdout).write("\n".join(lines))
+    return EXIT_USAGE if is_error else EXIT_OK
+
+
+def _run_command(spec: CommandSpec, args: Sequence[str]) -> int:
+    command = build_command(spec)
+    arguments = sort_arguments(args, _declared_options(command), spec.name)
+    for warning in arguments.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    import typer
+
+    from qmd.cli.session import Session
+
+    session = Session(spec.name, spec.usage, dict(os.environ), Path.cwd())
+    # The base of every parser error, whichever copy of click this typer brings along.
+    parser_error: type[Any] = typer.BadParameter.__mro__[1]
+    try:
+        status = command.main(arguments.argv, prog_name=f"qmd {spec.name}", standalone_mode=False, obj=session)
+    except parser_error as exc:
+        message = " ".join(exc.format_message().split())
+        raise UsageError(f"{message[:1].lower()}{message[1:].rstrip('.')}", f"usage: qmd {spec.usage}") from exc
+    except typer.Abort as exc:
+        raise KeyboardInterrupt from exc
+    return status if isinstance(status, int) else EXIT_OK
+
+
+def build_command(spec: CommandSpec) -> Any:
+    """The command of `spec` with its options declared; imports its module."""
+    from importlib import import_module
+
+    import typer
+
+    function: Callable[..., object] = getattr(import_module(spec.module), spec.function)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    app.command(name=spec.name, help=spec.help, context_settings=settings)(function)
+    return typer.main.get_command(app)
+
+
+def _declared_options(command: Any) -> dict[str, bool]:
+    """Spelling → whether it takes a value, for every option of a command."""
+    declared = {"--help": False, "-h": False}
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            for spelling in (*parameter.opts, *parameter.secondary_opts):
+                declared[spelling] = not parameter.is_flag
+    return declared
+
+
+def general_help() -> str:
+    """What `qmd --help` prints."""
+    top = [spec for spec in COMMANDS if " " not in spec.name]
+    sections = [
+        "Usage: qmd <command> [options]",
+        "",
+        "Search your own markdown, on this machine.",
+        "",
+        "Commands:",
+        *_help_lines(top),
+        "",
+        "Collections and notes:",
+        *_help_lines(spec for spec in COMMANDS if " " in spec.name),
+        "",
+        "Start with:",
+        "  qmd index ~/notes                 make a folder searchable",
+        '  qmd query "how do I roll back"    ask it',
+        "",
+        "Every command takes --index NAME for an index of its own, and --help.",
+        "",
+    ]
+    return "\n".join(sections)
+
+
+def _help_lines(specs: Iterable[CommandSpec]) -> list[str]:
+    rows = [(spec.name, spec.help) for spec in specs]
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name:<{width}}  {text}" for name, text in rows]
+
+
+def _spec(name: str) -> CommandSpec | None:
+    return next((spec for spec in COMMANDS if spec.name == name), None)
+
+
+def _group(name: str) -> list[CommandSpec]:
+    return [spec for spec in COMMANDS if spec.name.startswith(f"{name} ")]
+
+
+def _nearest_hint(name: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(names), n=1)
+    return f"did you mean 'qmd {near[0]}'?" if near else "Run 'qmd --help' for usage."
+
+
+def _report(error: QmdError) -> int:
+    """Print a failure; the exit status."""
+    sys.stdout.flush()
+    if error.message.startswith("Usage: "):
+        print(error.message, file=sys.stderr)
+    else:
+        # Programs that drive qmd wait and try again when they read SQLite's own words.
+        suffix = " (database is locked)" if isinstance(error, BusyError) and "locked" not in error.message else ""
+        print(f"error: {error.message}{suffix}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+    return error.exit_code

@@ -1,0 +1,87 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qmd.cli.session import warn
+from qmd.errors import UsageError
+from qmd.render.hits import FORMATS, Format
+
+Index = Annotated[str | None, typer.Option("--index", metavar="NAME", help="Use the index of that name.")]
+Collections = Annotated[
+    list[str] | None, typer.Option("-c", "--collection", metavar="NAME", help="Only this collection; may be repeated.")
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON.")]
+Csv = Annotated[bool, typer.Option("--csv", help="CSV.")]
+Markdown = Annotated[bool, typer.Option("--md", help="Markdown.")]
+Xml = Annotated[bool, typer.Option("--xml", help="XML.")]
+Files = Annotated[bool, typer.Option("--files", help="One line per file: docid, score, address, context.")]
+FormatName = Annotated[
+    str | None, typer.Option("--format", metavar="NAME", help="cli, json, csv, md, xml or files.", show_default=False)
+]
+FullPath = Annotated[bool, typer.Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
+NoLineNumbers = Annotated[bool, typer.Option("--no-line-numbers", help="Leave the line numbers out.")]
+NoGpu = Annotated[bool, typer.Option("--no-gpu", help="Run models on the CPU.")]
+ChunkStrategy = Annotated[
+    str | None,
+    typer.Option("--chunk-strategy", metavar="NAME", help="auto or regex; kept for scripts, changes nothing."),
+]
+
+QueryWords = Annotated[
+    list[str] | None, typer.Argument(help="Words, a question, or typed lines (lex:, vec:, hyde:, intent:).")
+]
+Limit = Annotated[
+    str | None, typer.Option("-n", "--n", metavar="N", help="Most results [default: 5; 20 for json and files].")
+]
+All = Annotated[bool, typer.Option("--all", help="Every result.")]
+MinScore = Annotated[float, typer.Option("--min-score", metavar="X", help="Leave out what scores less, 0 to 1.")]
+Full = Annotated[bool, typer.Option("--full", help="Whole documents instead of passages.")]
+LineNumbers = Annotated[bool, typer.Option("--line-numbers", help="Number the lines as in the file.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
+Intent = Annotated[str | None, typer.Option("--intent", metavar="TEXT", help="What the answer is for.")]
+CandidateLimit = Annotated[
+    str | None, typer.Option("-C", "--candidate-limit", metavar="N", help="Candidates kept for reranking.")
+]
+Rerank = Annotated[bool, typer.Option("--rerank/--no-rerank", help="Rerank the best candidates.")]
+Expand = Annotated[bool | None, typer.Option("--expand/--no-expand", help="Let a model propose more queries.")]
+Budget = Annotated[
+    int | None, typer.Option("--budget", metavar="MS", min=1, help="Answer within so many milliseconds.")
+]
+
+
+def choose_format(name: str | None, flags: dict[Format, bool]) -> Format:
+    """The output format: `--format`, else the first flag that is set, else `cli`.
+
+    Raises:
+        UsageError: An unknown name.
+    """
+    if name and name.strip():
+        wanted = name.strip().lower()
+        for known in FORMATS:
+            if known == wanted:
+                return known
+        raise UsageError(f"Unknown --format value: {name}", f"Valid: {', '.join(FORMATS)}")
+    return next((known for known, is_set in flags.items() if is_set), "cli")
+
+
+def positive_number(text: str | None, option: str, default: int) -> int:
+    """The value of a count option; anything but a positive whole number means the default, and a warning says so."""
+    if text is None:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        warn(f"{option} '{text}' is not a positive whole number; using {default}")
+        return default
+    return number
+
+
+def check_chunk_strategy(name: str | None) -> None:
+    """Refuse a strategy that never existed."""
+    if name is not None and name not in ("auto", "regex"):
+        raise UsageError(f"unknown --chunk-strategy '{name}'", "Valid: auto, regex")

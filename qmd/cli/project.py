@@ -1,0 +1,67 @@
+"""`init` and `trust`: indexes that belong to a project."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qmd.cli.options import Index
+from qmd.cli.session import Session, describe_gated, out
+from qmd.config.paths import PROJECT_FOLDER, locate
+from qmd.config.settings import load_config
+from qmd.errors import QmdError, UsageError
+
+_TEMPLATE = "collections: {}\n"
+
+
+def init(context: typer.Context) -> int:
+    """Start an index of this folder's own."""
+    from qmd.config.edits import write_atomically
+    from qmd.store import open_writer
+
+    session: Session = context.obj
+    folder = session.cwd / PROJECT_FOLDER
+    if session.cwd.resolve() == session.locate(None).home.resolve():
+        raise QmdError(
+            "Refusing to initialize a local index in $HOME. Every folder below would use it.",
+            "go to a project's folder first",
+        )
+    if not any((folder / name).exists() for name in ("index.yml", "index.yaml")):
+        write_atomically(folder / "index.yml", _TEMPLATE)
+    open_writer(locate(None, session.cwd, session.environ).database).close()
+    out("ready to go with new local index\n")
+    return 0
+
+
+def trust(
+    context: typer.Context,
+    action: Annotated[str | None, typer.Argument(metavar="[list|revoke]", help="Omitted: trust this project.")] = None,
+    index: Index = None,
+) -> int:
+    """Trust this project's configuration, list what is trusted, or revoke it."""
+    from qmd.config.trust import gated_items, record_trust, revoke_trust, trusted_configs
+
+    session: Session = context.obj
+    locations = session.locate(index)
+    if action == "list":
+        records = trusted_configs(locations)
+        out(
+            "".join(f"{path} (trusted {moment})\n" for path, moment in records.items())
+            or "No trusted project configs.\n"
+        )
+        return 0
+    if action == "revoke":
+        done = revoke_trust(locations)
+        out(f"✓ Revoked trust for {locations.config_file}\n" if done else f"{locations.config_file} was not trusted.\n")
+        return 0
+    if action is not None:
+        raise UsageError("Usage: qmd trust [list|revoke]")
+    items = gated_items(load_config(locations), locations)
+    if not items:
+        out(f"Nothing in {locations.config_file} needs trust.\n")
+        return 0
+    out("\n".join(describe_gated(items)) + "\n")
+    record_trust(items, locations)
+    out(f"✓ Trusted {locations.config_file}\n")
+    return 0

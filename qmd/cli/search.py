@@ -1,0 +1,236 @@
+"""`search`, `vsearch` and `query`: one command in three modes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import typer
+
+from qmd.cli.options import (
+    All,
+    Budget,
+    CandidateLimit,
+    ChunkStrategy,
+    Collections,
+    Csv,
+    Expand,
+    Explain,
+    Files,
+    FormatName,
+    Full,
+    FullPath,
+    Index,
+    Intent,
+    Json,
+    Limit,
+    LineNumbers,
+    Markdown,
+    MinScore,
+    NoGpu,
+    NoLineNumbers,
+    QueryWords,
+    Rerank,
+    Xml,
+    check_chunk_strategy,
+    choose_format,
+    positive_number,
+)
+from qmd.cli.session import Session, current_config, open_current_reader, out, scope_collections, warn
+from qmd.errors import NotFoundError
+from qmd.render.hits import Format, HitOptions, render_hits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qmd.config.paths import Locations
+    from qmd.inference.base import Engines
+    from qmd.inference.catalogue import Role
+    from qmd.records import Query, SearchResponse
+    from qmd.retrieval import SearchOptions
+    from qmd.store import IndexReader
+
+_DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
+_TERMINAL_LIMIT = 5
+_ALL_LEXICAL = 100_000
+_ALL_DENSE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The command line, checked."""
+
+    text: str
+    format: Format
+    collections: tuple[str, ...]
+    options: SearchOptions
+    intent: str | None
+    full_path: bool
+    line_numbers: bool
+    allow_gpu: bool
+
+
+def find(
+    context: typer.Context,
+    query: QueryWords = None,
+    n: Limit = None,
+    all_results: All = False,
+    min_score: MinScore = 0.0,
+    collection: Collections = None,
+    full: Full = False,
+    line_numbers: LineNumbers = False,
+    no_line_numbers: NoLineNumbers = False,
+    full_path: FullPath = False,
+    format: FormatName = None,
+    json: Json = False,
+    csv: Csv = False,
+    md: Markdown = False,
+    xml: Xml = False,
+    files: Files = False,
+    explain: Explain = False,
+    intent: Intent = None,
+    candidate_limit: CandidateLimit = None,
+    rerank: Rerank = True,
+    expand: Expand = None,
+    budget: Budget = None,
+    chunk_strategy: ChunkStrategy = None,
+    no_gpu: NoGpu = False,
+    index: Index = None,
+) -> int:
+    """Search, and print the results."""
+    session: Session = context.obj
+    text = " ".join(query or ())
+    if not text:
+        raise session.missing_argument()
+    check_chunk_strategy(chunk_strategy)
+    chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
+    from qmd.retrieval import SearchOptions
+
+    everything = _ALL_LEXICAL if session.command == "search" else _ALL_DENSE
+    default = _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
+    options = SearchOptions(
+        mode={"search": "lexical", "vsearch": "dense"}.get(session.command, "hybrid"),  # type: ignore[arg-type]
+        limit=everything if all_results else positive_number(n, "-n", default),
+        min_relevance=min_score,
+        rerank=rerank and session.command == "query",
+        expand=expand,
+        budget_ms=budget,
+        explain=explain,
+        full_body=full,
+    )
+    options = replace(options, candidate_limit=positive_number(candidate_limit, "-C", options.candidate_limit))
+    request = _Request(
+        text,
+        chosen,
+        tuple(collection or ()),
+        options,
+        intent,
+        full_path,
+        line_numbers and not no_line_numbers,
+        not no_gpu,
+    )
+    return _run(session, session.locate(index), request)
+
+
+def _run(session: Session, locations: Locations, request: _Request) -> int:
+    from qmd.retrieval import parse_query, search
+
+    query = parse_query(request.text)
+    with _open(locations, request) as reader:
+        query = _scoped(query, scope_collections(reader.collections(), request.collections), request.intent)
+        response = search(reader, _engines(session, locations, request), query, request.options)
+        shown = _hit_options(session, locations, request, response, reader)
+    for warning in response.warnings:
+        warn(warning)
+    if session.command == "query":
+        _mention_built_in_models(session, locations, response)
+    out(render_hits(response, request.format, shown))
+    return 0
+
+
+def _open(locations: Locations, request: _Request) -> IndexReader:
+    """The index; when there is none, an unknown collection is still the better thing to complain about."""
+    try:
+        return open_current_reader(locations)
+    except NotFoundError:
+        scope_collections(current_config(locations).collections, request.collections)
+        raise
+
+
+def _scoped(query: Query, collections: tuple[str, ...] | None, intent: str | None) -> Query:
+    """`query` narrowed to collections; a `collection:` filter inside it may widen nothing."""
+    from qmd.records import Scope
+    from qmd.retrieval.query_parser import build_scope
+
+    return replace(query, scope=build_scope(Scope(collections=collections), query.scope), intent=intent or query.intent)
+
+
+def _engines(session: Session, locations: Locations, request: _Request) -> Engines:
+    if request.options.mode == "lexical":
+        from qmd.inference.base import Engines
+
+        return Engines(None, None, None)
+    from qmd.cli.engines import load
+
+    roles: list[Role] = ["embed"]
+    if request.options.rerank:
+        roles.append("rerank")
+    if request.options.expand is not False:
+        roles.append("expand")
+    return load(session, locations, roles, allow_gpu=request.allow_gpu)
+
+
+def _hit_options(
+    session: Session, locations: Locations, request: _Request, response: SearchResponse, reader: IndexReader
+) -> HitOptions:
+    from qmd.cli.disk_paths import disk_paths, missing_warning
+
+    links: Mapping[str, str] = {}
+    template: str | None = None
+    shown_paths: Mapping[str, str] | None = None
+    documents = [hit.document for hit in response.hits]
+    if request.full_path:
+        shown_paths = disk_paths(documents, reader.collections(), session.cwd)
+        if len(shown_paths) < len(documents):
+            warn(missing_warning(len(documents) - len(shown_paths), len(documents)))
+    if request.format == "cli" and session.has_colour:
+        template = _editor_template(session, locations)
+        links = disk_paths(documents, reader.collections(), None)
+    note = "No results found."
+    if request.options.min_relevance > 0:
+        note = "No results found above minimum score threshold."
+    return HitOptions(
+        index_name=locations.index_name,
+        full=request.options.full_body,
+        line_numbers=request.line_numbers,
+        explain=request.options.explain,
+        disk_paths=shown_paths,
+        editor_template=template,
+        absolute_paths=links,
+        empty_note=note,
+    )
+
+
+def _editor_template(session: Session, locations: Locations) -> str:
+    from qmd.config.settings import load_config, needs_full_config
+
+    if session.environ.get("QMD_EDITOR_URI"):
+        return session.environ["QMD_EDITOR_URI"]
+    configured = load_config(locations).editor_uri if needs_full_config(locations) else None
+    return configured or "vscode://file/{path}:{line}:{col}"
+
+
+def _mention_built_in_models(session: Session, locations: Locations, response: SearchResponse) -> None:
+    """Say once for each cache folder that larger models exist; a line on every query would only be noise."""
+    import contextlib
+
+    from qmd.cli.session import say
+
+    if not any("built-in" in model for model in response.models):
+        return
+    marker = locations.cache / "built-in-models-mentioned"
+    if marker.exists():
+        return
+    say("built-in models answered; for larger, multilingual ones run: qmd models pull")
+    with contextlib.suppress(OSError):  # a read-only cache only means that it is said again
+        marker.touch()
