@@ -1,0 +1,351 @@
+"""Engines that are OpenAI-compatible servers: the same protocols, the work done elsewhere.
+
+For a bigger machine or an inference cluster (vLLM, text-embeddings-inference, llama.cpp's server). A URL comes from
+`QMD_EMBED_URL`, `QMD_RERANK_URL`, `QMD_GENERATE_URL`, the model's name from `QMD_*_MODEL`, the key from `QMD_*_API_KEY`
+or `QMD_API_KEY`. With `QMD_OFFLINE` set only servers on this machine are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from qmd.errors import ModelError
+from qmd.inference.base import EngineDescription, Expansion
+from qmd.inference.expansion_checks import Related, check_expansions
+from qmd.inference.remote_client import DeadlineError, RemoteClient, RemoteSettings, TooLargeError
+from qmd.inference.sessions import is_truthy
+from qmd.records import SubQuery
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Role = Literal["embed", "rerank", "expand"]
+
+_ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
+_TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
+"""A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
+_TYPED_LINE = re.compile(r"^\s*[-*]?\s*(lex|vec|hyde)\s*:\s*(.+)$", re.IGNORECASE)
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_INSTRUCTIONS = (
+    "You expand search queries over a collection of notes and documents. Write in the language of the query. "
+    "Answer with four lines and nothing else:\n"
+    "lex: two to five keywords for full-text search\n"
+    "lex: other keywords, with a synonym or related term\n"
+    "vec: the query reworded as one clear sentence\n"
+    "hyde: one sentence from a document that would answer the query\n"
+    "Keep the query's own names and key terms."
+)
+
+
+def remote_settings(role: Role, env: Mapping[str, str]) -> RemoteSettings | None:
+    """The server that the environment names for a role, or None.
+
+    Raises:
+        ModelError: If a URL is set without a model name.
+    """
+    stem = _ENV_STEMS[role]
+    url = env.get(f"{stem}_URL", "").strip()
+    if not url:
+        return None
+    model = env.get(f"{stem}_MODEL", "").strip()
+    if not model:
+        raise ModelError(f"{stem}_URL names a server but no model", f"set {stem}_MODEL to the model's name there")
+    key = env.get(f"{stem}_API_KEY") or env.get("QMD_API_KEY")
+    return RemoteSettings(url, model, api_key=key.strip() if key else None)
+
+
+def is_offline(env: Mapping[str, str]) -> bool:
+    """True when `QMD_OFFLINE` is set to anything but an off-word."""
+    return is_truthy(env.get("QMD_OFFLINE"))
+
+
+class RemoteEmbedder:
+    """The Embedder over `/v1/embeddings`.
+
+    Args:
+        settings: The server.
+        client: Posts to it.
+    """
+
+    def __init__(self, settings: RemoteSettings, client: RemoteClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._dim = settings.dim
+
+    @property
+    def description(self) -> EngineDescription:
+        """What runs."""
+        return _describe("embed", self._settings, self._client)
+
+    @property
+    def dim(self) -> int:
+        """Size of a vector. Where the settings do not say, `connect_embedder` has asked the server."""
+        if self._dim is None:
+            raise ModelError(f"size of the vectors of '{self._settings.model}' is not known yet", "embed a text first")
+        return self._dim
+
+    @property
+    def fingerprint(self) -> str:
+        """Over model, size, prompts and window. The address is left out: the same model may move."""
+        settings = self._settings
+        parts = [settings.model, self.dim, settings.document_prompt, settings.query_prompt, settings.max_tokens]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    @property
+    def max_tokens(self) -> int:
+        """Token budget of one chunk's body."""
+        return self._settings.max_tokens
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Starts of estimated tokens: the server's tokenizer is not at hand, so they are guessed on the short side."""
+        return [match.start() for match in _TOKEN.finditer(text)]
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Vectors, shape (len(texts), dim), L2-normalised, in the order given.
+
+        Raises:
+            ModelError: If the server fails, or returns vectors of another number or size.
+        """
+        return self._embed([f"{self._settings.document_prompt}{text}" for text in texts], on_progress)
+
+    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Vectors, shape (len(texts), dim), L2-normalised."""
+        return self._embed([f"{self._settings.query_prompt}{text}" for text in texts], None)
+
+    def query_trust(self, text: str) -> float:
+        """1 always: what the server's model was trained on is its user's choice."""
+        return 1.0
+
+    def _embed(self, texts: Sequence[str], on_progress: Callable[[int], None] | None) -> npt.NDArray[np.float32]:
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, self.dim), np.float32)
+        parts: list[npt.NDArray[np.float32]] = []
+        done = 0
+        for batch in _batches(texts, self._settings.batch_size):
+            parts.append(self._embed_batch(batch))
+            done += len(batch)
+            if on_progress is not None:
+                on_progress(done)
+        return np.concatenate(parts)
+
+    def _embed_batch(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        import numpy as np
+
+        body = {"model": self._settings.model, "input": list(texts), "encoding_format": "float"}
+        try:
+            answer = self._client.post(body)
+        except TooLargeError:
+            if len(texts) == 1:
+                raise
+            middle = len(texts) // 2
+            return np.concatenate([self._embed_batch(texts[:middle]), self._embed_batch(texts[middle:])])
+        vectors = self._read_vectors(answer, len(texts))
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        result: npt.NDArray[np.float32] = (vectors / np.where(norms == 0, 1, norms)).astype(np.float32)
+        return result
+
+    def _read_vectors(self, answer: Any, expected: int) -> npt.NDArray[np.float64]:
+        import numpy as np
+
+        try:
+            rows = sorted(answer["data"], key=lambda row: int(row.get("index", 0)))
+            vectors = np.array([row["embedding"] for row in rows], np.float64)
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise _nonsense(self._client, "no embeddings") from exc
+        if vectors.ndim != 2 or len(vectors) != expected or not np.isfinite(vectors).all():
+            raise _nonsense(self._client, f"{len(vectors)} usable vectors for {expected} texts")
+        if self._dim is not None and vectors.shape[1] != self._dim:
+            raise ModelError(
+                f"model server '{self._client.url}' returns vectors of size {vectors.shape[1]}, not {self._dim}",
+                "check the model's name, or embed everything anew: qmd embed -f",
+            )
+        self._dim = vectors.shape[1]
+        return vectors
+
+
+class RemoteReranker:
+    """The Reranker over `/v1/rerank`, in the shape of Jina and Cohere; text-embeddings-inference's answer is read too.
+
+    Args:
+        settings: The server.
+        client: Posts to it.
+    """
+
+    def __init__(self, settings: RemoteSettings, client: RemoteClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._has_raw_scores = False
+
+    @property
+    def description(self) -> EngineDescription:
+        """What runs."""
+        return _describe("rerank", self._settings, self._client)
+
+    def score(
+        self,
+        query: str,
+        passages: Sequence[str],
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+    ) -> list[float | None]:
+        """Relevance in [0, 1]; None where the deadline came first.
+
+        Some servers return logits: once a score lies outside [0, 1], this and all later ones go through a sigmoid.
+
+        Raises:
+            ModelError: If the server fails or does not score every passage.
+        """
+        distinct = list(dict.fromkeys(passages))
+        asked = f"{query}\n{intent.strip()}" if intent and intent.strip() else query
+        raw: dict[str, float] = {}
+        for batch in _batches(distinct, self._settings.batch_size):
+            body = {
+                "model": self._settings.model,
+                "query": asked,
+                "documents": list(batch),
+                "top_n": len(batch),
+                "return_documents": False,
+            }
+            try:
+                answer = self._client.post(body, deadline_s=deadline_s)
+            except DeadlineError:
+                break
+            raw.update(zip(batch, self._read_scores(answer, len(batch)), strict=True))
+        if any(not 0.0 <= score <= 1.0 for score in raw.values()):
+            self._has_raw_scores = True
+        return [self._map_score(raw[passage]) if passage in raw else None for passage in passages]
+
+    def _map_score(self, score: float) -> float:
+        return 0.5 + 0.5 * math.tanh(0.5 * score) if self._has_raw_scores else score
+
+    def _read_scores(self, answer: Any, expected: int) -> list[float]:
+        try:
+            rows = answer["results"] if isinstance(answer, dict) else answer
+            scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            raise _nonsense(self._client, "no scores") from exc
+        if set(scores) != set(range(expected)) or not all(map(math.isfinite, scores.values())):
+            raise _nonsense(self._client, f"{len(scores)} usable scores for {expected} passages")
+        return [scores[index] for index in range(expected)]
+
+
+class RemoteExpander:
+    """The Expander over `/v1/chat/completions`.
+
+    Args:
+        settings: The server.
+        client: Posts to it.
+        is_related: Vouches for expansions that share no term with the query.
+    """
+
+    def __init__(self, settings: RemoteSettings, client: RemoteClient, *, is_related: Related | None = None) -> None:
+        self._settings = settings
+        self._client = client
+        self._is_related = is_related
+
+    @property
+    def description(self) -> EngineDescription:
+        """What runs."""
+        return _describe("expand", self._settings, self._client)
+
+    def expand(self, query: str, *, intent: str | None = None, deadline_s: float | None = None) -> Expansion:
+        """Validated sub-queries in the query's own language; lines that are no typed lines are among the dropped.
+
+        Raises:
+            ModelError: If the server fails.
+        """
+        if not query.strip():
+            return Expansion(())
+        asked = f"Query: {query.strip()}" + (f"\nIntent: {intent.strip()}" if intent and intent.strip() else "")
+        if "qwen3" in self._settings.model.lower():
+            asked += " /no_think"
+        body = {
+            "model": self._settings.model,
+            "messages": [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": asked}],
+            "max_tokens": 300,
+            "temperature": 0.7,
+            "top_p": 0.8,
+            "presence_penalty": 0.5,
+            "seed": 0,
+        }
+        try:
+            answer = self._client.post(body, deadline_s=deadline_s)
+        except DeadlineError:
+            return Expansion((), ((query, "no time was left for expansion"),))
+        try:
+            text = str(answer["choices"][0]["message"]["content"] or "")
+        except (KeyError, IndexError, TypeError) as exc:
+            raise _nonsense(self._client, "no message") from exc
+        proposed, other = parse_typed_lines(text)
+        checked = check_expansions(query, proposed, intent=intent, is_related=self._is_related)
+        dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
+        return Expansion(checked.subqueries, dropped)
+
+
+def parse_typed_lines(text: str) -> tuple[list[SubQuery], list[str]]:
+    """Typed lines of a model's answer, thinking removed, and the other lines that hold text."""
+    proposed: list[SubQuery] = []
+    other: list[str] = []
+    for line in _THINKING.sub("", text).splitlines():
+        match = _TYPED_LINE.match(line)
+        if match:
+            kind = match[1].lower()
+            assert kind in ("lex", "vec", "hyde")
+            proposed.append(SubQuery(kind, match[2].strip(), len(proposed) + 1))  # type: ignore[arg-type]
+        elif line.strip():
+            other.append(line.strip())
+    return proposed, other
+
+
+def connect_embedder(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteEmbedder:
+    """The remote embedder; asks the server for the size of a vector where the settings do not say.
+
+    Raises:
+        ModelError: If offline use forbids the server, or it fails.
+    """
+    embedder = RemoteEmbedder(settings, RemoteClient(settings, "/embeddings", is_offline=is_offline(env)))
+    if settings.dim is None:
+        embedder.embed_queries(["size"])
+    return embedder
+
+
+def connect_reranker(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteReranker:
+    """The remote reranker. Sends nothing yet.
+
+    Raises:
+        ModelError: If offline use forbids the server.
+    """
+    return RemoteReranker(settings, RemoteClient(settings, "/rerank", is_offline=is_offline(env)))
+
+
+def connect_expander(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteExpander:
+    """The remote expander. Sends nothing yet.
+
+    Raises:
+        ModelError: If offline use forbids the server.
+    """
+    return RemoteExpander(settings, RemoteClient(settings, "/chat/completions", is_offline=is_offline(env)))
+
+
+def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(texts), max(1, size)):
+        yield texts[start : start + max(1, size)]
+
+
+def _describe(role: Role, settings: RemoteSettings, client: RemoteClient) -> EngineDescription:
+    return EngineDescription(role, settings.model, "remote", "remote", client.url)
+
+
+def _nonsense(client: RemoteClient, what: str) -> ModelError:
+    return ModelError(f"model server '{client.url}' returns {what}", "check the URL and the model's name")
