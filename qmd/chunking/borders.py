@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 
 Span = tuple[int, int]
@@ -15,11 +14,11 @@ _BORDER = re.compile(
     # Not beyond the line's end: what follows there may be a better border.
     r"|(?P<sentence>[.!?…]['\")\]*_»”’]*(?:[^\S\n]+|(?=\n))|[。！？]['\")\]」』”’]*[^\S\n]*)"
     r"|(?P<line>\n)"
-    r"|(?P<word>\s+)"
 )
-_WEIGHTS = {"blank": 60.0, "item": 45.0, "sentence": 35.0, "line": 30.0, "word": 5.0}
+_SPACE = re.compile(r"\s+")
+_WEIGHTS = {"blank": 60.0, "item": 45.0, "sentence": 35.0, "line": 30.0}
 _FENCE_WEIGHT = 80.0
-_CODE_WEIGHTS = {"blank": 40.0, "item": 20.0, "sentence": 5.0, "line": 20.0, "word": 2.0}
+_CODE_WEIGHTS = {"blank": 40.0, "item": 20.0, "sentence": 0.0, "line": 20.0}
 """Inside fenced code a blank line parts declarations, a full stop nothing; both lose to a blank line outside."""
 
 _DISTANCE_LOSS = 0.7
@@ -49,23 +48,25 @@ def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | No
     best: int | None = None
     best_score = 0.0
     width = max(high - low, 1)
-
-    def consider(offset: int, weight: float) -> None:
-        nonlocal best, best_score
-        score = weight * (1.0 - _DISTANCE_LOSS * ((high - offset) / width) ** 2)
-        if low < offset <= high and score >= best_score:
-            best, best_score = offset, score
-
+    near = [span for span in fences if span[0] <= high and span[1] > low]
+    borders = [(offset, _FENCE_WEIGHT) for span in near for offset in span]
     # A border that starts inside the range may end beyond it (a run of blank lines): its first characters still count.
     for match in _BORDER.finditer(text, low, high):
-        weights = _CODE_WEIGHTS if _is_inside(match.start() + 1, fences) else _WEIGHTS
-        consider(match.end(), weights[match.lastgroup or "word"])
-    for start, end in fences:
-        if start > high:
-            break
-        consider(start, _FENCE_WEIGHT)
-        consider(end, _FENCE_WEIGHT)
-    return best
+        weights = _CODE_WEIGHTS if near and _is_inside(match.start() + 1, near) else _WEIGHTS
+        borders.append((match.end(), weights[match.lastgroup or "line"]))
+    for offset, weight in borders:
+        score = weight * (1.0 - _DISTANCE_LOSS * ((high - offset) / width) ** 2)
+        if low < offset <= high and score > 0.0 and score >= best_score:
+            best, best_score = offset, score
+    return _last_word(text, low, high) if best is None else best
+
+
+def _last_word(text: str, low: int, high: int) -> int | None:
+    last = None
+    for match in _SPACE.finditer(text, low, high):
+        if match.end() > low:
+            last = match.end()
+    return last
 
 
 def overlap_start(text: str, low: int, high: int) -> int:
@@ -74,18 +75,14 @@ def overlap_start(text: str, low: int, high: int) -> int:
     At a line or sentence in the first two thirds, else at a word, else at `high` (no overlap).
     """
     limit = low + (high - low) * 2 // 3
-    word = high
-    for match in _BORDER.finditer(text, max(low - 1, 0), high):
-        if match.end() < low:
-            continue
-        if match.lastgroup != "word":
-            if match.end() <= limit:
-                return match.end()
-            break
-        word = min(word, match.end())
-    return word
+    for match in _BORDER.finditer(text, max(low - 1, 0), limit):
+        if match.end() >= low:
+            return match.end()
+    for match in _SPACE.finditer(text, max(low - 1, 0), high):
+        if match.end() >= low:
+            return match.end()
+    return high
 
 
-def _is_inside(offset: int, fences: Sequence[Span]) -> bool:
-    index = bisect_right(fences, (offset, offset)) - 1
-    return index >= 0 and fences[index][0] < offset < fences[index][1]
+def _is_inside(offset: int, spans: Sequence[Span]) -> bool:
+    return any(start < offset < end for start, end in spans)
