@@ -60,9 +60,6 @@ def dense_rankings(
 def has_vectors(reader: Reader, embedder: Embedder, trace: Trace) -> bool:
     """Whether the index holds any vector of this model; warns about documents that have none."""
     status = reader.status(embedder.fingerprint)
-    if status.documents and not status.vectors:
-        trace.warn("no vectors yet: run 'qmd embed'")
-        return False
     pending = status.pending_documents
     if pending > 0 and pending >= MANY_PENDING * status.documents:
         percent = round(100 * pending / max(status.documents, 1))

@@ -28,9 +28,10 @@ _STEPS: tuple[tuple[str, str, str], ...] = (
 
 
 def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
-    """Counts of what the index holds; vectors only of the given model."""
-    model = database.row("SELECT id FROM models WHERE fingerprint = ?", (fingerprint,))
-    model_id = model[0] if model else -1
+    """Counts of what the index holds; vectors only of the given model, None standing for the one used last."""
+    wanted = "fingerprint = ?1" if fingerprint else "?1 IS NULL ORDER BY id DESC LIMIT 1"
+    model = database.row(f"SELECT id, fingerprint FROM models WHERE {wanted}", (fingerprint,))
+    model_id, fingerprint = model if model else (-1, fingerprint)
     contents = database.value("SELECT count(DISTINCT hash) FROM documents WHERE active = 1")
     done = database.value("SELECT count(*) FROM embedded WHERE model = ?", (model_id,))
     embedded = database.value(

@@ -139,7 +139,8 @@ def test_status_counts_documents_and_pending_texts(
     assert (after.pending_documents, after.embedded_documents, after.chunks, after.vectors) == (1, 2, 1, 1)
     assert [(one.name, one.documents) for one in after.collections] == [("notes", 3), ("empty", 0)]
     assert after.updated_at is not None
-    assert writer.status(None).pending_documents == 2
+    assert writer.status(None) == after
+    assert writer.status("another model").pending_documents == 2
 
 
 def test_cleanup_says_what_it_would_drop_and_then_drops_it(writer: IndexWriter, make_document: MakeDocument) -> None:
