@@ -136,6 +136,20 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "trust [list|revoke]",
         "Let this project's .qmd run commands and choose models.",
     ),
+    CommandSpec(
+        "mcp",
+        "qmd.cli.mcp_command",
+        "mcp",
+        "mcp [stop] [--http [--host <name>] [--port <n>] [--daemon]] [--print-config <client>]",
+        "Serve editors and agents over MCP.",
+    ),
+    CommandSpec(
+        "watch",
+        "qmd.cli.watch_command",
+        "watch",
+        "watch [-c <collection>] [--interval <s>] [--no-embed]",
+        "Keep the index up to date while files change.",
+    ),
     CommandSpec("skill show", "qmd.cli.skills", "show", "skill show", "Print how an agent should use qmd."),
     CommandSpec(
         "skill install",

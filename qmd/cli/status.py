@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.catalogue import Role
     from qmd.records import Collection, IndexStatus
-    from qmd.store import IndexReader
 
 
 def status(context: typer.Context, json: Json = False, index: Index = None) -> int:
@@ -31,17 +30,12 @@ def status(context: typer.Context, json: Json = False, index: Index = None) -> i
     if locations.database.exists():
         with open_current_reader(locations) as reader:
             collections: Sequence[Collection] = reader.collections()
-            counts = _read_counts(reader)
+            counts = reader.status(None)
     else:
         collections, counts = current_config(locations).collections, _empty(locations)
     report = StatusReport(counts, tuple(collections), (), _tips(counts, collections))
     out(status_json(report) if json else render_status(report, datetime.now(UTC)))
     return 0
-
-
-def _read_counts(reader: IndexReader) -> IndexStatus:
-    """Counts for the model whose vectors are the most: asking which model runs would load it."""
-    return reader.status(None)
 
 
 def _empty(locations: Locations) -> IndexStatus:

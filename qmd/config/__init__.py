@@ -6,9 +6,19 @@ the trust decision for project-local files. Must not know of indexes, models or 
 
 from __future__ import annotations
 
-from qmd.config.paths import Locations, locate
-from qmd.config.settings import Config, config_digest, load_config, needs_full_config
-from qmd.config.trust import GatedItems, gated_items, is_trusted, record_trust, revoke_trust, trusted_configs
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.config.paths import Locations, locate
+    from qmd.config.settings import Config, config_digest, load_config, needs_full_config
+    from qmd.config.trust import (
+        GatedItems,
+        gated_items,
+        is_trusted,
+        record_trust,
+        revoke_trust,
+        trusted_configs,
+    )
 
 __all__ = [
     "Config",
@@ -24,3 +34,16 @@ __all__ = [
     "revoke_trust",
     "trusted_configs",
 ]
+
+_HOMES = {"Locations": "paths", "locate": "paths"} | dict.fromkeys(
+    ("Config", "config_digest", "load_config", "needs_full_config"), "settings"
+)
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: a search needs neither edits nor trust."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'trust')}"), name)

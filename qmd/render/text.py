@@ -55,8 +55,10 @@ def xml_text(text: str) -> str:
 
 
 def number_lines(text: str, first: int) -> str:
-    """`text` with `N: ` before each line, counting from `first`."""
-    return "\n".join(f"{number}: {line}" for number, line in enumerate(text.split("\n"), first))
+    """`text` with `N: ` before each line, counting from `first`; a last line break stays one and begins no line."""
+    body = text.removesuffix("\n")
+    numbered = "\n".join(f"{number}: {line}" for number, line in enumerate(body.split("\n"), first))
+    return numbered + text[len(body) :]
 
 
 def fence(text: str) -> str:
