@@ -188,9 +188,18 @@ async def test_mcp_refuses_bad_json(service: SearchService, policy: AccessPolicy
 
 
 async def test_mcp_checks_version_headers_of_the_stateless_era(service: SearchService, policy: AccessPolicy) -> None:
-    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    prefix = "io.modelcontextprotocol"
+    meta = {f"{prefix}/clientInfo": {"name": "test", "version": "1"}, f"{prefix}/clientCapabilities": {}}
+    version = "2099-01-01"
+    request = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/list",
+        "params": {"_meta": meta | {f"{prefix}/protocolVersion": version}},
+    }
+    headers = MCP_HEADERS | {"mcp-protocol-version": version, "mcp-method": "tools/list"}
     async with running(service, policy) as client:
-        unknown = await client.post("/mcp", json=request, headers=MCP_HEADERS | {"mcp-protocol-version": "2099-01-01"})
+        unknown = await client.post("/mcp", json=request, headers=headers)
     assert unknown.status_code == 400
     assert unknown.json()["error"]["code"] == -32022
     assert "2026-07-28" in unknown.json()["error"]["data"]["supported"]
@@ -201,7 +210,7 @@ async def test_the_sdk_client_works_over_http(service: SearchService, policy: Ac
     async with running(service, policy) as http:
         transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
         async with Client(transport, mode=era) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools][0] == "query"
+            assert (await client.list_tools()).tools[0].name == "query"
             found = await client.call_tool("query", {"query": "rate limiter", "rerank": False})
             assert found.structured_content["results"][0]["file"] == "docs/a.md"
 

@@ -1,0 +1,136 @@
+"""The background server: pid file, start, stop, and settings for editors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from qmd.errors import QmdError, UsageError
+from qmd.server.client_config import CLIENTS, client_config
+from qmd.server.lifecycle import remove_own_pid, running_server, server_files, start_server, stop_server, write_pid
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_named_indexes_have_files_of_their_own(tmp_path: Path) -> None:
+    assert server_files(tmp_path, "index").pid == tmp_path / "mcp.pid"
+    assert server_files(tmp_path, "work").log == tmp_path / "mcp-work.log"
+
+
+def test_no_pid_file_means_not_running(tmp_path: Path) -> None:
+    assert stop_server(server_files(tmp_path, "index")) == "Not running (no PID file)."
+
+
+@pytest.mark.parametrize("content", ["", "abc", "0", "-1", "999999999", "1 2"])
+def test_stale_pid_files_are_cleaned_up(tmp_path: Path, content: str) -> None:
+    files = server_files(tmp_path, "index")
+    files.pid.write_text(content, encoding="ascii")
+    assert running_server(files) is None
+    assert stop_server(files) == "Cleaned up stale PID file (server was not running)."
+    assert not files.pid.exists()
+
+
+def test_a_stranger_with_a_recycled_number_is_never_signalled(tmp_path: Path) -> None:
+    files = server_files(tmp_path, "index")
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        files.pid.write_text(str(stranger.pid), encoding="ascii")
+        assert stop_server(files) == "Cleaned up stale PID file (server was not running)."
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_only_the_own_pid_file_is_removed(tmp_path: Path) -> None:
+    files = server_files(tmp_path, "index")
+    files.pid.write_text("1\n", encoding="ascii")
+    remove_own_pid(files)
+    assert files.pid.exists()
+    write_pid(files)
+    assert files.pid.read_text(encoding="ascii").strip() == str(os.getpid())
+    remove_own_pid(files)
+    assert not files.pid.exists()
+
+
+@pytest.fixture
+def environ(tmp_path: Path, database: Path) -> dict[str, str]:
+    own = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "c"), "INDEX_PATH": str(database)}
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **own}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "qmd", "mcp", *arguments]
+    return subprocess.run(command, env=environ, cwd=environ["HOME"], capture_output=True, text=True, timeout=60)
+
+
+def test_the_daemon_answers_once_started_and_stops_when_told(environ: dict[str, str], tmp_path: Path) -> None:
+    port = free_port()
+    started = run(environ, "--http", "--daemon", "--port", str(port), "--host", "127.0.0.1")
+    assert started.returncode == 0, started.stderr
+    assert started.stdout == ""
+    assert f"Started on http://127.0.0.1:{port}/mcp (PID " in started.stderr
+    files = server_files(tmp_path / "c" / "qmd", "index")
+    pid = running_server(files)
+    assert pid is not None
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+            assert json.load(answer)["pid"] == pid
+        again = run(environ, "--http", "--daemon", "--port", str(port))
+        assert again.returncode == 2
+        assert f"Already running (PID {pid}). Run 'qmd mcp stop' first." in again.stderr
+        stopped = run(environ, "stop")
+        assert f"Stopped QMD MCP server (PID {pid})." in stopped.stderr
+        assert not files.pid.exists()
+    finally:
+        if running_server(files):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_daemon_that_cannot_listen_is_reported_not_announced(environ: dict[str, str], tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        files = server_files(tmp_path, "index")
+        arguments = ["mcp", "--http", "--host", "127.0.0.1", "--port", str(port)]
+        with pytest.raises(QmdError) as raised:
+            start_server(files, arguments, f"http://127.0.0.1:{port}", environ)
+    assert "the server ended at once" in raised.value.message
+    assert f"Port {port} already in use" in files.log.read_text(encoding="utf-8")
+
+
+def test_other_machines_are_let_in_only_with_a_token(environ: dict[str, str]) -> None:
+    refused = run(environ, "--http", "--host", "0.0.0.0", "--port", "1")
+    assert refused.returncode == 2
+    assert "needs a token" in refused.stderr and "QMD_TOKEN" in refused.stderr
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_settings_for_editors_name_absolute_paths(client: str, tmp_path: Path) -> None:
+    text = client_config(client, "work", {"XDG_CACHE_HOME": str(tmp_path), "SECRET": "x"})
+    content = json.loads(text)
+    (servers,) = content.values()
+    server = servers["qmd"]
+    assert Path(server["command"]).is_absolute()
+    assert server["args"][-3:] == ["--index", "work", "mcp"]
+    assert server["env"] == {"XDG_CACHE_HOME": str(tmp_path)}
+
+
+def test_unknown_editors_are_refused() -> None:
+    with pytest.raises(UsageError):
+        client_config("emacs", None, {})

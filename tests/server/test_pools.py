@@ -1,0 +1,163 @@
+"""Readers and models: opened late, shared, dropped when idle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qmd.errors import UsageError
+from qmd.inference.base import Engines
+from qmd.server.pools import DEFAULT_MODEL_TTL_S, EnginePool, ReaderPool, Role, parse_model_ttl
+from tests.fakes import FakeReader, HashingEmbedder, OverlapReranker
+
+EMBED: frozenset[Role] = frozenset({"embed"})
+BOTH: frozenset[Role] = frozenset({"embed", "rerank"})
+
+
+class Models:
+    """A loader that counts."""
+
+    def __init__(self, notes: tuple[str, ...] = ()) -> None:
+        self.loads: list[tuple[str, frozenset[Role]]] = []
+        self.notes = notes
+
+    def __call__(self, settings: str, roles: frozenset[Role]) -> Engines:
+        self.loads.append((settings, roles))
+        reranker = OverlapReranker() if "rerank" in roles else None
+        return Engines(HashingEmbedder() if "embed" in roles else None, reranker, None, self.notes)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_models_are_loaded_once_and_only_those_asked_for_are_seen() -> None:
+    models = Models()
+    pool = EnginePool(models)
+    with pool.engines("s", BOTH) as both:
+        assert both.embedder and both.reranker
+    with pool.engines("s", EMBED) as one:
+        assert one.embedder and one.reranker is None
+    assert models.loads == [("s", BOTH)]
+
+
+def test_further_roles_are_added_to_those_in_use() -> None:
+    models = Models()
+    pool = EnginePool(models)
+    for roles in (EMBED, frozenset[Role]({"rerank"}), EMBED):
+        with pool.engines("s", roles):
+            pass
+    assert models.loads == [("s", EMBED), ("s", BOTH)]
+
+
+def test_other_settings_load_other_models() -> None:
+    models = Models()
+    pool = EnginePool(models)
+    for settings in ("a", "b"):
+        with pool.engines(settings, EMBED):
+            pass
+    assert models.loads == [("a", EMBED), ("b", EMBED)]
+
+
+def test_notes_about_other_roles_are_not_passed_on() -> None:
+    models = Models(("no reranker",))
+    pool = EnginePool(models)
+    for roles in (BOTH, EMBED):
+        with pool.engines("s", roles):
+            pass
+    assert models.loads == [("s", BOTH), ("s", EMBED)]
+
+
+def test_no_role_loads_nothing() -> None:
+    models = Models()
+    with EnginePool(models).engines("s", frozenset()) as engines:
+        assert engines == Engines(None, None, None)
+    assert models.loads == []
+
+
+def test_idle_models_are_dropped_after_their_time_and_come_back() -> None:
+    models, clock = Models(), Clock()
+    pool = EnginePool(models, ttl_s=60, clock=clock)
+    with pool.engines("s", EMBED):
+        clock.now = 100.0
+        assert pool.unload_if_idle() is False
+    clock.now = 159.0
+    assert pool.unload_if_idle() is False and pool.is_loaded
+    clock.now = 160.0
+    assert pool.unload_if_idle() is True and not pool.is_loaded
+    with pool.engines("s", EMBED):
+        pass
+    assert len(models.loads) == 2
+
+
+def test_a_failed_load_leaves_the_pool_usable() -> None:
+    def fail(settings: str, roles: frozenset[Role]) -> Engines:
+        raise UsageError("no")
+
+    pool = EnginePool(fail)
+    for _ in range(2):
+        with pytest.raises(UsageError), pool.engines("s", EMBED):
+            pass
+
+
+def test_readers_are_used_again_until_their_file_is_replaced(tmp_path: Path) -> None:
+    database = tmp_path / "index.sqlite"
+    database.write_bytes(b"1")
+    opened: list[FakeReader] = []
+
+    def open_reader() -> FakeReader:
+        opened.append(FakeReader())
+        return opened[-1]
+
+    pool = ReaderPool(open_reader, (database,))
+    with pool.reader() as first, pool.reader() as second:
+        assert first is not second
+    with pool.reader():
+        pass
+    assert len(opened) == 2
+    (tmp_path / "new").write_bytes(b"2")
+    (tmp_path / "new").replace(database)
+    with pool.reader() as third:
+        assert third is not first and third is not second
+
+
+def test_readers_are_opened_anew_after_the_configuration_changed(tmp_path: Path) -> None:
+    config = tmp_path / "index.yml"
+    opened: list[int] = []
+
+    def open_reader() -> FakeReader:
+        opened.append(1)
+        return FakeReader()
+
+    pool = ReaderPool(open_reader, (tmp_path / "index.sqlite", config))
+    for text in ("a", "a much longer text"):
+        config.write_text(text, encoding="utf-8")
+        with pool.reader():
+            pass
+    assert len(opened) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, DEFAULT_MODEL_TTL_S),
+        ("", DEFAULT_MODEL_TTL_S),
+        ("90", 90),
+        ("1.5s", 1.5),
+        ("5m", 300),
+        ("2h", 7200),
+        ("off", None),
+    ],
+)
+def test_times_to_live(text: str | None, expected: float | None) -> None:
+    assert parse_model_ttl(text) == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "5x", "-5m"])
+def test_other_times_to_live_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_model_ttl(text)

@@ -1,0 +1,111 @@
+"""`qmd mcp` as a real process, spoken to in raw lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+@pytest.fixture
+def environ(database: Path, tmp_path: Path) -> dict[str, str]:
+    own = {"INDEX_PATH": str(database), "QMD_CONFIG_DIR": str(tmp_path / "config"), "QMD_DAEMON": "off"}
+    own |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    return {"PATH": os.environ["PATH"], **own}
+
+
+def start(environ: dict[str, str], cwd: Path, *command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command or (sys.executable, "-m", "qmd", "mcp"),
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.fixture
+def server(environ: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = start(environ, tmp_path)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def lines_of(messages: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+def call(number: int, tool: str, arguments: dict[str, Any], meta: dict[str, Any] | None = None) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments} | ({"_meta": meta} if meta else {})
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def finish(process: subprocess.Popen[bytes], messages: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Send everything, close stdin at once, and return the answers by id; every line must be JSON-RPC."""
+    stdout, stderr = process.communicate(lines_of(messages), timeout=60)
+    answers = [json.loads(line) for line in stdout.splitlines()]
+    assert all(answer["jsonrpc"] == "2.0" for answer in answers)
+    assert process.returncode == 0, stderr.decode()
+    assert "Shutting down (stdin closed)..." in stderr.decode()
+    return {answer["id"]: answer for answer in answers if "id" in answer}
+
+
+def test_a_session_of_2025_is_answered_to_the_last_request(server: subprocess.Popen[bytes]) -> None:
+    search = call(3, "query", {"searches": [{"type": "lex", "query": "rate limiter"}], "rerank": False})
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    answers = finish(server, [INITIALIZE, INITIALIZED, listing, search])
+    opened = answers[1]["result"]
+    assert opened["protocolVersion"] == "2025-06-18"
+    assert opened["serverInfo"]["name"] == "qmd"
+    assert "prompts" not in opened["capabilities"]
+    assert [tool["name"] for tool in answers[2]["result"]["tools"]] == ["query", "get", "multi_get", "status"]
+    assert answers[3]["result"]["structuredContent"]["results"][0]["file"] == "docs/a.md"
+
+
+def test_the_stateless_era_needs_no_opening(server: subprocess.Popen[bytes]) -> None:
+    discover = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"_meta": META}}
+    answers = finish(server, [discover, listing, call(3, "get", {"file": "docs/a.md:3:1"}, META)])
+    assert answers[1]["result"]["supportedVersions"] == ["2026-07-28"]
+    assert answers[1]["result"]["resultType"] == "complete"
+    assert answers[1]["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "qmd"
+    assert (answers[2]["result"]["ttlMs"], answers[2]["result"]["cacheScope"]) == (60_000, "private")
+    resource = answers[3]["result"]["content"][0]["resource"]
+    assert resource["text"].endswith("3: The rate limiter uses a sliding window.")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a new parent cannot be seen there")
+def test_it_ends_when_its_parent_dies_with_the_pipe_still_open(environ: dict[str, str], tmp_path: Path) -> None:
+    # The shell is the server's parent and only waits; our end of stdin stays open when it is killed.
+    script = f'exec 3<&0; "{sys.executable}" -m qmd mcp <&3 & wait'
+    shell = start(environ, tmp_path, "sh", "-c", script)
+    assert shell.stderr is not None and shell.stdin is not None and shell.stdout is not None
+    shell.stdin.write(lines_of([INITIALIZE]))
+    shell.stdin.flush()
+    assert b'"protocolVersion"' in shell.stdout.readline()
+    shell.kill()
+    # The server holds the pipe's other end; it closes when the last holder ends.
+    assert b"the parent process is gone" in shell.stderr.read()
+    shell.communicate()

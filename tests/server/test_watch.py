@@ -1,0 +1,162 @@
+"""The watcher: which changes lead to a refresh, and when."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qmd.errors import BusyError, NotFoundError
+from qmd.records import Collection
+from qmd.server.watch import DEBOUNCE_S, MAX_DELAY_S, Snapshot, Watcher
+
+NOTES = Collection("notes", Path("/srv/notes"))
+WORK = Collection("work", Path("/srv/work"))
+
+
+@dataclass
+class World:
+    """Files, a clock, and what was refreshed."""
+
+    files: dict[str, dict[str, tuple[int, int]]] = field(
+        default_factory=lambda: {"notes": {"a.md": (1, 1)}, "work": {}}
+    )
+    known: list[Collection] = field(default_factory=lambda: [NOTES, WORK])
+    refreshed: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    missing: set[str] = field(default_factory=set)
+    is_busy: bool = False
+    now: float = 0.0
+
+    def collections(self) -> Sequence[Collection]:
+        return self.known
+
+    def snapshot(self, collection: Collection) -> Snapshot:
+        if collection.name in self.missing:
+            raise NotFoundError(f"folder of '{collection.name}' is missing")
+        return dict(self.files[collection.name])
+
+    def refresh(self, collection: Collection) -> None:
+        if self.is_busy:
+            raise BusyError("the index is locked")
+        self.refreshed.append(collection.name)
+
+    def watcher(self) -> Watcher:
+        watcher = Watcher(self, self.said.append, lambda: self.now)
+        watcher.look()
+        self.refreshed.clear()
+        return watcher
+
+    def look_after(self, watcher: Watcher, seconds: float) -> bool:
+        self.now += seconds
+        return watcher.look()
+
+
+def test_the_first_look_makes_up_for_what_was_missed() -> None:
+    world = World()
+    Watcher(world, world.said.append, lambda: world.now).look()
+    assert world.refreshed == ["notes", "work"]
+
+
+def test_nothing_changed_means_nothing_to_do() -> None:
+    world = World()
+    watcher = world.watcher()
+    assert world.look_after(watcher, 5) is False
+    assert world.refreshed == []
+
+
+def test_a_change_is_taken_over_once_it_rests_and_only_its_collection() -> None:
+    world = World()
+    watcher = world.watcher()
+    world.files["notes"]["b.md"] = (1, 1)
+    assert world.look_after(watcher, 1) is True
+    assert world.refreshed == []
+    assert world.look_after(watcher, DEBOUNCE_S) is False
+    assert world.refreshed == ["notes"]
+    world.look_after(watcher, 5)
+    assert world.refreshed == ["notes"]
+
+
+def test_changed_and_deleted_files_count() -> None:
+    world = World()
+    watcher = world.watcher()
+    world.files["notes"]["a.md"] = (1, 2)
+    world.look_after(watcher, 1)
+    world.look_after(watcher, 1)
+    del world.files["notes"]["a.md"]
+    world.look_after(watcher, 1)
+    world.look_after(watcher, 1)
+    assert world.refreshed == ["notes", "notes"]
+
+
+def test_files_that_keep_changing_are_taken_over_after_a_while() -> None:
+    world = World()
+    watcher = world.watcher()
+    for step in range(int(MAX_DELAY_S / 0.5) + 1):
+        world.files["notes"]["a.md"] = (100 + step, 1)
+        world.look_after(watcher, 0.5)
+    assert world.refreshed == ["notes"]
+
+
+def test_a_change_undone_before_it_rests_is_forgotten() -> None:
+    world = World()
+    watcher = world.watcher()
+    world.files["notes"]["b.md"] = (1, 1)
+    world.look_after(watcher, 0.1)
+    del world.files["notes"]["b.md"]
+    assert world.look_after(watcher, 5) is False
+    assert world.refreshed == []
+
+
+def test_a_missing_folder_is_told_once_and_taken_up_again() -> None:
+    world = World()
+    watcher = world.watcher()
+    world.missing.add("notes")
+    for _ in range(3):
+        world.look_after(watcher, 1)
+    assert world.said == ["notes: folder of 'notes' is missing"]
+    world.missing.clear()
+    world.files["notes"]["new.md"] = (1, 1)
+    world.look_after(watcher, 1)
+    world.look_after(watcher, 1)
+    assert world.refreshed == ["notes"]
+
+
+def test_a_busy_index_is_tried_again() -> None:
+    world = World()
+    watcher = world.watcher()
+    world.files["notes"]["b.md"] = (1, 1)
+    world.is_busy = True
+    world.look_after(watcher, 1)
+    assert world.look_after(watcher, 1) is True
+    world.is_busy = False
+    world.look_after(watcher, 1)
+    assert world.refreshed == ["notes"]
+
+
+def test_new_collections_are_taken_up_and_removed_ones_let_go() -> None:
+    world = World(known=[NOTES])
+    watcher = world.watcher()
+    world.known = [WORK]
+    world.look_after(watcher, 1)
+    assert world.refreshed == ["work"]
+
+
+def test_looking_takes_a_small_share_of_the_time() -> None:
+    world = World()
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    def slow_snapshot(collection: Collection) -> Snapshot:
+        world.now += 0.5
+        return {}
+
+    world.snapshot = slow_snapshot  # type: ignore[method-assign]
+    with contextlib.suppress(KeyboardInterrupt):
+        Watcher(world, world.said.append, lambda: world.now).run(1.0, sleep)
+    assert pauses == [10.0, 10.0]
