@@ -1,0 +1,150 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+
+def test_index_makes_collections_and_vectors_at_once(qmd, notes: Path) -> None:
+    run = qmd("index", "notes")
+    assert (run.status, run.err) == (0, "")
+    assert f"notes: 3 new, 0 updated, 0 unchanged, 0 removed  ({notes}, **/*.md)\n" in run.out
+    assert "✓ Done! Embedded" in run.out
+
+
+def test_index_alone_refreshes_everything(indexed, notes: Path) -> None:
+    (notes / "new.md").write_text("# Fresh\n")
+    (notes / "pricing.md").unlink()
+    assert "notes: 1 new, 0 updated, 2 unchanged, 1 removed" in indexed("index", "--no-embed").out
+
+
+def test_index_of_a_known_folder_refreshes_it_under_its_name(indexed, notes: Path) -> None:
+    assert "notes: 0 new, 0 updated, 3 unchanged, 0 removed" in indexed("index", f"{notes}/", "--no-embed").out
+
+
+def test_a_single_file_is_a_collection(qmd, notes: Path) -> None:
+    assert "pricing: 1 new" in qmd("index", str(notes / "pricing.md"), "--no-embed").out
+
+
+def test_folders_of_one_name_get_names_of_their_own(qmd, home: Path) -> None:
+    for parent in ("a", "b"):
+        (home / parent / "docs").mkdir(parents=True)
+        (home / parent / "docs/x.md").write_text(f"# {parent}\n")
+    qmd("index", "a/docs", "b/docs", "--no-embed")
+    assert [row["name"] for row in json.loads(qmd("collection", "list", "--json").out)] == ["docs", "b-docs"]
+
+
+def test_a_missing_path_stops_before_anything_is_written(qmd, notes: Path, tmp_path: Path) -> None:
+    run = qmd("index", "notes", "nope")
+    assert (run.status, run.out, run.err) == (3, "", "error: path 'nope' does not exist\n")
+    assert not (tmp_path / "config").exists()
+
+
+def test_index_without_anything_to_index_says_what_to_do(qmd) -> None:
+    run = qmd("index")
+    assert run.status == 3
+    assert "qmd index ~/notes" in run.err
+
+
+def test_a_collection_whose_folder_vanished_is_reported_and_kept(indexed, notes: Path) -> None:
+    notes.rename(notes.with_name("moved"))
+    run = indexed("update")
+    assert run.status == 3
+    assert "cannot be read" in run.err
+    assert json.loads(indexed("status", "--json").out)["totalDocuments"] == 3
+
+
+def test_an_unreadable_file_is_a_warning(indexed, notes: Path) -> None:
+    (notes / "binary.md").write_bytes(b"\x00\x01\x02" * 100)
+    run = indexed("update")
+    assert run.status == 0
+    assert "binary.md" in run.err
+
+
+def test_update_prints_the_counts_of_each_collection(indexed, notes: Path) -> None:
+    run = indexed("update")
+    assert run.out.startswith("Updating 1 collection(s)...\n\n[1/1] notes (**/*.md)\n")
+    assert "Indexed: 0 new, 0 updated, 3 unchanged, 0 removed\n" in run.out
+    assert "✓ All collections updated.\n" in run.out
+
+
+def test_update_may_name_collections(indexed, home: Path) -> None:
+    (home / "other").mkdir()
+    indexed("index", "other", "--no-embed")
+    assert "[1/1] other" in indexed("update", "-c", "other").out
+    assert indexed("update", "-c", "nope").status == 3
+
+
+def test_hooks_run_in_the_collection_and_their_output_is_indented(indexed, notes: Path) -> None:
+    indexed("collection", "update-cmd", "notes", "echo '# Made' > made.md; echo done")
+    run = indexed("update")
+    assert "    Running update command: echo" in run.out
+    assert "\n    done\n" in run.out
+    assert "1 new" in run.out
+
+
+def test_a_failing_hook_fails_the_update_with_its_status_but_not_the_other_collections(indexed, home: Path) -> None:
+    (home / "other").mkdir()
+    (home / "other/x.md").write_text("# X\n")
+    indexed("index", "other", "--no-embed")
+    (home / "other/y.md").write_text("# Y\n")
+    indexed("collection", "update-cmd", "notes", "exit 7")
+    run = indexed("update")
+    assert run.status == 7
+    assert "✗ Update command failed with exit code 7" in run.out
+    assert "Indexed: 1 new, 0 updated, 1 unchanged" in run.out
+
+
+def test_embedding_twice_finds_nothing_to_do(indexed) -> None:
+    assert "✓ Done! Embedded" in indexed("embed").out
+    assert indexed("embed").out == "✓ All content hashes already have embeddings.\n"
+    assert "Force re-indexing" in indexed("embed", "-f").out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--max-docs-per-batch", "0"], "maxDocsPerBatch must be a positive integer"),
+        (["--timeout", "-1"], "--timeout must be a non-negative number"),
+        (["-c", "nope"], "Collection not found: nope"),
+        (["--chunk-strategy", "magic"], "unknown --chunk-strategy 'magic'"),
+    ],
+)
+def test_embed_checks_its_options_first(indexed, argv: list[str], message: str) -> None:
+    run = indexed("embed", *argv)
+    assert run.status in (2, 3)
+    assert message in run.err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locks with flock")
+def test_a_second_embedding_run_leaves_the_work_to_the_first(indexed, tmp_path: Path) -> None:
+    from qmd.cli.locks import embed_lock
+
+    with embed_lock(tmp_path / "cache/qmd/index.sqlite") as is_ours:
+        assert is_ours
+        run = indexed("embed")
+    assert (run.status, run.out) == (0, "Another embed process is already running. Skipping.\n")
+
+
+def test_cleanup_says_what_it_would_do_before_it_does_it(indexed) -> None:
+    assert indexed("cleanup", "--dry-run").out.startswith("Dry run — no changes made.")
+    assert indexed("cleanup").out.endswith("✓ FTS compacted, database vacuumed\n")
+
+
+def test_a_busy_index_is_reported_in_the_words_that_programs_wait_for(
+    indexed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qmd.store import open_writer
+
+    monkeypatch.setenv("QMD_SQLITE_BUSY_TIMEOUT", "0")
+    with open_writer(tmp_path / "cache/qmd/index.sqlite") as writer, writer.transaction():
+        run = indexed("collection", "rename", "notes", "wiki")
+    assert run.status == 5
+    assert "database is locked" in run.err
+
+
+def test_a_damaged_index_is_one_line(indexed, tmp_path: Path) -> None:
+    (tmp_path / "cache/qmd/index.sqlite").write_bytes(b"not a database" * 100)
+    run = indexed("search", "x")
+    assert run.status == 1
+    assert run.err.startswith("error: index '")

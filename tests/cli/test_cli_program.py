@@ -1,0 +1,161 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qmd.cli.app import ALIASES, COMMANDS, build_command
+
+HEAVY = (
+    "numpy",
+    "onnxruntime",
+    "tokenizers",
+    "fastembed",
+    "mcp",
+    "rich",
+    "ruamel",
+    "pydantic",
+    "sqlite_vec",
+    "asyncio",
+)
+
+
+def test_the_version_is_one_line(qmd) -> None:
+    run = qmd("--version")
+    assert (run.status, run.err) == (0, "")
+    assert re.fullmatch(r"qmd \d+\.\d+\.\d+\S*\n", run.out)
+
+
+def test_help_names_every_command(qmd) -> None:
+    run = qmd("--help")
+    assert run.status == 0
+    assert all(f"  {spec.name} " in run.out for spec in COMMANDS)
+
+
+def test_no_arguments_print_help_and_fail(qmd) -> None:
+    run = qmd()
+    assert run.status == 1
+    assert run.out.startswith("Usage: qmd <command>")
+
+
+@pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
+def test_every_command_can_be_built_and_explains_itself(qmd, spec) -> None:
+    build_command(spec)
+    run = qmd(*spec.name.split(), "--help")
+    assert (run.status, run.err) == (0, "")
+    assert f"Usage: qmd {spec.name}" in run.out
+
+
+def test_every_alias_means_a_command() -> None:
+    assert set(ALIASES.values()) <= {spec.name for spec in COMMANDS}
+
+
+def test_an_unknown_command_names_the_nearest(qmd) -> None:
+    run = qmd("serach", "x")
+    assert (run.status, run.out) == (2, "")
+    assert run.err == "error: Unknown command: serach\nhint: did you mean 'qmd search'?\n"
+
+
+@pytest.mark.parametrize("name", ["search", "vsearch", "query"])
+def test_a_missing_query_prints_the_usage_line(qmd, name: str) -> None:
+    run = qmd(name)
+    assert (run.status, run.out, run.err) == (2, "", f"Usage: qmd {name} [options] <query>\n")
+
+
+def test_an_unknown_option_is_an_error_on_stderr(qmd) -> None:
+    run = qmd("search", "x", "--jsn")
+    assert (run.status, run.out) == (2, "")
+    assert "unknown option '--jsn'" in run.err
+    assert "did you mean '--json'?" in run.err
+
+
+def test_a_value_of_the_wrong_kind_is_a_usage_error(qmd) -> None:
+    run = qmd("search", "x", "--min-score", "much")
+    assert run.status == 2
+    assert run.err.startswith("error: ")
+    assert "much" in run.err
+
+
+def test_a_bad_format_lists_the_good_ones(qmd) -> None:
+    run = qmd("search", "x", "--format", "yaml")
+    assert run.status == 2
+    assert "Unknown --format value: yaml" in run.err
+    assert "cli, json, csv, md, xml, files" in run.err
+
+
+def test_collection_alone_shows_its_sub_commands_on_stdout(qmd) -> None:
+    run = qmd("collection")
+    assert run.status == 0
+    assert "collection add" in run.out
+
+
+def test_context_alone_is_an_error(qmd) -> None:
+    run = qmd("context")
+    assert (run.status, run.out) == (2, "")
+    assert "context add" in run.err
+
+
+def test_an_unknown_sub_command_lists_the_known_ones(qmd) -> None:
+    run = qmd("collection", "frobnicate")
+    assert run.status == 2
+    assert "Unknown subcommand: frobnicate" in run.err
+    assert "rename" in run.err
+
+
+def test_an_interrupt_says_that_nothing_is_lost(qmd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "cwd", interrupt)
+    run = qmd("status")
+    assert run.status == 130
+    assert "run the same command to go on" in run.err
+
+
+def test_an_unforeseen_failure_is_one_line_and_names_the_switch_for_more(qmd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Path:
+        raise ZeroDivisionError("odd\nfailure")
+
+    monkeypatch.setattr(Path, "cwd", fail)
+    run = qmd("status")
+    assert run.status == 1
+    assert run.err.splitlines()[0] == "error: unexpected ZeroDivisionError: odd failure"
+    assert "QMD_DEBUG" in run.err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["search", "pricing"], ["get", "pricing.md"], ["ls", "notes"], ["status"], ["--help"], ["search", "--help"]],
+)
+def test_commands_without_models_load_nothing_heavy(indexed, argv: list[str]) -> None:
+    program = "import sys; from qmd.cli.app import main; status = main(sys.argv[1:]); print(status, *sys.modules)"
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env=_environment(root),
+    )
+    status, *modules = done.stdout.splitlines()[-1].split()
+    assert status == "0"
+    assert not [name for name in modules if name.split(".")[0] in HEAVY]
+
+
+def test_a_reader_that_goes_away_is_no_error(indexed) -> None:
+    command = f"{sys.executable} -m qmd search the --all --json | head -c 1"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        env=_environment(Path(__file__).parents[2]),
+    )
+    assert (done.stdout, done.stderr) == ("[", "")
+
+
+def _environment(root: Path) -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(root)}

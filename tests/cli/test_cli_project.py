@@ -1,0 +1,94 @@
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = home / "project"
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs/a.md").write_text("# Inside\n")
+    (home / "secret.md").write_text("# Secret plans\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write_config(project: Path, text: str) -> None:
+    (project / ".qmd").mkdir(exist_ok=True)
+    (project / ".qmd/index.yml").write_text(text)
+
+
+def test_init_makes_an_index_of_this_folder_and_may_be_repeated(qmd, project: Path) -> None:
+    assert qmd("init").out == "ready to go with new local index\n"
+    assert qmd("init").status == 0
+    assert (project / ".qmd/index.sqlite").exists()
+    qmd("index", "docs", "--no-embed")
+    assert "docs" in (project / ".qmd/index.yml").read_text()
+
+
+def test_init_refuses_the_home_folder(qmd) -> None:
+    run = qmd("init")
+    assert run.status == 1
+    assert "Refusing to initialize a local index in $HOME." in run.err
+
+
+def test_untrusted_hooks_and_outside_folders_are_skipped_while_the_inside_is_indexed(qmd, project: Path) -> None:
+    write_config(
+        project,
+        "collections:\n  in: {path: docs, update: touch ran}\n  out: {path: ..}\nmodels: {embed: 'hf:evil/x'}\n",
+    )
+    run = qmd("update")
+    assert run.status == 0
+    assert not (project / "docs/ran").exists()
+    assert "Skipping collection 'out'" in run.err
+    assert "qmd trust" in run.err
+    assert [row["file"] for row in json.loads(qmd("search", "inside secret", "--json").out)] == ["qmd://in/a.md"]
+
+
+def test_trusting_lets_the_hook_run_until_it_changes(qmd, project: Path) -> None:
+    write_config(project, "collections:\n  in: {path: docs, update: touch ran}\n")
+    assert "✓ Trusted" in qmd("trust").out
+    qmd("update")
+    assert (project / "docs/ran").exists()
+    assert ".qmd/index.yml (trusted 2" in qmd("trust", "list").out
+    write_config(project, "collections:\n  in: {path: docs, update: touch worse}\n")
+    qmd("update")
+    assert not (project / "docs/worse").exists()
+
+
+def test_trust_can_be_revoked(qmd, project: Path) -> None:
+    write_config(project, "collections:\n  in: {path: docs, update: touch ran}\n")
+    qmd("trust")
+    assert "✓ Revoked trust" in qmd("trust", "revoke").out
+    assert "was not trusted" in qmd("trust", "revoke").out
+    assert qmd("trust", "frobnicate").err == "Usage: qmd trust [list|revoke]\n"
+
+
+def test_an_update_from_a_folder_below_finds_the_same_files(
+    qmd, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_config(project, "collections:\n  in: {path: docs}\n")
+    qmd("update")
+    monkeypatch.chdir(project / "docs")
+    assert "0 new, 0 updated, 1 unchanged, 0 removed" in qmd("update").out
+
+
+def test_an_index_of_the_original_is_moved_aside_and_rebuilt(qmd, project: Path, tmp_path: Path) -> None:
+    import apsw
+
+    config, database = tmp_path / "config/qmd/index.yml", tmp_path / "cache/qmd/index.sqlite"
+    config.parent.mkdir(parents=True)
+    database.parent.mkdir(parents=True)
+    config.write_text(f"collections:\n  docs: {{path: {project / 'docs'}}}\n")
+    foreign = apsw.Connection(str(database))
+    foreign.execute(
+        "CREATE TABLE documents (id INTEGER PRIMARY KEY, collection TEXT, path TEXT, hash TEXT, active INTEGER)"
+    )
+    foreign.execute("CREATE TABLE content_vectors (hash TEXT); CREATE TABLE store_config (key TEXT, value TEXT)")
+    foreign.close()
+    run = qmd("update")
+    assert run.status == 0
+    assert "moved to" in run.err
+    assert database.with_name("index.sqlite.original").exists()
+    assert len(json.loads(qmd("search", "inside", "--json").out)) == 1
