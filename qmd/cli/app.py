@@ -161,6 +161,26 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("skills list", "qmd.cli.skills", "list_skills", "skills list [--json]", "List the skills."),
     CommandSpec("skills get", "qmd.cli.skills", "get", "skills get <name>… [--full] [--all] [--json]", "Print skills."),
     CommandSpec("skills path", "qmd.cli.skills", "path", "skills path [name] [--json]", "Print where skills lie."),
+    CommandSpec(
+        "pull", "qmd.cli.models", "pull", "pull [name…]", "Fetch the larger models (the same as 'models pull')."
+    ),
+    CommandSpec("models list", "qmd.cli.models", "list_models", "models list [--json]", "List known models."),
+    CommandSpec(
+        "models pull", "qmd.cli.models", "pull", "models pull [name…]", "Fetch models; resumes what was cut off."
+    ),
+    CommandSpec("models path", "qmd.cli.models", "path", "models path <name>", "Print the folder of a model."),
+    CommandSpec("models verify", "qmd.cli.models", "verify", "models verify [name…]", "Check model files."),
+    CommandSpec("models remove", "qmd.cli.models", "remove", "models remove <name>", "Delete the files of a model."),
+    CommandSpec(
+        "models export",
+        "qmd.cli.models",
+        "export",
+        "models export <name> <target>",
+        "Copy a model to a folder or archive.",
+    ),
+    CommandSpec(
+        "models import", "qmd.cli.models", "import_", "models import <source>", "Take a model from a folder or archive."
+    ),
 )
 
 ALIASES: Mapping[str, str] = {

@@ -1,0 +1,163 @@
+"""`models` and `pull`: fetch, check, move and remove model files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qmd.cli.options import Index, Json
+from qmd.cli.session import Session, out, say
+from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
+
+if TYPE_CHECKING:
+    from qmd.inference.catalogue import ModelRecord
+
+Names = Annotated[list[str] | None, typer.Argument(help="Models; none means the full set, one per role.")]
+Name = Annotated[str, typer.Argument(help="A model, as 'qmd models list' shows it.")]
+_MEGABYTE = 1_000_000
+
+
+def list_models(context: typer.Context, as_json: Json = False, index: Index = None) -> int:
+    """List the models qmd knows, and which are on this machine."""
+    from qmd.inference.model_folders import list_models as states
+
+    found = states(_models_dir(context, index))
+    if as_json:
+        import json
+
+        rows = [
+            {
+                "name": state.record.name,
+                "role": state.record.role,
+                "tier": state.record.tier,
+                "repository": state.record.repository,
+                "licence": state.record.licence,
+                "languages": list(state.record.languages),
+                "present": state.is_present,
+                "path": str(state.folder) if state.is_present else None,
+                "formats": list(state.formats),
+            }
+            for state in found
+        ]
+        out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+        return EXIT_OK
+    width = max(len(state.record.name) for state in found)
+    for state in found:
+        where = str(state.folder) if state.is_present else "not here"
+        out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}\n")
+    return EXIT_OK
+
+
+def pull(
+    context: typer.Context,
+    names: Names = None,
+    formats: Annotated[
+        list[str] | None, typer.Option("--file-format", metavar="NAME", help="Weights of this format; may be repeated.")
+    ] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", hidden=True)] = False,
+    progress: Annotated[bool, typer.Option("--progress", hidden=True)] = False,
+    index: Index = None,
+) -> int:
+    """Fetch models; an interrupted pull goes on where it stopped."""
+    from qmd.inference.downloads import pull_model
+
+    session: Session = context.obj
+    models_dir = _models_dir(context, index)
+    for record in _records(names):
+        say(f"{record.name} ({record.role}) from {record.repository}")
+        report = pull_model(
+            record, models_dir, formats=formats, env=session.environ, on_progress=_show if sys.stderr.isatty() else None
+        )
+        state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already here"
+        out(f"- {record.name} -> {report.folder} ({state})\n")
+    return EXIT_OK
+
+
+def path(context: typer.Context, name: Name, index: Index = None) -> int:
+    """Print the folder of a model."""
+    from qmd.inference.model_folders import model_path
+
+    out(f"{model_path(_record(name), _models_dir(context, index))}\n")
+    return EXIT_OK
+
+
+def verify(context: typer.Context, names: Names = None, index: Index = None) -> int:
+    """Check model files against their sizes and checksums."""
+    from qmd.inference.model_folders import list_models as states
+    from qmd.inference.model_folders import verify_model
+
+    models_dir = _models_dir(context, index)
+    present = [state.record for state in states(models_dir) if state.is_present]
+    whole = True
+    for record in [_record(name) for name in names] if names else present:
+        for check in verify_model(record, models_dir):
+            whole = whole and check.status in ("ok", "unknown")
+            out(f"{check.status:<9} {record.name}: {check.path}\n")
+    return EXIT_OK if whole else EXIT_FAILURE
+
+
+def remove(context: typer.Context, name: Name, index: Index = None) -> int:
+    """Delete the files of a model."""
+    from qmd.inference.model_folders import remove_model
+
+    freed = remove_model(_record(name), _models_dir(context, index))
+    out(f"✓ Removed {name} ({freed / _MEGABYTE:.1f} MB)\n")
+    return EXIT_OK
+
+
+def export(
+    context: typer.Context,
+    name: Name,
+    target: Annotated[Path, typer.Argument(help="A folder, or a file ending in .tar or .tar.gz.")],
+    index: Index = None,
+) -> int:
+    """Copy a model to a folder or archive, for a machine without network."""
+    from qmd.inference.model_folders import export_model
+
+    out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(context, index), target)}\n")
+    return EXIT_OK
+
+
+def import_(
+    context: typer.Context,
+    source: Annotated[Path, typer.Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Which model it is.")] = None,
+    index: Index = None,
+) -> int:
+    """Take a model from a folder or archive."""
+    from qmd.inference.model_folders import import_model
+
+    record = import_model(source, _models_dir(context, index), _record(name) if name else None)
+    out(f"✓ Imported {record.name}\n")
+    return EXIT_OK
+
+
+def _models_dir(context: typer.Context, index: str | None) -> Path:
+    session: Session = context.obj
+    return session.locate(index).models
+
+
+def _records(names: list[str] | None) -> list[ModelRecord]:
+    from qmd.inference.catalogue import full_model
+
+    if names:
+        return [_record(name) for name in names]
+    return [full_model("embed"), full_model("rerank"), full_model("expand")]
+
+
+def _record(name: str) -> ModelRecord:
+    from qmd.inference.catalogue import find_model
+
+    record = find_model(name)
+    if record is None:
+        raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
+    return record
+
+
+def _show(file: str, done: int, total: int | None) -> None:
+    share = f"{100 * done / total:5.1f} %" if total else f"{done / _MEGABYTE:.1f} MB"
+    sys.stderr.write(f"\r{share}  {file}" + ("\n" if total == done else ""))
+    sys.stderr.flush()
