@@ -120,6 +120,10 @@ class RemoteEmbedder:
         """Vectors, shape (len(texts), dim), L2-normalised."""
         return self._embed([f"{self._settings.query_prompt}{text}" for text in texts], None)
 
+    def embeds(self, text: str) -> bool:
+        """True always: which languages the server's model reads is not known here."""
+        return True
+
     def query_trust(self, text: str) -> float:
         """1 always: what the server's model was trained on is its user's choice."""
         return 1.0

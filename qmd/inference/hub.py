@@ -1,0 +1,202 @@
+"""Files of a model hub: what is known of one before it is fetched, and fetching it so that it can be resumed.
+
+huggingface_hub gives addresses, access tokens, mirrors (`HF_ENDPOINT`) and metadata. The bytes are streamed here,
+because its own download starts anew after an interruption: a partial file is kept and continued by a range request.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from qmd.errors import ModelError
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
+
+_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+_CHUNK_BYTES = 1 << 20
+_TIMEOUT_S = 30.0
+_MAX_TRIES = 6
+"""Tries in a row without a new byte."""
+_RETRIED_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file as its hub describes it."""
+
+    url: str
+    size_bytes: int | None
+    sha256: str | None
+    """Known for large files; small ones carry another kind of tag."""
+    commit: str | None
+    headers: Mapping[str, str]
+
+
+class Hub(Protocol):
+    """Where model files come from."""
+
+    def describe(self, repository: str, path: str, revision: str) -> HubFile | None:
+        """What is known of a file; None where the repository has no such file.
+
+        Raises:
+            ModelError: If the hub cannot be reached, or has no such repository.
+        """
+        ...
+
+
+class HuggingFaceHub:
+    """The hub at `endpoint`, or the one that huggingface_hub takes by default."""
+
+    def __init__(self, endpoint: str | None = None) -> None:
+        self._endpoint = endpoint.rstrip("/") if endpoint else None
+
+    def describe(self, repository: str, path: str, revision: str) -> HubFile | None:
+        """See `Hub`."""
+        from huggingface_hub import get_hf_file_metadata, get_token, hf_hub_url
+        from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
+
+        try:
+            url = hf_hub_url(repository, path, revision=revision, endpoint=self._endpoint)
+            found = get_hf_file_metadata(url, endpoint=self._endpoint)
+        except EntryNotFoundError:
+            return None
+        except GatedRepoError as exc:
+            raise ModelError(
+                f"'{repository}' asks for a login", "accept its terms, then: huggingface-cli login"
+            ) from exc
+        except RepositoryNotFoundError as exc:
+            raise ModelError(f"the hub has no model '{repository}'", "see: qmd models list") from exc
+        except _hub_errors() as exc:
+            reason = " ".join(str(exc).split())[:160] or type(exc).__name__
+            hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
+            raise ModelError(f"model hub cannot be reached for '{repository}': {reason}", hint) from exc
+        if urlsplit(found.location).scheme not in ("http", "https"):
+            raise ModelError(f"model hub names an unusable address for '{path}'", "check HF_ENDPOINT")
+        headers = {"User-Agent": "qmd"}
+        token = get_token()
+        # A file may lie with another host, which the token is not meant for.
+        if token and urlsplit(found.location).netloc == urlsplit(url).netloc:
+            headers["Authorization"] = f"Bearer {token}"
+        tag = (found.etag or "").lower()
+        return HubFile(found.location, found.size, tag if _SHA256.match(tag) else None, found.commit_hash, headers)
+
+
+def fetch(
+    file: HubFile,
+    target: Path,
+    *,
+    on_bytes: Callable[[int], None] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Stream a file to `target`, continuing what `target` already holds.
+
+    A dropped connection is resumed at the next byte; six tries in a row without progress give up and keep the partial
+    file.
+
+    Args:
+        file: What to fetch.
+        target: Partial file; whole on return.
+        on_bytes: Gets the size of `target` now and then.
+        sleep: Waits between tries.
+
+    Raises:
+        ModelError: If the server refuses, the connection keeps dropping, the disk is full, or the size is wrong.
+    """
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+
+    tries = 0
+    while True:
+        before = target.stat().st_size if target.exists() else 0
+        if file.size_bytes is not None and before == file.size_bytes:
+            return
+        if file.size_bytes is not None and before > file.size_bytes:
+            target.unlink()
+            before = 0
+        reason = "the connection ended early"
+        try:
+            _stream(file, target, before, on_bytes)
+            if file.size_bytes is None:
+                return
+        except HTTPError as exc:
+            if exc.code == 416:
+                # The partial file is from another version of this one.
+                target.unlink(missing_ok=True)
+            elif exc.code not in _RETRIED_STATUS:
+                raise ModelError(f"model server answers {exc.code} for '{target.name}'", "qmd models pull") from exc
+            reason = f"the server answers {exc.code}"
+        except _DiskError as exc:
+            raise ModelError(f"cannot write '{target}': {exc}", "free some space; qmd models pull resumes") from exc
+        except (URLError, HTTPException, OSError) as exc:
+            reason = " ".join(str(getattr(exc, "reason", exc)).split()) or type(exc).__name__
+        after = target.stat().st_size if target.exists() else 0
+        if file.size_bytes is not None and after == file.size_bytes:
+            return
+        tries = 1 if after > before else tries + 1
+        if tries >= _MAX_TRIES:
+            raise ModelError(f"download of '{target.name}' stopped: {reason}", "run it again: qmd models pull resumes")
+        sleep(min(8.0, 0.5 * 2 ** (tries - 1)))
+
+
+class _DiskError(Exception):
+    """The file system refused a write, as opposed to the network a read."""
+
+
+def _stream(file: HubFile, target: Path, offset: int, on_bytes: Callable[[int], None] | None) -> None:
+    from urllib.request import Request
+
+    headers = {**file.headers, "Accept-Encoding": "identity"}
+    if offset:
+        headers["Range"] = f"bytes={offset}-"
+    with _opener().open(Request(file.url, headers=headers), timeout=_TIMEOUT_S) as response:
+        # A server that ignores the range sends everything.
+        is_rest = response.status == 206
+        done = offset if is_rest else 0
+        try:
+            stream = target.open("ab" if is_rest else "wb")
+        except OSError as exc:
+            raise _DiskError(exc.strerror or str(exc)) from exc
+        with stream:
+            while chunk := response.read(_CHUNK_BYTES):
+                try:
+                    stream.write(chunk)
+                    stream.flush()
+                except OSError as exc:
+                    raise _DiskError(exc.strerror or str(exc)) from exc
+                done += len(chunk)
+                if on_bytes is not None:
+                    on_bytes(done)
+
+
+def _opener() -> OpenerDirector:
+    from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+    class DropToken(HTTPRedirectHandler):
+        """Follows a redirect without the access token, which urllib would hand on to any host."""
+
+        def redirect_request(self, *args: Any) -> Request | None:
+            request = super().redirect_request(*args)
+            if request is not None:
+                request.remove_header("Authorization")
+            return request
+
+    return build_opener(DropToken)
+
+
+def _hub_errors() -> tuple[type[Exception], ...]:
+    """What huggingface_hub raises; its HTTP library's errors share no base with its own."""
+    errors: list[type[Exception]] = [OSError, ValueError, RuntimeError]
+    try:
+        import httpx
+
+        errors.append(httpx.HTTPError)
+    except ImportError:
+        pass
+    return tuple(errors)

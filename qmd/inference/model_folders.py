@@ -1,0 +1,356 @@
+"""Model folders on this machine: their manifests, whether they are whole, moving them between machines, removing them.
+
+A folder fetched or imported here holds `qmd-model.json`, written last: repository, commit, and size and sha256 of each
+file. It is what `verify` compares with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from qmd.errors import ModelError, NotFoundError, UsageError
+from qmd.inference.catalogue import MODELS, ModelFile, ModelRecord
+from qmd.inference.weights import locate_builtin, locate_model
+from qmd.inference.weights_choice import PREPARED_FOLDER
+
+MANIFEST_NAME = "qmd-model.json"
+_CHUNK_BYTES = 1 << 22
+
+FileStatus = Literal["ok", "missing", "damaged", "unknown"]
+"""`unknown`: present, but neither the catalogue nor a manifest says what it should hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """A file of a model as it lies on disk."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Where a model folder came from and what it holds."""
+
+    repository: str
+    commit: str | None
+    files: tuple[HeldFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileCheck:
+    """The verdict on one file."""
+
+    path: str
+    status: FileStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """A model of the catalogue on this machine."""
+
+    record: ModelRecord
+    folder: Path
+    is_present: bool
+    size_bytes: int
+    formats: tuple[str, ...]
+    """Formats whose weights are there."""
+    prepared: tuple[str, ...]
+
+
+def list_models(models_dir: Path) -> tuple[ModelState, ...]:
+    """Every model of the catalogue, present or not."""
+    return tuple(_state(record, models_dir) for record in MODELS)
+
+
+def model_path(record: ModelRecord, models_dir: Path) -> Path:
+    """The folder of a model that is on this machine.
+
+    Raises:
+        NotFoundError: It is not.
+    """
+    folder = locate_model(record, models_dir)
+    if folder is None:
+        raise NotFoundError(f"model '{record.name}' is not on this machine", f"get it: qmd models pull {record.name}")
+    return folder
+
+
+def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]:
+    """Compare every file with its recorded sha256 or size. Reads the files whole.
+
+    Raises:
+        NotFoundError: If the model is not on this machine.
+    """
+    folder = model_path(record, models_dir)
+    manifest = read_manifest(folder)
+    expected = _expected_files(record, manifest)
+    if manifest is None:
+        # Without a manifest nobody knows which formats and optional files were fetched.
+        expected = {
+            path: file for path, file in expected.items() if path == "tokenizer.json" or (folder / path).exists()
+        }
+    return tuple(FileCheck(path, _check(folder / path, file)) for path, file in sorted(expected.items()))
+
+
+def remove_model(record: ModelRecord, models_dir: Path) -> int:
+    """Delete a model's folder, prepared forms included; returns the bytes freed.
+
+    Raises:
+        UsageError: If the model is built in.
+        NotFoundError: If it is not on this machine.
+        ModelError: If the folder cannot be deleted.
+    """
+    if record.tier == "built-in":
+        raise UsageError(f"model '{record.name}' is part of qmd and cannot be removed")
+    folder = models_dir / record.folder
+    if not folder.is_dir():
+        raise NotFoundError(f"model '{record.name}' is not on this machine", "see: qmd models list")
+    size = folder_size(folder)
+    # Renamed first: an interrupted deletion must not leave half a model under its name.
+    with mapped_os_errors(folder):
+        if folder.is_symlink():
+            folder.unlink()
+            return 0
+        doomed = Path(tempfile.mkdtemp(prefix=".removed-", dir=models_dir))
+        folder.rename(doomed / folder.name)
+        shutil.rmtree(doomed)
+    return size
+
+
+def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
+    """Copy a model to `target`: a tar file when its name ends in `.tar`, else a folder. Prepared forms stay behind.
+
+    Raises:
+        NotFoundError: If the model is not on this machine.
+        UsageError: If `target` exists.
+        ModelError: If it cannot be written.
+    """
+    folder = model_path(record, models_dir)
+    if target.exists():
+        raise UsageError(f"'{target}' exists already", "choose another name")
+    manifest = read_manifest(folder) or make_manifest(record, None, folder, _held_paths(folder))
+    partial = target.with_name(f"{target.name}.partial")
+    with mapped_os_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(_discard, partial)
+            staged = Path(cleanup.enter_context(tempfile.TemporaryDirectory(dir=target.parent)))
+            write_manifest(staged, manifest)
+            sources = [(item.path, folder / item.path) for item in manifest.files]
+            sources.append((MANIFEST_NAME, staged / MANIFEST_NAME))
+            if target.suffix == ".tar":
+                with tarfile.open(partial, "w") as archive:
+                    for name, source in sources:
+                        archive.add(source.resolve(), f"{record.folder}/{name}", recursive=False)
+            else:
+                for name, source in sources:
+                    (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(source, partial / name)
+            partial.rename(target)
+    return target
+
+
+def import_model(source: Path, models_dir: Path, record: ModelRecord | None = None) -> ModelRecord:
+    """Take a model from an exported tar file or folder, or from a plain download of its repository.
+
+    Nothing that was there is touched before the new files are whole and checked.
+
+    Args:
+        source: Tar file or folder.
+        models_dir: The models folder.
+        record: Which model it is; None reads it from the manifest or the folder's name.
+
+    Raises:
+        NotFoundError: If `source` does not exist.
+        UsageError: If it cannot be told which model it is.
+        ModelError: If it is damaged, or cannot be written.
+    """
+    if not source.exists():
+        raise NotFoundError(f"'{source}' does not exist")
+    with mapped_os_errors(models_dir):
+        models_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".import-", dir=models_dir) as staging:
+            folder = _unpack(source, Path(staging)) if source.is_file() else source
+            manifest = read_manifest(folder)
+            record = record or _identify(folder, source, manifest)
+            wanted = [item.path for item in manifest.files] if manifest else _catalogued_paths(record, folder)
+            if not any(item.weights.path in wanted for item in record.formats):
+                raise ModelError(f"'{source}' holds no weights of '{record.name}'", "see: qmd models list")
+            place = Path(staging) / "ready"
+            for path in wanted:
+                checked = _inside(folder, path)
+                (place / path).parent.mkdir(parents=True, exist_ok=True)
+                if folder is source:
+                    shutil.copyfile(checked, place / path)
+                else:
+                    checked.rename(place / path)
+            expected = _expected_files(record, manifest)
+            for path in wanted:
+                if _check(place / path, expected.get(path, ModelFile(path))) == "damaged":
+                    raise ModelError(f"'{path}' in '{source}' is damaged", "export or download it again")
+            made = make_manifest(record, manifest.commit if manifest else None, place, wanted)
+            install_files(place, models_dir / record.folder, made)
+    return record
+
+
+def install_files(staging: Path, folder: Path, manifest: Manifest) -> None:
+    """Move checked files of `manifest` from `staging` to `folder`, one atomic step each, the manifest last.
+
+    Both must lie on one file system. A reader sees each file either old or new, never half.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for item in manifest.files:
+        if not (staging / item.path).exists():
+            continue
+        (folder / item.path).parent.mkdir(parents=True, exist_ok=True)
+        (staging / item.path).replace(folder / item.path)
+    write_manifest(folder, manifest)
+
+
+def make_manifest(record: ModelRecord, commit: str | None, folder: Path, paths: Iterable[str]) -> Manifest:
+    """The manifest of files that lie in `folder`. Reads them whole."""
+    held = (HeldFile(path, (folder / path).stat().st_size, sha256_of(folder / path)) for path in sorted(paths))
+    return Manifest(record.repository, commit, tuple(held))
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a folder, None where there is none.
+
+    Raises:
+        ModelError: It is damaged.
+    """
+    try:
+        found = json.loads((folder / MANIFEST_NAME).read_text("utf-8"))
+        files = tuple(HeldFile(str(f["path"]), int(f["size_bytes"]), str(f["sha256"])) for f in found["files"])
+        return Manifest(str(found["repository"]), found.get("commit"), files)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise ModelError(f"'{folder / MANIFEST_NAME}' is damaged", "fetch the model again: qmd models pull") from exc
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest in one step."""
+    files = [{"path": item.path, "size_bytes": item.size_bytes, "sha256": item.sha256} for item in manifest.files]
+    text = json.dumps({"repository": manifest.repository, "commit": manifest.commit, "files": files}, indent=1)
+    partial = folder / f"{MANIFEST_NAME}.partial"
+    partial.write_text(text, "utf-8")
+    partial.replace(folder / MANIFEST_NAME)
+
+
+def sha256_of(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+    """sha256 hex of a file."""
+    digest, done = hashlib.sha256(), 0
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            done += len(chunk)
+            if on_bytes is not None:
+                on_bytes(done)
+    return digest.hexdigest()
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files under a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+@contextlib.contextmanager
+def mapped_os_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk, missing rights and their like into one `ModelError` line."""
+    try:
+        yield
+    except (OSError, tarfile.TarError, EOFError) as exc:
+        reason = getattr(exc, "strerror", None) or " ".join(str(exc).split())[:160] or type(exc).__name__
+        raise ModelError(f"cannot use '{path}': {reason}", "check its rights and the free space") from exc
+
+
+def _state(record: ModelRecord, models_dir: Path) -> ModelState:
+    if record.tier == "built-in":
+        try:
+            folder = locate_builtin()
+        except ModelError:
+            return ModelState(record, models_dir / record.folder, False, 0, (), ())
+    else:
+        folder = models_dir / record.folder
+    present = locate_model(record, models_dir) is not None
+    formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
+    prepared = tuple(sorted(path.parent.name for path in folder.glob(f"{PREPARED_FOLDER}/*/manifest.json")))
+    return ModelState(record, folder, present, folder_size(folder) if folder.is_dir() else 0, formats, prepared)
+
+
+def _expected_files(record: ModelRecord, manifest: Manifest | None) -> dict[str, ModelFile]:
+    """By path: what the manifest says, else the catalogue."""
+    if manifest is not None:
+        return {item.path: ModelFile(item.path, item.size_bytes, item.sha256) for item in manifest.files}
+    return {file.path: file for file in (*record.files, *(item.weights for item in record.formats))}
+
+
+def _check(path: Path, expected: ModelFile) -> FileStatus:
+    if not path.is_file():
+        return "missing"
+    if expected.size_bytes is not None and path.stat().st_size != expected.size_bytes:
+        return "damaged"
+    if expected.sha256 is not None:
+        return "ok" if sha256_of(path) == expected.sha256 else "damaged"
+    return "unknown" if expected.size_bytes is None else "ok"
+
+
+def _held_paths(folder: Path) -> list[str]:
+    """Files of a folder by relative path, without prepared forms and hidden files."""
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    keep = (path for path in paths if path.parts[0] != PREPARED_FOLDER and not path.name.startswith("."))
+    return sorted(path.as_posix() for path in keep if path.name != MANIFEST_NAME)
+
+
+def _catalogued_paths(record: ModelRecord, folder: Path) -> list[str]:
+    known = (*record.files, *(item.weights for item in record.formats))
+    data = (f"{item.weights.path}_data" for item in record.formats)
+    return [path for path in (*(file.path for file in known), *data) if (folder / path).is_file()]
+
+
+def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
+    names = {manifest.repository.lower()} if manifest else set()
+    names |= {path.name.lower().removesuffix(".tar") for path in (folder, source)}
+    for record in MODELS:
+        if names & {record.repository.lower(), record.folder.lower(), record.name.lower()}:
+            return record
+    raise UsageError(f"cannot tell which model '{source}' is", "name it: qmd models import FILE --model NAME")
+
+
+def _inside(folder: Path, path: str) -> Path:
+    """The file of a manifest entry, which must lie inside the folder."""
+    pure = PurePosixPath(path)
+    found = folder / path
+    if pure.is_absolute() or ".." in pure.parts or not found.is_file():
+        raise ModelError(f"'{path}' is missing from '{folder.name}'", "export or download it again")
+    return found
+
+
+def _unpack(archive: Path, staging: Path) -> Path:
+    """Unpack a tar file; the folder that holds its files."""
+    inner = staging / "unpacked"
+    try:
+        with tarfile.open(archive) as opened:
+            opened.extractall(inner, filter="data")
+    except tarfile.ReadError as exc:
+        raise ModelError(f"'{archive}' is not a whole tar file", "export it again: qmd models export") from exc
+    entries = list(inner.iterdir()) if inner.is_dir() else []
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else inner
+
+
+def _discard(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

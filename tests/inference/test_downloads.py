@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import socket
+import tarfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from qmd.errors import ModelError, NotFoundError, QmdError, UsageError
+from qmd.inference.catalogue import MINILM, QWEN_RERANKER, ModelFile, ModelFormat
+from qmd.inference.downloads import pull_model
+from qmd.inference.hub import HubFile, fetch
+from qmd.inference.model_folders import (
+    export_model,
+    import_model,
+    list_models,
+    model_path,
+    read_manifest,
+    remove_model,
+    verify_model,
+)
+
+COMMIT = "a" * 40
+WEIGHTS = bytes(range(256)) * 12_000
+RECORD = replace(
+    QWEN_RERANKER,
+    formats=(
+        ModelFormat("fp16", ModelFile("onnx/model.onnx"), "cuda"),
+        ModelFormat("q8", ModelFile("model.onnx"), "cpu"),
+    ),
+    files=(ModelFile("tokenizer.json"), ModelFile("config.json"), ModelFile("absent.json")),
+)
+
+
+@dataclass
+class FakeHub:
+    """A loopback server that answers like the hub's resolve addresses, and can misbehave."""
+
+    files: dict[str, bytes]
+    url: str = ""
+    drop_after: list[int] = field(default_factory=list)
+    """Bytes after which each of the next answers with a body breaks off."""
+    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    wrong_tags: bool = False
+
+    def env(self, **more: str) -> dict[str, str]:
+        return {"HF_ENDPOINT": self.url, **more}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    monkeypatch.setenv("no_proxy", "*")
+    files = {"onnx/model.onnx": WEIGHTS, "model.onnx": WEIGHTS[:5000], "tokenizer.json": b"{}", "config.json": b"{} "}
+    state = FakeHub(files)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self._answer(with_body=False)
+
+        def do_GET(self) -> None:
+            self._answer(with_body=True)
+
+        def _answer(self, with_body: bool) -> None:
+            _, _, after = self.path.partition("/resolve/")
+            _, _, name = after.partition("/")
+            state.requests.append((self.command, name, self.headers.get("Range")))
+            content = state.files.get(name)
+            if content is None or RECORD.repository not in self.path:
+                self.send_response(404)
+                self.send_header("X-Error-Code", "EntryNotFound" if content is None else "RepoNotFound")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            digest = hashlib.sha256(content).hexdigest()
+            tag = digest if len(content) > 100 else digest[:40]
+            start = int((self.headers.get("Range") or "bytes=0-")[6:-1]) if with_body else 0
+            body = content[start:]
+            self.send_response(206 if start else 200)
+            self.send_header("ETag", f'"{"0" * 64 if state.wrong_tags else tag}"')
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if not with_body:
+                return
+            if state.drop_after:
+                body = body[: state.drop_after.pop(0)]
+                self.close_connection = True
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None: ...
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.url = f"http://127.0.0.1:{http.server_port}"
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield state
+    http.shutdown()
+    thread.join()
+    http.server_close()
+
+
+def _pull(hub: FakeHub, models_dir: Path, *formats: str, **env: str) -> tuple[str, ...]:
+    return pull_model(RECORD, models_dir, formats=formats or None, env=hub.env(**env)).fetched
+
+
+def test_a_pull_places_the_common_files_and_the_format_for_a_cpu(hub: FakeHub, tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    report = pull_model(RECORD, tmp_path, env=hub.env(), on_progress=lambda *step: seen.append(step))
+    assert set(report.fetched) == {"tokenizer.json", "config.json", "model.onnx"}
+    assert (report.folder / "model.onnx").read_bytes() == WEIGHTS[:5000]
+    assert report.commit == COMMIT
+    assert ("model.onnx", 5000, 5000) in seen
+    manifest = read_manifest(report.folder)
+    assert manifest is not None and manifest.commit == COMMIT and len(manifest.files) == 3
+    assert not list((tmp_path / ".staging").glob("*/*"))
+
+
+def test_a_second_pull_fetches_no_large_file_again(hub: FakeHub, tmp_path: Path) -> None:
+    _pull(hub, tmp_path, "fp16")
+    hub.requests.clear()
+    assert "onnx/model.onnx" not in _pull(hub, tmp_path, "fp16")
+    assert ("GET", "onnx/model.onnx", None) not in hub.requests
+
+
+def test_another_format_is_added_beside_the_first(hub: FakeHub, tmp_path: Path) -> None:
+    _pull(hub, tmp_path, "fp16")
+    _pull(hub, tmp_path, "q8")
+    manifest = read_manifest(tmp_path / RECORD.folder)
+    assert manifest is not None
+    assert {"onnx/model.onnx", "model.onnx"} <= {item.path for item in manifest.files}
+
+
+def test_a_dropped_connection_is_resumed_at_the_next_byte(hub: FakeHub, tmp_path: Path) -> None:
+    target = tmp_path / "partial"
+    hub.drop_after = [1_000_000, 500_000]
+    url = f"{hub.url}/{RECORD.repository}/resolve/main/onnx/model.onnx"
+    fetch(HubFile(url, len(WEIGHTS), None, None, {}), target, sleep=lambda s: None)
+    assert target.read_bytes() == WEIGHTS
+    assert [byte_range for _, _, byte_range in hub.requests] == [None, "bytes=1000000-", "bytes=1500000-"]
+
+
+def test_a_connection_that_keeps_dropping_keeps_the_partial_file_and_says_how_to_go_on(
+    hub: FakeHub, tmp_path: Path
+) -> None:
+    target = tmp_path / "partial"
+    hub.drop_after = [1000] + [0] * 20
+    url = f"{hub.url}/{RECORD.repository}/resolve/main/onnx/model.onnx"
+    with pytest.raises(ModelError) as caught:
+        fetch(HubFile(url, len(WEIGHTS), None, None, {}), target, sleep=lambda s: None)
+    assert target.stat().st_size == 1000
+    assert "resumes" in (caught.value.hint or "")
+
+
+def test_an_interrupted_pull_is_continued_by_the_next(hub: FakeHub, tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(path: str, done: int, total: int | None) -> None:
+        if path == "onnx/model.onnx" and done >= 1 << 20:
+            raise Stop
+
+    with pytest.raises(Stop):
+        pull_model(RECORD, tmp_path, formats=["fp16"], env=hub.env(), on_progress=stop)
+    assert not (tmp_path / RECORD.folder / "onnx").exists()
+    hub.requests.clear()
+    _pull(hub, tmp_path, "fp16")
+    ranges = [byte_range for command, name, byte_range in hub.requests if command == "GET" and "onnx" in name]
+    assert ranges and ranges[0] is not None
+    assert (tmp_path / RECORD.folder / "onnx/model.onnx").read_bytes() == WEIGHTS
+
+
+def test_a_wrong_checksum_is_refused_and_the_earlier_file_stays(hub: FakeHub, tmp_path: Path) -> None:
+    _pull(hub, tmp_path, "fp16")
+    hub.wrong_tags = True
+    with pytest.raises(ModelError, match="sha256"):
+        _pull(hub, tmp_path, "fp16")
+    assert (tmp_path / RECORD.folder / "onnx/model.onnx").read_bytes() == WEIGHTS
+    assert all(check.status == "ok" for check in verify_model(RECORD, tmp_path))
+
+
+def test_offline_no_socket_is_opened(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    with pytest.raises(ModelError, match="QMD_OFFLINE") as caught:
+        _pull(hub, tmp_path, QMD_OFFLINE="1")
+    assert "import" in (caught.value.hint or "")
+    assert hub.requests == []
+
+
+def test_a_full_disk_is_told_before_the_first_byte(
+    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 1 << 20))  # type: ignore[attr-defined]
+    with pytest.raises(ModelError, match="not enough space"):
+        _pull(hub, tmp_path)
+    assert all(command == "HEAD" for command, _, _ in hub.requests)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_disk_that_fills_up_on_the_way_is_one_clear_line(hub: FakeHub) -> None:
+    url = f"{hub.url}/{RECORD.repository}/resolve/main/onnx/model.onnx"
+    with pytest.raises(ModelError, match="No space left") as caught:
+        fetch(HubFile(url, len(WEIGHTS), None, None, {}), Path("/dev/full"), sleep=lambda s: None)
+    assert "\n" not in caught.value.message
+
+
+def test_an_unknown_repository_and_a_dead_hub_are_one_clear_line_each(hub: FakeHub, tmp_path: Path) -> None:
+    with pytest.raises(QmdError) as unknown:
+        pull_model(replace(RECORD, repository="some/other"), tmp_path, env=hub.env())
+    with pytest.raises(ModelError) as dead:
+        pull_model(RECORD, tmp_path, env={"HF_ENDPOINT": "http://127.0.0.1:9"})
+    for caught in (unknown, dead):
+        assert "\n" not in caught.value.message
+
+
+def test_a_required_file_that_the_repository_lacks_is_named(hub: FakeHub, tmp_path: Path) -> None:
+    del hub.files["model.onnx"]
+    with pytest.raises(ModelError, match=r"model\.onnx"):
+        _pull(hub, tmp_path)
+
+
+def test_a_built_in_model_and_an_unknown_format_are_wrong_usage(hub: FakeHub, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        pull_model(MINILM, tmp_path, env=hub.env())
+    with pytest.raises(UsageError, match="q9"):
+        _pull(hub, tmp_path, "q9")
+
+
+# --- folders ---
+
+
+def test_verify_tells_damaged_and_missing_files(hub: FakeHub, tmp_path: Path) -> None:
+    _pull(hub, tmp_path, "fp16", "q8")
+    folder = tmp_path / RECORD.folder
+    damaged = bytearray(WEIGHTS)
+    damaged[1000] ^= 1
+    (folder / "onnx/model.onnx").write_bytes(damaged)
+    (folder / "config.json").unlink()
+    found = {check.path: check.status for check in verify_model(RECORD, tmp_path)}
+    assert found == {
+        "onnx/model.onnx": "damaged",
+        "config.json": "missing",
+        "model.onnx": "ok",
+        "tokenizer.json": "ok",
+    }
+
+
+def test_a_hand_made_folder_is_verified_as_far_as_anything_is_known(tmp_path: Path) -> None:
+    folder = tmp_path / RECORD.folder
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"x")
+    (folder / "tokenizer.json").write_bytes(b"{}")
+    assert {check.status for check in verify_model(RECORD, tmp_path)} == {"unknown"}
+
+
+@pytest.mark.parametrize("name", ["model.tar", "folder"])
+def test_an_exported_model_is_imported_elsewhere(hub: FakeHub, tmp_path: Path, name: str) -> None:
+    _pull(hub, tmp_path / "a", "q8")
+    target = export_model(RECORD, tmp_path / "a", tmp_path / "out" / name)
+    assert import_model(target, tmp_path / "b").name == RECORD.name
+    assert (tmp_path / "b" / RECORD.folder / "model.onnx").read_bytes() == WEIGHTS[:5000]
+    assert read_manifest(tmp_path / "b" / RECORD.folder) == read_manifest(tmp_path / "a" / RECORD.folder)
+    assert not list((tmp_path / "b").glob(".import-*"))
+    assert not list((tmp_path / "out").glob("*.partial"))
+
+
+def test_a_damaged_export_is_refused_and_the_earlier_model_stays(hub: FakeHub, tmp_path: Path) -> None:
+    _pull(hub, tmp_path / "a", "q8")
+    exported = export_model(RECORD, tmp_path / "a", tmp_path / "exported")
+    import_model(exported, tmp_path / "b")
+    (exported / "model.onnx").write_bytes(b"y" * 5000)
+    with pytest.raises(ModelError, match="damaged"):
+        import_model(exported, tmp_path / "b")
+    assert (tmp_path / "b" / RECORD.folder / "model.onnx").read_bytes() == WEIGHTS[:5000]
+
+
+def test_a_truncated_or_hostile_archive_is_one_clear_line(hub: FakeHub, tmp_path: Path) -> None:
+    _pull(hub, tmp_path / "a", "q8")
+    whole = export_model(RECORD, tmp_path / "a", tmp_path / "whole.tar")
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(whole.read_bytes()[:3000])
+    hostile = tmp_path / "hostile.tar"
+    (tmp_path / "evil").write_text("x", "utf-8")
+    with tarfile.open(hostile, "w") as archive:
+        archive.add(tmp_path / "evil", "../../evil")
+    for source in (cut, hostile):
+        with pytest.raises(QmdError) as caught:
+            import_model(source, tmp_path / "b", RECORD)
+        assert "\n" not in caught.value.message
+    assert not (tmp_path.parent / "evil").exists()
+    assert not list((tmp_path / "b").glob("*"))
+
+
+def test_an_import_that_names_no_model_asks_for_the_name(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with pytest.raises(UsageError, match="which model"):
+        import_model(tmp_path / "x", tmp_path / "b")
+    with pytest.raises(NotFoundError):
+        import_model(tmp_path / "nowhere", tmp_path / "b")
+
+
+def test_a_removed_model_is_gone_and_its_size_told(hub: FakeHub, tmp_path: Path) -> None:
+    _pull(hub, tmp_path, "q8")
+    assert remove_model(RECORD, tmp_path) > 5000
+    assert not (tmp_path / RECORD.folder).exists()
+    assert not list(tmp_path.glob(".removed-*"))
+    with pytest.raises(NotFoundError):
+        remove_model(RECORD, tmp_path)
+    with pytest.raises(NotFoundError, match="not on this machine"):
+        model_path(RECORD, tmp_path)
+    with pytest.raises(UsageError):
+        remove_model(MINILM, tmp_path)
+
+
+def test_a_linked_model_folder_loses_the_link_and_not_the_files(hub: FakeHub, tmp_path: Path) -> None:
+    _pull(hub, tmp_path / "a", "q8")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / RECORD.folder).symlink_to(tmp_path / "a" / RECORD.folder)
+    remove_model(RECORD, tmp_path / "b")
+    assert (tmp_path / "a" / RECORD.folder / "model.onnx").exists()
+
+
+def test_the_list_shows_what_is_here(tmp_path: Path) -> None:
+    states = {state.record.name: state for state in list_models(tmp_path)}
+    assert states[MINILM.name].is_present
+    assert not states[QWEN_RERANKER.name].is_present
+    folder = tmp_path / QWEN_RERANKER.folder
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"x" * 10)
+    (folder / "tokenizer.json").write_bytes(b"{}")
+    state = next(state for state in list_models(tmp_path) if state.record is QWEN_RERANKER)
+    assert state.is_present and state.formats == ("fp16",) and state.size_bytes == 12
