@@ -172,8 +172,9 @@ class EnginePool(Generic[SettingsT]):
     def unload(self) -> None:
         """Drop the models once the search that uses them is over."""
         with self._lock:
-            self._loaded = None
-        release_memory()
+            was_loaded, self._loaded = self._loaded is not None, None
+        if was_loaded:
+            release_memory()
 
     def _ensure(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
         if self._loaded is not None:
