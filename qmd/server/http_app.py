@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -203,18 +204,29 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
     )
     sys.stderr.write(f"QMD MCP server listening on http://{host}:{bound_port}/mcp\n")
     sys.stderr.flush()
+    # uvicorn shuts down on the first signal and then raises it again for these handlers: without them the process
+    # would die of it before its pid file is gone.
+    signals = [signal.signal(number, _announce_end) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:
-        sys.stderr.write("Shutting down...\n")
         service.close()
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), signals, strict=True):
+            signal.signal(number, handler)
+
+
+def _announce_end(number: int, frame: object) -> None:
+    sys.stderr.write(f"Shutting down ({signal.Signals(number).name})...\n")
 
 
 def _bind(host: str, port: int) -> Any:
     import socket
 
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # `localhost` may mean ::1 first, but most clients are told 127.0.0.1.
+        found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+        family, kind, proto, _, address = found[0]
         listener = socket.socket(family, kind, proto)
         if sys.platform != "win32":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

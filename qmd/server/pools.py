@@ -122,6 +122,12 @@ class EnginePool(Generic[SettingsT]):
     """The models of one server, loaded for the roles first asked for, one search at a time.
 
     Searches that use models queue: each already uses every core, so running two at once only delays both.
+
+    Args:
+        load: Opens the models of some roles.
+        ttl_s: Seconds after which idle models are dropped; None keeps them.
+        clock: Monotonic seconds.
+        stamp: Changes when the same settings mean other models, because files were added or removed.
     """
 
     def __init__(
@@ -129,12 +135,14 @@ class EnginePool(Generic[SettingsT]):
         load: Callable[[SettingsT, frozenset[Role]], Engines],
         ttl_s: float | None = DEFAULT_MODEL_TTL_S,
         clock: Callable[[], float] = time.monotonic,
+        stamp: Callable[[SettingsT], object] = lambda _: None,
     ) -> None:
         self._load = load
+        self._stamp = stamp
         self._ttl_s = ttl_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._loaded: tuple[SettingsT, frozenset[Role], Engines] | None = None
+        self._loaded: tuple[tuple[SettingsT, object], frozenset[Role], Engines] | None = None
         self._used_at = clock()
 
     @property
@@ -177,17 +185,18 @@ class EnginePool(Generic[SettingsT]):
             release_memory()
 
     def _ensure(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
+        key = (settings, self._stamp(settings))
         if self._loaded is not None:
-            known_settings, known_roles, engines = self._loaded
+            known_key, known_roles, engines = self._loaded
             # Notes tell of roles that could not be served; those of other roles would be news to this asker.
-            if known_settings == settings and (roles == known_roles or (roles < known_roles and not engines.notes)):
+            if known_key == key and (roles == known_roles or (roles < known_roles and not engines.notes)):
                 return engines
-            if known_settings == settings and not engines.notes:
+            if known_key == key and not engines.notes:
                 roles |= known_roles
             # Before loading, not after: two sets at once could need twice the memory.
             self._loaded = None
         engines = self._load(settings, roles)
-        self._loaded = (settings, roles, engines)
+        self._loaded = (key, roles, engines)
         return engines
 
 

@@ -246,7 +246,17 @@ def _build(
         return load_engines(settings, roles)
 
     ttl_s = parse_model_ttl(environ.get("QMD_MODEL_TTL"))
-    return SearchService(ReaderPool(open_index or open_plainly, watched), EnginePool(load, ttl_s), settings)
+    return SearchService(
+        ReaderPool(open_index or open_plainly, watched), EnginePool(load, ttl_s, stamp=_models_stamp), settings
+    )
+
+
+def _models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:
+    """Names and times of the model folders: a pull or a removal changes what `auto` means."""
+    try:
+        return tuple(sorted((entry.name, entry.stat().st_mtime_ns) for entry in settings.models_dir.iterdir()))
+    except OSError:
+        return ()
 
 
 def engine_settings(locations: Locations, environ: Mapping[str, str]) -> EngineSettings:

@@ -63,6 +63,18 @@ def test_other_settings_load_other_models() -> None:
     assert models.loads == [("a", EMBED), ("b", EMBED)]
 
 
+def test_new_model_files_load_other_models() -> None:
+    models, files = Models(), ["a"]
+    pool = EnginePool(models, stamp=lambda _: tuple(files))
+    for _ in range(2):
+        with pool.engines("s", EMBED):
+            pass
+    files.append("b")
+    with pool.engines("s", EMBED):
+        pass
+    assert len(models.loads) == 2
+
+
 def test_notes_about_other_roles_are_not_passed_on() -> None:
     models = Models(("no reranker",))
     pool = EnginePool(models)
