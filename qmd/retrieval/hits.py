@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qmd.records import Candidate, Collection, Explanation, Hit, StoredDocument
@@ -10,7 +10,7 @@ from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lookup import context_for
-from qmd.retrieval.matching import WeightedTerm, coverage, find_occurrences, fold
+from qmd.retrieval.matching import WeightedTerm, coverage, find_occurrences, fold, inverse_frequency
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_passage
 from qmd.store.base import Reader
@@ -35,10 +35,12 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """What relevance is measured with: the query's terms and the query's own background cosine."""
+    """What relevance is measured with: the query's terms, its own background cosine, and the calibration."""
 
     terms: Sequence[WeightedTerm]
+    n_documents: int
     background: float | None
+    judge: Callable[[Evidence], float]
 
 
 def build_hits(
@@ -76,13 +78,14 @@ def measure(document: StoredDocument, text: str, chunk: Candidate | None, yardst
     return Evidence(
         coverage=coverage(occurrences, yardstick.terms),
         window=coverage(occurrences, yardstick.terms, WINDOW_CHARS),
+        mass=sum(w.weight for w in yardstick.terms) / inverse_frequency(0, yardstick.n_documents),
         cosine=chunk.score if chunk is not None else None,
         background=yardstick.background,
     )
 
 
 def _hit(document: StoredDocument, text: str, entry: Ordered, yardstick: Yardstick, options: SearchOptions) -> Hit:
-    relevance = calibration.relevance(measure(document, text, entry.chunk, yardstick))
+    relevance = yardstick.judge(measure(document, text, entry.chunk, yardstick))
     chunk = entry.chunk
     span = None
     if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:

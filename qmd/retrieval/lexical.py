@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from qmd.analysis import analyze_query, has_cjk, has_user_operators, parse_lex, prefix_form
+from qmd.analysis.stopwords import stop_words_of
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope, SubQuery
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Trace
@@ -16,6 +18,13 @@ PREFIX_TRUST = 0.7
 
 SPELLING_TRUST = 0.5
 """Share of a term's weight that a corrected spelling of it earns in coverage."""
+
+SENTENCE_WORDS = 5
+"""Unmarked words from which a query with a stop word is a sentence. With quotes demanded everywhere, BM25 fell from
+.328 to .309 nDCG@10 on shell questions that cite names, and from .456 to .451 on computing abstracts."""
+
+_MARKED = re.compile(r'[+-]?"[^"]*"|(?<!\S)[+-]\S+')
+_PLAIN_WORD = re.compile(r"[^\W_]+")
 
 SPELLINGS = 2
 """Corrected spellings tried for one unknown term."""
@@ -104,9 +113,19 @@ def read_demands(reader: Reader, queries: Sequence[LexicalQuery], scope: Scope) 
     return Demands(allowed, refused)
 
 
-def reads_operators(text: str, *, lexical_mode: bool) -> bool:
-    """Whether `text` is read with the lexical syntax: always in `search`, else where the user used it."""
-    return lexical_mode or has_user_operators(text)
+def reads_operators(text: str, trace: Trace) -> bool:
+    """Whether quotes, `+`, `-` and `*` in a plain query are demands.
+
+    In a sentence they are punctuation: a question that cites a name does not want that name required. Told apart by
+    `SENTENCE_WORDS` unmarked words, one of them a stop word; `lex:` lines are always read as demands.
+    """
+    if not has_user_operators(text):
+        return False
+    words = _PLAIN_WORD.findall(_MARKED.sub(" ", text).lower())
+    is_sentence = len(words) >= SENTENCE_WORDS and bool(stop_words_of(words))
+    if is_sentence:
+        trace.warn("quotes and signs are read as part of the sentence; a 'lex:' line makes them demands")
+    return not is_sentence
 
 
 def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace) -> list[LexicalTerm]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
 from qmd.records import Hit, Query, Ranking, SearchResponse, StoredDocument, SubQuery
 from qmd.retrieval import calibration, dense, lexical
+from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.dense import DenseRanking
 from qmd.retrieval.expansion import skip_reason
 from qmd.retrieval.fusion import Fused, fuse_zscores
@@ -43,11 +44,17 @@ class _Legs:
     dense: list[DenseRanking] = field(default_factory=list)
 
 
-def search(reader: Reader, engines: Engines, query: Query, options: SearchOptions) -> SearchResponse:
+def search(
+    reader: Reader,
+    engines: Engines,
+    query: Query,
+    options: SearchOptions,
+    judge: Callable[[Evidence], float] = calibration.relevance,
+) -> SearchResponse:
     """Answer a query.
 
     Stages that cannot run (no model, no vectors, no time) are left out, and a warning says so; the answer then comes
-    from the others.
+    from the others. `judge` turns the evidence for a document into its relevance; only fitting replaces it.
 
     Raises:
         UsageError: The query is empty.
@@ -70,7 +77,7 @@ def search(reader: Reader, engines: Engines, query: Query, options: SearchOption
         with trace.stage("rerank"):
             ordered = rerank(reader, engines.reranker, query, ordered, terms, options, trace)
     with trace.stage("passages"):
-        yardstick = Yardstick(terms, _background(legs.dense))
+        yardstick = Yardstick(terms, reader.count_documents(), _background(legs.dense), judge)
         hits, relevances = build_hits(reader, ordered, yardstick, options)
     _explain_emptiness(reader, query, hits, relevances, trace)
     return SearchResponse(
@@ -95,7 +102,7 @@ def _search_lexical(reader: Reader, query: Query, options: SearchOptions, legs: 
         # Here terms only measure and show; what the index lacks is no news to someone who did not search by words.
         trace = Trace(None)
     if not query.subqueries:
-        syntax = lexical.reads_operators(query.text, lexical_mode=options.mode == "lexical")
+        syntax = lexical.reads_operators(query.text, trace)
         legs.queries.append(lexical.lexical_query(reader, query.text, trace, lex_syntax=syntax))
     for subquery in typed:
         legs.queries.append(lexical.lexical_query(reader, subquery.text, trace, lex_syntax=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,28 +24,36 @@ SHARE = st.floats(0, 1)
 @given(st.lists(SHARE, max_size=30))
 def test_relevances_never_rise_and_keep_their_mean(values: list[float]) -> None:
     result = non_increasing(values)
-    assert all(left >= right - 1e-12 for left, right in zip(result, result[1:], strict=False))
+    assert all(left >= right - 1e-12 for left, right in pairwise(result))
     assert sum(result) == pytest.approx(sum(values))
 
 
-@given(SHARE, SHARE, st.floats(-1, 1), SHARE)
-def test_relevance_stays_in_bounds(coverage: float, window: float, cosine: float, background: float) -> None:
-    assert 0.0 <= relevance(Evidence(coverage, window, cosine, background)) <= 1.0
+@given(SHARE, SHARE, st.floats(0, 100), st.floats(-1, 1), SHARE)
+def test_relevance_stays_in_bounds(coverage: float, window: float, mass: float, cosine: float, back: float) -> None:
+    assert 0.0 <= relevance(Evidence(coverage, window, mass, cosine, back)) <= 1.0
 
 
 def test_more_evidence_means_more_relevance() -> None:
-    assert relevance(Evidence(0.5, 0.5, 0.6, 0.1)) > relevance(Evidence(0.5, 0.5, 0.3, 0.1))
-    assert relevance(Evidence(1.0, 1.0)) > relevance(Evidence(0.5, 0.5)) > relevance(Evidence(0.0, 0.0))
+    assert relevance(Evidence(0.5, 0.5, 2.0, 0.6, 0.1)) > relevance(Evidence(0.5, 0.5, 2.0, 0.3, 0.1))
+    assert relevance(Evidence(1.0, 1.0, 2.0)) > relevance(Evidence(0.5, 0.5, 2.0)) > relevance(Evidence(0.0, 0.0, 2.0))
+
+
+def test_half_of_a_long_question_says_more_than_half_of_two_words() -> None:
+    assert relevance(Evidence(0.5, 0.5, 8.0)) > relevance(Evidence(0.5, 0.5, 2.0))
+
+
+def test_an_identifier_found_literally_needs_no_vector() -> None:
+    assert relevance(Evidence(1.0, 1.0, 1.0, 0.1, 0.1)) > GOOD
 
 
 def test_nothing_found_of_the_query_is_below_the_threshold_in_every_mode() -> None:
-    assert relevance(Evidence(0.0, 0.0)) < WEAK
-    assert relevance(Evidence(0.0, 0.0, 0.2, 0.1)) < WEAK
+    assert relevance(Evidence(0.0, 0.0, 3.0)) < WEAK
+    assert relevance(Evidence(0.0, 0.0, 3.0, 0.3, 0.1)) < WEAK
 
 
 def test_everything_found_together_is_good_in_every_mode() -> None:
-    assert relevance(Evidence(1.0, 1.0)) > GOOD
-    assert relevance(Evidence(1.0, 1.0, 0.7, 0.15)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 1.0)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 1.0, 0.7, 0.15)) > GOOD
 
 
 @pytest.mark.parametrize(("first", "expected"), [(0.9, "good"), (0.3, "weak"), (0.1, "none")])
