@@ -285,10 +285,14 @@ def _run_command(spec: CommandSpec, args: Sequence[str]) -> int:
     # The base of every parser error, whichever copy of click this typer brings along.
     parser_error: type[Any] = typer.BadParameter.__mro__[1]
     try:
-        status = command.main(arguments.argv, prog_name=f"qmd {spec.name}", standalone_mode=False, obj=session)
+        # Not command.main: that one swallows interrupts and closed pipes, each with a status of its own.
+        with command.make_context(f"qmd {spec.name}", arguments.argv, obj=session) as context:
+            status = command.invoke(context)
     except parser_error as exc:
         message = " ".join(exc.format_message().split())
         raise UsageError(f"{message[:1].lower()}{message[1:].rstrip('.')}", f"usage: qmd {spec.usage}") from exc
+    except typer.Exit as exc:
+        return int(exc.exit_code)
     except typer.Abort as exc:
         raise KeyboardInterrupt from exc
     return status if isinstance(status, int) else EXIT_OK

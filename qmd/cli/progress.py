@@ -20,6 +20,8 @@ class ProgressLine:
         self._last = 0.0
 
     def __enter__(self) -> Self:
+        # What was said so far must be seen now, also through a pipe: the work that follows may take minutes.
+        sys.stdout.flush()
         self._write("…")
         return self
 

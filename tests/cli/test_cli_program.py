@@ -103,14 +103,14 @@ def test_an_unknown_sub_command_lists_the_known_ones(qmd) -> None:
     assert "rename" in run.err
 
 
-def test_an_interrupt_says_that_nothing_is_lost(qmd, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt() -> Path:
+def test_an_interrupt_says_that_nothing_is_lost(indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "cwd", interrupt)
-    run = qmd("status")
+    monkeypatch.setattr("apsw.Connection", interrupt)
+    run = indexed("status")
     assert run.status == 130
-    assert "run the same command to go on" in run.err
+    assert run.err == "interrupted: what is done is kept, run the same command to go on\n"
 
 
 def test_an_unforeseen_failure_is_one_line_and_names_the_switch_for_more(qmd, monkeypatch: pytest.MonkeyPatch) -> None:
