@@ -87,6 +87,8 @@ _FLAGS = frozenset(
 _RENAMED: Mapping[str, str] = {"-k": "-n", "--k": "-n", "--top-k": "-n", "--limit": "-n", "--pattern": "--mask"}
 """Options that other search tools have, and what they mean here."""
 
+_QUERY_COMMANDS = frozenset({"search", "vsearch", "query"})
+
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
@@ -218,7 +220,7 @@ def _unknown_option(name: str, known: Mapping[str, bool], command: str) -> Usage
     near = get_close_matches(name, known, n=1, cutoff=0.6) if name.startswith("--") else []
     if near:
         hint = f"did you mean '{near[0]}'? see: qmd {command} --help"
-    elif name.startswith("--"):
+    elif name.startswith("--") or command not in _QUERY_COMMANDS:
         hint = f"see: qmd {command} --help"
     else:
         hint = f"for a word that starts with '-' quote the whole query or put '--' before it; see: qmd {command} --help"
