@@ -23,7 +23,7 @@ from qmd.inference import EngineSettings
 from qmd.records import Query, SearchResponse
 from qmd.retrieval import SearchOptions, parse_query
 from qmd.server.client import ask_daemon, start_worker
-from qmd.server.endpoint import Endpoint, exclusive_lock, read_endpoint, worker_files, write_endpoint
+from qmd.server.endpoint import Endpoint, connect, exclusive_lock, read_endpoint, worker_files, write_endpoint
 from qmd.server.service import SearchService
 from qmd.server.worker import Worker, run_worker
 
@@ -140,8 +140,7 @@ def test_a_worker_of_another_version_makes_room(
 ) -> None:
     record = worker_files(locations.cache, locations.database).record
     request = {"token": worker.endpoint.token, "version": "0.0.0", "environment": "", "call": "search", "params": {}}
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(worker.endpoint.socket))
+    with connect(worker.endpoint, 5) as connection:
         connection.sendall(json.dumps(request).encode() + b"\n")
         assert b"another version" in connection.recv(1000)
     assert qmd.__version__ == worker.endpoint.version
@@ -155,8 +154,7 @@ def test_strangers_get_nothing(
     record = worker_files(locations.cache, locations.database).record
     assert record.stat().st_mode & 0o077 == 0
     for line in (b'{"token":"wrong"}\n', b"GET / HTTP/1.1\r\n\r\n", b"\xff\n", b"[]\n", b"{" * 100, b""):
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(worker.endpoint.socket))
+        with connect(worker.endpoint, 5) as connection:
             connection.sendall(line)
             connection.shutdown(socket.SHUT_WR)
             assert b"result" not in connection.recv(1000)
