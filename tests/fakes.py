@@ -156,7 +156,7 @@ class FakeReader:
 
     def status(self, fingerprint: str | None) -> IndexStatus:
         total = len(self.items)
-        done = total if self.embedded and fingerprint is not None else 0
+        done = total if self.embedded and self.embedder is not None and fingerprint is not None else 0
         return IndexStatus(Path("fake.sqlite"), 0, total, done, total - done, done, done, None, fingerprint, ())
 
     def cached(self, key: str) -> str | None:

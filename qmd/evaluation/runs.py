@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from qmd.errors import QmdError
+from qmd.errors import ModelError, QmdError
 from qmd.evaluation.collections import Qrels
 from qmd.evaluation.metrics import average, mrr_at, ndcg_at, precision_at, recall_at
 from qmd.inference.base import Engines
@@ -86,7 +86,11 @@ def evaluate(
         scope: Applied to every query.
         name_of: Document → name in `qrels`; the path inside its collection by default.
         on_progress: Gets the number of searches done so far.
+
+    Raises:
+        ModelError: A backend needs a model that is not there: its numbers would be those of another backend.
     """
+    _require_models(engines, modes)
     done = 0
     reports = []
     for mode in modes:
@@ -120,6 +124,15 @@ def measure_run(run: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, dic
         "MRR@10": {q: mrr_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
         "P@10": {q: precision_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
     }
+
+
+def _require_models(engines: Engines, modes: Sequence[str]) -> None:
+    for mode in modes:
+        options = BACKENDS[mode]
+        if options.mode != "lexical" and engines.embedder is None:
+            raise ModelError(f"backend '{mode}' needs an embedding model", hint="qmd doctor")
+        if options.mode != "lexical" and options.rerank and engines.reranker is None:
+            raise ModelError(f"backend '{mode}' needs a reranking model", hint="qmd doctor")
 
 
 def _options(mode: str) -> SearchOptions:

@@ -26,6 +26,9 @@ SENTENCE_WORDS = 5
 _MARKED = re.compile(r'[+-]?"[^"]*"|(?<!\S)[+-]\S+')
 _PLAIN_WORD = re.compile(r"[^\W_]+")
 
+SURE_LENGTH = 7
+"""Letters from which a corrected spelling is searched beside known words; `hate` is near to too many other words."""
+
 SPELLINGS = 2
 """Corrected spellings tried for one unknown term."""
 
@@ -73,7 +76,7 @@ def lexical_query(reader: Reader, text: str, trace: Trace, *, lex_syntax: bool) 
         if frequency or term.excluded or " " in term.fts or has_cjk(term.fts):
             searched.append(term)
             continue
-        found = _substitutes(reader, term, trace)
+        found = _substitutes(reader, term, trace, is_alone=not any(frequencies))
         searched.extend(found or [term])
         if found and not term.required:
             weight = next(entry.weight for entry in weighted if entry.term == term)
@@ -128,7 +131,8 @@ def reads_operators(text: str, trace: Trace) -> bool:
     return not is_sentence
 
 
-def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace) -> list[LexicalTerm]:
+def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace, *, is_alone: bool) -> list[LexicalTerm]:
+    """What is searched in place of an unknown term; empty where a wrong guess would do more harm than leaving it out."""
     prefix = prefix_form(term)
     if prefix is not None and reader.document_frequencies([prefix])[0]:
         return [prefix]
@@ -136,7 +140,7 @@ def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace) -> list[Lexica
     if not spellings:
         trace.warn(f"no document holds '{term.text}'")
         return []
-    if term.required:
+    if term.required or not (is_alone or len(term.text) >= SURE_LENGTH):
         trace.warn(f"no document holds '{term.text}': did you mean '{spellings[0]}'?")
         return []
     trace.warn(f"no document holds '{term.text}': searched for {_quoted(spellings)} instead")

@@ -1,0 +1,284 @@
+"""The whole read path over fakes: what is found, what is said when something cannot run."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qmd.errors import UsageError
+from qmd.records import Collection, Query, Scope, SubQuery
+from qmd.retrieval import SearchOptions, parse_query, search
+
+_SPEC = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
+assert _SPEC is not None and _SPEC.loader is not None
+fakes = importlib.util.module_from_spec(_SPEC)
+sys.modules.setdefault("fakes", fakes)
+_SPEC.loader.exec_module(fakes)
+
+LEXICAL = SearchOptions(mode="lexical")
+DENSE = SearchOptions(mode="dense")
+HYBRID = SearchOptions()
+
+
+def notes(embedder: object = None) -> object:
+    reader = fakes.FakeReader(embedder=embedder)
+    reader.add(
+        "limiter.md",
+        "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n",
+        title="Rate limiter",
+    )
+    reader.add("garden.md", "# Garden\n\nTomatoes need sun and water.\n", metadata={"tags": ("home",)})
+    reader.add("work/engine.md", "# Automobile\n\nThe automobile engine needs oil.\n", modified_at="2026-05-01")
+    return reader
+
+
+def paths(answer: object) -> list[str]:
+    return [hit.document.path for hit in answer.hits]  # type: ignore[attr-defined]
+
+
+def ask(reader: object, text: str, options: SearchOptions = HYBRID, **roles: object) -> object:
+    return search(reader, fakes.fake_engines(**roles), parse_query(text), options)  # type: ignore[arg-type]
+
+
+EMBEDDER = fakes.HashingEmbedder(synonyms={"car": "automobile"})
+
+
+def test_a_literal_answer_comes_first_in_every_mode() -> None:
+    reader = notes(EMBEDDER)
+    for options in (LEXICAL, DENSE, HYBRID):
+        answer = ask(reader, "sliding window limiter", options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
+        assert paths(answer)[0] == "limiter.md"
+        assert answer.verdict == "good"
+
+
+def test_a_question_with_a_missing_word_still_finds() -> None:
+    assert paths(ask(notes(), "why do tomatoes hate frost", LEXICAL)) == ["garden.md"]
+
+
+def test_vectors_find_what_words_do_not() -> None:
+    assert paths(ask(notes(EMBEDDER), "car", HYBRID, embedder=EMBEDDER))[0] == "work/engine.md"
+
+
+def test_the_passage_carries_the_lines_of_the_file() -> None:
+    passage = ask(notes(), "auth token", LEXICAL).hits[0].passage
+    assert (passage.line, passage.start_line) == (4, 3)
+
+
+def test_a_misspelt_word_is_corrected_and_the_user_told() -> None:
+    answer = ask(notes(), "tomatos", LEXICAL)
+    assert paths(answer) == ["garden.md"]
+    assert answer.warnings == ("no document holds 'tomatos': searched for 'tomatoes' instead",)
+
+
+def test_a_cut_off_word_is_searched_as_a_prefix() -> None:
+    assert paths(ask(notes(), "automob", LEXICAL)) == ["work/engine.md"]
+
+
+def test_a_short_unknown_word_beside_known_ones_is_only_questioned() -> None:
+    answer = ask(notes(), "tomatoes hate frost", LEXICAL)
+    assert paths(answer) == ["garden.md"]
+    assert "no document holds 'hate': did you mean 'rate'?" in answer.warnings
+
+
+def test_an_unknown_word_is_named() -> None:
+    answer = ask(notes(), "zzzqqq", LEXICAL)
+    assert answer.hits == ()
+    assert answer.verdict == "none"
+    assert "no document holds 'zzzqqq'" in answer.warnings
+
+
+def test_excluded_words_hold_for_documents_found_by_vectors() -> None:
+    answer = ask(notes(EMBEDDER), "limiter -auth", HYBRID, embedder=EMBEDDER)
+    assert "limiter.md" not in paths(answer)
+
+
+def test_required_phrases_hold_for_documents_found_by_vectors() -> None:
+    answer = ask(notes(EMBEDDER), '"sliding window"', HYBRID, embedder=EMBEDDER)
+    assert paths(answer) == ["limiter.md"]
+
+
+def test_a_required_phrase_that_nothing_holds_is_relaxed_with_a_warning() -> None:
+    answer = ask(notes(), '"window sliding" tomatoes', LEXICAL)
+    assert "garden.md" in paths(answer)
+    assert any("window sliding" in warning for warning in answer.warnings)
+
+
+def test_quotes_in_a_sentence_are_citations() -> None:
+    answer = ask(notes(), 'how do I water the "red" tomatoes in summer', LEXICAL)
+    assert paths(answer)[0] == "garden.md"
+    assert any("part of the sentence" in warning for warning in answer.warnings)
+
+
+def test_scope_is_applied_before_the_cut() -> None:
+    reader = notes()
+    for number in range(30):
+        reader.add(f"n{number}.md", "tomatoes tomatoes tomatoes", collection="other")
+    query = replace(parse_query("tomatoes"), scope=Scope(collections=("notes",)))
+    answer = search(reader, fakes.fake_engines(), query, replace(LEXICAL, limit=1))
+    assert paths(answer) == ["garden.md"]
+
+
+def test_an_empty_collection_list_means_none() -> None:
+    answer = search(notes(), fakes.fake_engines(), Query("tomatoes", scope=Scope(collections=())), LEXICAL)
+    assert answer.hits == ()
+    assert "no collection is in scope" in answer.warnings
+
+
+def test_filters_alone_list_documents_newest_first() -> None:
+    reader = notes()
+    assert paths(ask(reader, "after:2025"))[0] == "work/engine.md"
+    assert paths(ask(reader, "tag:home")) == ["garden.md"]
+
+
+def test_a_query_without_words_or_filters_is_refused() -> None:
+    with pytest.raises(UsageError):
+        search(notes(), fakes.fake_engines(), Query("  "), HYBRID)
+
+
+def test_without_an_embedder_words_answer_and_the_user_is_told() -> None:
+    for options in (DENSE, HYBRID):
+        answer = ask(notes(), "tomatoes", options)
+        assert paths(answer) == ["garden.md"]
+        assert "no embedding model: searched by words alone" in answer.warnings
+
+
+def test_without_vectors_words_answer_and_the_command_is_named() -> None:
+    reader = notes(EMBEDDER)
+    reader.embedded = False
+    answer = ask(reader, "tomatoes", DENSE, embedder=EMBEDDER)
+    assert paths(answer) == ["garden.md"]
+    assert "no vectors yet: run 'qmd embed'" in answer.warnings
+
+
+def test_a_failing_model_is_a_warning() -> None:
+    broken = fakes.HashingEmbedder(failure="the model file is damaged")
+    answer = ask(
+        notes(broken), "tomatoes", HYBRID, embedder=broken, reranker=fakes.OverlapReranker(failure="no memory")
+    )
+    assert paths(answer) == ["garden.md"]
+    assert any("the model file is damaged" in warning for warning in answer.warnings)
+
+
+def test_a_failing_reranker_leaves_the_fused_order() -> None:
+    reader = notes(EMBEDDER)
+    broken = fakes.OverlapReranker(failure="no memory")
+    answer = ask(reader, "rate limiter", HYBRID, embedder=EMBEDDER, reranker=broken)
+    assert paths(answer)[0] == "limiter.md"
+    assert any("no memory" in warning for warning in answer.warnings)
+
+
+def test_a_script_the_model_does_not_know_is_left_to_words() -> None:
+    foreign = fakes.HashingEmbedder(trust=0.0)
+    answer = ask(notes(foreign), "tomatoes", HYBRID, embedder=foreign)
+    assert paths(answer) == ["garden.md"]
+    assert any("does not know the query's script" in warning for warning in answer.warnings)
+
+
+def test_the_reranker_sees_the_chunk_that_matched_under_its_title() -> None:
+    reranker = fakes.OverlapReranker()
+    ask(notes(EMBEDDER), "car", HYBRID, embedder=EMBEDDER, reranker=reranker)
+    assert any("automobile engine" in passage for passage in reranker.calls[0][1])
+
+
+def test_a_budget_cut_is_told() -> None:
+    reranker = fakes.OverlapReranker(allowed=2)
+    options = replace(HYBRID, budget_ms=60_000)
+    answer = ask(notes(EMBEDDER), "rate limiter", options, embedder=EMBEDDER, reranker=reranker)
+    assert "budget of 60000 ms: 2 of 3 passages reranked" in answer.warnings
+
+
+def test_a_spent_budget_leaves_the_words() -> None:
+    options = replace(HYBRID, budget_ms=0)
+    answer = ask(notes(EMBEDDER), "tomatoes", options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
+    assert paths(answer) == ["garden.md"]
+    assert "budget of 0 ms: vectors left out" in answer.warnings
+
+
+def test_expansions_add_candidates_and_are_reported() -> None:
+    expander = fakes.FixedExpander((SubQuery("lex", "tomatoes"), SubQuery("vec", "automobile oil")))
+    answer = ask(notes(EMBEDDER), "what grows outside", HYBRID, embedder=EMBEDDER, expander=expander)
+    assert answer.expansions == expander.subqueries
+    assert "garden.md" in paths(answer)
+
+
+@pytest.mark.parametrize("text", ['"rate limiter"', "getUserName", "lex: rate", "rate limiter"])
+def test_expansion_is_skipped_where_it_hurts(text: str) -> None:
+    expander = fakes.FixedExpander()
+    ask(notes(EMBEDDER), text, HYBRID, embedder=EMBEDDER, expander=expander)
+    assert expander.calls == []
+
+
+def test_expansion_can_be_forced_and_forbidden() -> None:
+    expander = fakes.FixedExpander()
+    ask(notes(EMBEDDER), "getUserName", replace(HYBRID, expand=True), embedder=EMBEDDER, expander=expander)
+    assert expander.calls == ["getUserName"]
+    ask(notes(EMBEDDER), "what grows outside", replace(HYBRID, expand=False), embedder=EMBEDDER, expander=expander)
+    assert len(expander.calls) == 1
+
+
+def test_a_query_document_runs_its_own_lines() -> None:
+    answer = ask(notes(EMBEDDER), "lex: tomatoes\nvec: car", HYBRID, embedder=EMBEDDER)
+    assert set(paths(answer)[:2]) == {"garden.md", "work/engine.md"}
+
+
+def test_the_minimum_says_what_it_left_out() -> None:
+    answer = ask(notes(), "tomatoes", replace(LEXICAL, min_relevance=1.0))
+    assert answer.hits == ()
+    assert any("fall below the minimum score" in warning for warning in answer.warnings)
+
+
+def test_the_limit_does_not_change_the_first_relevance() -> None:
+    reader = notes(EMBEDDER)
+    few = ask(reader, "rate limiter", replace(HYBRID, limit=1), embedder=EMBEDDER)
+    many = ask(reader, "rate limiter", replace(HYBRID, limit=9), embedder=EMBEDDER)
+    assert few.hits[0].relevance == many.hits[0].relevance
+
+
+def test_the_explanation_adds_up() -> None:
+    options = replace(HYBRID, explain=True, rerank=False)
+    for hit in ask(notes(EMBEDDER), "rate limiter", options, embedder=EMBEDDER).hits:
+        parts = hit.explanation.contributions
+        assert hit.explanation.fused_score == pytest.approx(sum(part.contribution for part in parts))
+        assert hit.explanation.relevance == hit.relevance
+
+
+def test_contexts_come_with_the_hit() -> None:
+    reader = notes()
+    reader.context = "Everything."
+    reader.roots["notes"] = Collection("notes", Path("/srv/notes"), context={"/work": "Work notes."})
+    assert ask(reader, "automobile", LEXICAL).hits[0].context == "Everything.\n\nWork notes."
+
+
+def test_the_body_comes_only_when_asked_for() -> None:
+    assert ask(notes(), "tomatoes", LEXICAL).hits[0].body is None
+    assert ask(notes(), "tomatoes", replace(LEXICAL, full_body=True)).hits[0].body is not None
+
+
+def test_an_unrelated_collection_does_not_change_a_scoped_order() -> None:
+    reader = notes(EMBEDDER)
+    query = replace(parse_query("automobile oil water"), scope=Scope(collections=("notes",)))
+    before = paths(search(reader, fakes.fake_engines(EMBEDDER), query, HYBRID))
+    for number in range(20):
+        reader.add(f"x{number}.md", "unrelated text about mountains", collection="other")
+    assert paths(search(reader, fakes.fake_engines(EMBEDDER), query, HYBRID)) == before
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.text(max_size=60), st.sampled_from(["lexical", "dense", "hybrid"]))
+def test_no_query_text_raises_anything_but_a_usage_error(text: str, mode: str) -> None:
+    reader = notes(EMBEDDER)
+    try:
+        query = parse_query(text)
+    except UsageError:
+        return
+    engines = fakes.fake_engines(EMBEDDER, fakes.OverlapReranker())
+    answer = search(reader, engines, query, SearchOptions(mode=mode))  # type: ignore[arg-type]
+    relevances = [hit.relevance for hit in answer.hits]
+    assert relevances == sorted(relevances, reverse=True)
+    assert answer.hits or answer.warnings
