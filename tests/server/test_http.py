@@ -246,6 +246,13 @@ def test_plain_addresses_are_fine_only_when_bound_beyond_loopback() -> None:
     assert check_request(AccessPolicy("0.0.0.0", token="t"), [("host", "evil.example"), headers[1]]) is not None
 
 
+def test_every_page_is_let_in_only_where_a_token_is_asked_for() -> None:
+    headers = [("host", "localhost"), ("origin", "https://any.example"), ("authorization", "Bearer t")]
+    assert check_request(AccessPolicy("127.0.0.1", (), ("*",), "t"), headers) is None
+    without_token = check_request(AccessPolicy("127.0.0.1", (), ("*",)), headers)
+    assert without_token is not None and without_token.status == 403
+
+
 def test_repeated_headers_are_refused() -> None:
     refusal = check_request(AccessPolicy("127.0.0.1"), [("host", "localhost"), ("host", "evil.example")])
     assert refusal is not None and refusal.status == 400
