@@ -67,8 +67,6 @@ class QwenReranker:
         self._tokenizer = tokenizer
         self._description = description
         self._options = options or RerankOptions()
-        self._prefix = tokenizer.encode_template(_PREFIX)
-        self._suffix = tokenizer.encode_template(_SUFFIX)
         # One key-value context, so one query at a time; a server calls from several threads.
         self._lock = threading.Lock()
 
@@ -102,18 +100,11 @@ class QwenReranker:
 
     def prefix_tokens(self, query: str, intent: str | None = None) -> list[int]:
         """The prompt up to the passage: the same for every passage of a query."""
-        limit, shorten = self._options.max_query_tokens, self._tokenizer.shorten
-        instruct = self._options.instruct
-        if intent and intent.strip():
-            instruct = f"{instruct}. The user's intent: {shorten(intent.strip(), limit)}"
-        # One string, as in training: a word's token includes the space before it, a mark's the line break after it.
-        user = f"<Instruct>: {instruct}\n<Query>: {shorten(query.strip(), limit)}\n<Document>:"
-        return [*self._prefix, *self._tokenizer.encode_template(user)]
+        return _prefix_tokens(self._tokenizer, query, intent, self._options)
 
     def ending_tokens(self, passage: str) -> list[int]:
         """The passage, cut to its budget, and the rest of the prompt."""
-        passage_tokens = self._tokenizer.encode_text(f" {passage.strip()}")
-        return [*passage_tokens[: self._options.max_passage_tokens], *self._suffix]
+        return _ending_tokens(self._tokenizer, passage, self._options)
 
     def _score_distinct(
         self, query: str, passages: Sequence[str], intent: str | None, deadline_s: float | None
@@ -130,6 +121,27 @@ class QwenReranker:
             if pace.leaves_no_time(sum(len(endings[index]) for index in indexes)):
                 break
         return scores
+
+
+def prompt_tokens(
+    tokenizer: ChatTokenizer, query: str, passage: str, options: RerankOptions
+) -> tuple[list[int], list[int]]:
+    """The official prompt in two parts: what all passages of a query share, and the rest."""
+    return _prefix_tokens(tokenizer, query, None, options), _ending_tokens(tokenizer, passage, options)
+
+
+def _prefix_tokens(tokenizer: ChatTokenizer, query: str, intent: str | None, options: RerankOptions) -> list[int]:
+    limit, instruct = options.max_query_tokens, options.instruct
+    if intent and intent.strip():
+        instruct = f"{instruct}. The user's intent: {tokenizer.shorten(intent.strip(), limit)}"
+    # One string, as in training: a word's token includes the space before it, a mark's the line break after it.
+    user = f"<Instruct>: {instruct}\n<Query>: {tokenizer.shorten(query.strip(), limit)}\n<Document>:"
+    return [*tokenizer.encode_template(_PREFIX), *tokenizer.encode_template(user)]
+
+
+def _ending_tokens(tokenizer: ChatTokenizer, passage: str, options: RerankOptions) -> list[int]:
+    passage_tokens = tokenizer.encode_text(f" {passage.strip()}")[: options.max_passage_tokens]
+    return [*passage_tokens, *tokenizer.encode_template(_SUFFIX)]
 
 
 class _Pace:

@@ -50,6 +50,8 @@ class GraphForm:
     linear: LinearForm = "q8"
     down: LinearForm | None = None
     """Form of the down projection, where it differs: its inputs have the widest outliers."""
+    row_levels: int = 127
+    """Largest weight level of W8A8; 63 on processors whose 16-bit sums would saturate (see `quantize_rows`)."""
     block: int = 128
     accuracy_level: int = 4
     """`MatMulNBits` attribute; 4 = 8-bit integer products, 0 = products in the activation type."""
@@ -218,7 +220,7 @@ class GraphWriter:
         """W8A8: one scale per token and per output row. A scale per tensor is ruined by the first token's outlier."""
         import numpy as np
 
-        levels, scales = quantize_rows(self._stack(parts))
+        levels, scales = quantize_rows(self._stack(parts), self.form.row_levels)
         quantized_x, token_scale, row_shape = self._quantize_tokens(x, levels.shape[1])
         inputs = [
             quantized_x,

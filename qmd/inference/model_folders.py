@@ -128,7 +128,9 @@ def remove_model(record: ModelRecord, models_dir: Path) -> int:
 
 
 def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
-    """Copy a model to `target`: a tar file when its name ends in `.tar`, else a folder. Prepared forms stay behind.
+    """Copy a model to `target`: a tar file when its name ends in `.tar`, `.tar.gz` or `.tgz`, else a folder.
+
+    Prepared forms stay behind: they belong to this machine.
 
     Raises:
         NotFoundError: If the model is not on this machine.
@@ -148,8 +150,14 @@ def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
             write_manifest(staged, manifest)
             sources = [(item.path, folder / item.path) for item in manifest.files]
             sources.append((MANIFEST_NAME, staged / MANIFEST_NAME))
-            if target.suffix == ".tar":
-                with tarfile.open(partial, "w") as archive:
+            if target.name.endswith((".tar", ".tar.gz", ".tgz")):
+                # Weights hardly shrink: the least effort is the best choice.
+                is_plain = target.suffix == ".tar"
+                with (
+                    tarfile.open(partial, "w")
+                    if is_plain
+                    else tarfile.open(partial, "w:gz", compresslevel=1) as archive
+                ):
                     for name, source in sources:
                         archive.add(source.resolve(), f"{record.folder}/{name}", recursive=False)
             else:
@@ -321,11 +329,11 @@ def _catalogued_paths(record: ModelRecord, folder: Path) -> list[str]:
 
 def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
     names = {manifest.repository.lower()} if manifest else set()
-    names |= {path.name.lower().removesuffix(".tar") for path in (folder, source)}
+    names |= {path.name.lower().split(".tar")[0].removesuffix(".tgz") for path in (folder, source)}
     for record in MODELS:
         if names & {record.repository.lower(), record.folder.lower(), record.name.lower()}:
             return record
-    raise UsageError(f"cannot tell which model '{source}' is", "name it: qmd models import FILE --model NAME")
+    raise UsageError(f"cannot tell which model '{source}' is", "name it: qmd models import FILE --name NAME")
 
 
 def _inside(folder: Path, path: str) -> Path:

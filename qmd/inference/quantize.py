@@ -133,10 +133,15 @@ def _unpack(rows: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
     return np.stack([rows & 15, rows >> 4], axis=-1).reshape(rows.shape[0], -1)
 
 
-def quantize_rows(weight: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Signed 8-bit levels (n, k) and one scale per output row (n,), for W8A8."""
+def quantize_rows(
+    weight: npt.NDArray[np.float32], levels: int = 127
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Signed levels (n, k) of at most `levels` and one scale per output row (n,), for W8A8.
+
+    A processor without VNNI adds two products of 8 by 8 bits in 16 bits: beyond 63 levels (7 bits) the sum saturates.
+    """
     import numpy as np
 
     peak = np.abs(weight).max(axis=1)
-    scales = (np.where(peak == 0, 1.0, peak) / 127).astype(np.float32)
+    scales = (np.where(peak == 0, 1.0, peak) / levels).astype(np.float32)
     return np.rint(weight / scales[:, None]).astype(np.int8), scales

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from qmd.errors import ModelError
 from qmd.inference.catalogue import ModelRecord
+from qmd.inference.chat_tokens import read_json
 from qmd.inference.sessions import cuda_works
 
 PREPARED_FOLDER = "prepared"
@@ -47,9 +48,14 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool) -> Cho
 
 
 def _prepared(folder: Path) -> list[ChosenWeights]:
-    """Prepared forms that were finished: the manifest is written last. The fastest comes first."""
-    names = [path.parent.name for path in folder.glob(f"{PREPARED_FOLDER}/*/{MANIFEST}")]
-    order = sorted(
-        names, key=lambda name: (("w8a8", "q4", "q8").index(name) if name in ("w8a8", "q4", "q8") else 9, name)
-    )
+    """Prepared forms that were finished (the manifest is written last) from the file that is there; fastest first."""
+    names = [path.parent.name for path in folder.glob(f"{PREPARED_FOLDER}/*/{MANIFEST}") if _is_current(folder, path)]
+    order = [name for name in ("w8a8", "q4", "q8") if name in names]
     return [ChosenWeights(folder / PREPARED_FOLDER / name / "model.onnx", name) for name in order]
+
+
+def _is_current(folder: Path, manifest: Path) -> bool:
+    """False for a form made from another version of the published file, which may itself be gone."""
+    found = read_json(manifest)
+    source = folder / str(found.get("source", ""))
+    return not source.is_file() or source.stat().st_size == found.get("source_bytes")

@@ -207,13 +207,13 @@ def test_a_deadline_leaves_the_tail_unscored_in_the_order_of_promise(tmp_path: P
 def test_only_the_passage_is_cut(tmp_path: Path) -> None:
     reranker, _ = _load(tmp_path, OWN, max_passage_tokens=4)
     assert reranker.ending_tokens("abcdefgh") == reranker.ending_tokens("abc")
-    assert len(reranker.ending_tokens("abcdefgh")) == 4 + len(reranker._suffix)
+    assert len(reranker.ending_tokens("abcdefgh")) == 4 + len(reranker.ending_tokens("")) - 1
 
 
 def test_markup_in_a_passage_cannot_end_the_turn(tmp_path: Path) -> None:
     reranker, _ = _load(tmp_path, OWN)
     end = reranker._tokenizer.token_id("<|im_end|>")
-    assert reranker.ending_tokens("a<|im_end|>b").count(end) == reranker._suffix.count(end)
+    assert reranker.ending_tokens("a<|im_end|>b").count(end) == reranker.ending_tokens("").count(end)
 
 
 def test_the_intent_changes_the_instruction(tmp_path: Path) -> None:

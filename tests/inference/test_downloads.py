@@ -263,7 +263,7 @@ def test_a_hand_made_folder_is_verified_as_far_as_anything_is_known(tmp_path: Pa
     assert {check.status for check in verify_model(RECORD, tmp_path)} == {"unknown"}
 
 
-@pytest.mark.parametrize("name", ["model.tar", "folder"])
+@pytest.mark.parametrize("name", ["model.tar", "model.tar.gz", "folder"])
 def test_an_exported_model_is_imported_elsewhere(hub: FakeHub, tmp_path: Path, name: str) -> None:
     _pull(hub, tmp_path / "a", "q8")
     target = export_model(RECORD, tmp_path / "a", tmp_path / "out" / name)

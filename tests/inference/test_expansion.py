@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import time
 from dataclasses import replace
@@ -120,8 +121,11 @@ def test_the_published_cpu_file_and_a_prepared_form_are_found_in_that_order_reve
     prepared.mkdir(parents=True)
     (prepared / "model.onnx").write_bytes(b"x")
     assert "prepared" not in str(choose_weights(tmp_path, record, allow_gpu=False).path)
-    (prepared / "manifest.json").write_text("{}", "utf-8")
+    manifest = {"source": record.formats[0].weights.path, "source_bytes": 1}
+    (prepared / "manifest.json").write_text(json.dumps(manifest), "utf-8")
     assert choose_weights(tmp_path, record, allow_gpu=False).path == prepared / "model.onnx"
+    (tmp_path / record.formats[0].weights.path).write_bytes(b"another version")
+    assert choose_weights(tmp_path, record, allow_gpu=False).path != prepared / "model.onnx"
 
 
 def test_quantised_half_precision_models_expand_too(tmp_path: Path) -> None:

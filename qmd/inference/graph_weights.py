@@ -1,0 +1,241 @@
+"""Reads the weights of a published Qwen3 graph back by name, whatever exporter wrote it, in whatever format they are.
+
+Exporters name nodes and initializers after the modules of the original network (`model.layers.3.self_attn.q_proj`);
+those names, with the operator around them, say what each tensor is. Needs `onnx`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qmd.errors import ModelError
+from qmd.inference.chat_tokens import read_json
+from qmd.inference.graph_writer import Qwen3Shape
+from qmd.inference.quantize import dequantize_blocks
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_LAYER = re.compile(r"layers?[./_](\d+)[./_]")
+_PROJECTION = re.compile(r"(qkv_proj|gate_up_proj|q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)")
+_NORM = re.compile(r"(input_layernorm|post_attention_layernorm|q_norm|k_norm|final_norm|model[./]norm)")
+_PARTS = {f"{part}_proj": part for part in ("q", "k", "v", "o", "gate", "up", "down", "qkv", "gate_up")}
+_NORMS = {
+    "input_layernorm": "in_norm",
+    "post_attention_layernorm": "post_norm",
+    "q_norm": "q_norm",
+    "k_norm": "k_norm",
+}
+_PASSED = frozenset({"Cast", "Identity", "Transpose"})
+_OTHER_EXPORT = "the published file is used as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How to read one weight."""
+
+    read: Callable[[], npt.NDArray[np.float32]]
+
+
+class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
+    """Weights by the names of `qmd.inference.graphs.weight_names`, as float32, matrices (out, in); read when asked for.
+
+    Args:
+        path: The published ONNX file.
+
+    Raises:
+        ModelError: If `onnx` is missing, or the graph is damaged or not a Qwen3 network whose names are kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import onnx
+        except ImportError as exc:
+            raise ModelError("the package 'onnx' is needed to prepare models", "pip install 'qmd[prepare]'") from exc
+        try:
+            graph = onnx.load(str(path)).graph
+        except Exception as exc:  # protobuf and onnx raise several kinds without a common base
+            reason = " ".join(str(exc).split())[:160] or type(exc).__name__
+            raise ModelError(f"model file '{path.name}' cannot be read: {reason}", "qmd models verify") from exc
+        self._name = path.name
+        self._constants = {item.name: item for item in graph.initializer}
+        self._producers = {output: node for node in graph.node for output in node.output}
+        self._found: dict[str, _Found] = {}
+        self.eps = 1e-6
+        for node in graph.node:
+            self._read_node(node)
+        self._split_fused()
+        self._drop_tied_head()
+        self.shape = self._infer_shape(path)
+
+    def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
+        return self._found[name].read()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def _read_node(self, node: Any) -> None:
+        if node.op_type in ("Gather", "GatherBlockQuantized") and "input_ids" in node.input:
+            self._read_table(node)
+        elif node.op_type in ("MatMul", "Gemm"):
+            origin = self._trace(node.input[1])
+            if origin is not None:
+                constant, is_transposed = origin
+                # Gemm may state the transposition itself. (out, in) is what is wanted: MatMul multiplies by (in, out).
+                flips = is_transposed != bool(_attributes(node).get("transB", 0))
+                self._note_matrix(node, constant, _Found(partial(self._matrix, constant, transpose=not flips)))
+        elif node.op_type == "MatMulNBits":
+            self._note_matrix(node, node.input[1], _Found(partial(self._blocks, node)))
+        else:
+            self._read_norm(node)
+
+    def _trace(self, name: str) -> tuple[str, bool] | None:
+        """The constant behind casts and transpositions, and whether it is transposed; None for computed inputs."""
+        is_transposed = False
+        while name not in self._constants:
+            node = self._producers.get(name)
+            if node is None or node.op_type not in _PASSED:
+                return None
+            is_transposed ^= node.op_type == "Transpose"
+            name = node.input[0]
+        return name, is_transposed
+
+    def _note_matrix(self, node: Any, constant: str, found: _Found) -> None:
+        for text in (constant, node.name):
+            layer, part = _LAYER.search(text), _PROJECTION.search(text)
+            if layer and part:
+                self._found[f"layers.{int(layer[1])}.{_PARTS[part[1]]}"] = found
+                return
+            if "lm_head" in text:
+                self._found["head"] = found
+                return
+            if "score" in text or "classifier" in text:
+                self._found["score"] = found
+                return
+
+    def _read_table(self, node: Any) -> None:
+        if node.op_type == "GatherBlockQuantized":
+            self._found["embed"] = _Found(partial(self._gathered_blocks, node))
+            return
+        origin = self._trace(node.input[0])
+        if origin is not None and not origin[1]:
+            self._found["embed"] = _Found(partial(self._matrix, origin[0], transpose=False))
+
+    def _read_norm(self, node: Any) -> None:
+        for name in node.input:
+            if name not in self._constants or len(self._constants[name].dims) != 1:
+                continue
+            text = name if _NORM.search(name) else node.name
+            kind, layer = _NORM.search(text), _LAYER.search(text)
+            if kind is None or self._constants[name].dims[0] == 1:
+                continue
+            label = f"layers.{int(layer[1])}.{_NORMS[kind[1]]}" if layer and kind[1] in _NORMS else "norm"
+            self._found.setdefault(label, _Found(partial(self._matrix, name, transpose=False)))
+            self.eps = _attributes(node).get("epsilon", self.eps)
+
+    def _array(self, name: str) -> npt.NDArray[Any]:
+        from onnx import numpy_helper
+
+        array: npt.NDArray[Any] = numpy_helper.to_array(self._constants[name])
+        return array
+
+    def _matrix(self, constant: str, *, transpose: bool) -> npt.NDArray[np.float32]:
+        array: npt.NDArray[np.float32] = self._array(constant).astype("float32")
+        return array.T if transpose else array
+
+    def _blocks(self, node: Any) -> npt.NDArray[np.float32]:
+        attributes = _attributes(node)
+        zeros = self._array(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+        return dequantize_blocks(
+            self._array(node.input[1]),
+            self._array(node.input[2]),
+            zeros,
+            bits=attributes.get("bits", 4),
+            block=attributes["block_size"],
+            k=attributes["K"],
+        )
+
+    def _gathered_blocks(self, node: Any) -> npt.NDArray[np.float32]:
+        attributes = _attributes(node)
+        packed, scales = self._array(node.input[0]), self._array(node.input[2])
+        zeros = self._array(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+        bits, block = attributes.get("bits", 4), attributes.get("block_size", 128)
+        return dequantize_blocks(
+            packed.reshape(packed.shape[0], -1), scales, zeros, bits=bits, block=block, k=scales.shape[-1] * block
+        )
+
+    def _split_fused(self) -> None:
+        """Cut `qkv` and `gate_up` products into their parts."""
+        for name in [name for name in self._found if name.endswith((".qkv", ".gate_up"))]:
+            prefix, _, kind = name.rpartition(".")
+            whole = self._found.pop(name)
+            rows = whole.read().shape[0]
+            if kind == "gate_up":
+                bounds = {"gate": (0, rows // 2), "up": (rows // 2, rows)}
+            else:
+                kv = (rows - self._found[f"{prefix}.o"].read().shape[1]) // 2
+                bounds = {"q": (0, rows - 2 * kv), "k": (rows - 2 * kv, rows - kv), "v": (rows - kv, rows)}
+            for part, (start, end) in bounds.items():
+                self._found[f"{prefix}.{part}"] = _Found(_rows(whole, start, end))
+
+    def _drop_tied_head(self) -> None:
+        if "head" not in self._found or "embed" not in self._found:
+            return
+        head, table = self["head"], self["embed"]
+        # Quantised apart, a tied head differs by rounding; one that was trained apart differs wholly.
+        if head.shape == table.shape and _similarity(head[:64], table[:64]) > 0.9:
+            del self._found["head"]
+
+    def _infer_shape(self, path: Path) -> Qwen3Shape:
+        config = next((found for folder in path.parents[:3] if (found := read_json(folder / "config.json"))), {})
+        if config.get("model_type", "qwen3") != "qwen3" or config.get("rope_scaling"):
+            raise ModelError(f"'{self._name}' is not a plain Qwen3 network", _OTHER_EXPORT)
+        layers = 1 + max((int(name.split(".")[1]) for name in self._found if name.startswith("layers.")), default=-1)
+        try:
+            vocab, hidden = self["embed"].shape
+            head_size = len(self["layers.0.q_norm"])
+            rows = {part: self[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
+        except KeyError as exc:
+            raise ModelError(f"weight {exc} is not found in '{self._name}'", _OTHER_EXPORT) from exc
+        return Qwen3Shape(
+            layers=layers,
+            hidden=hidden,
+            heads=rows["q"] // head_size,
+            kv_heads=rows["k"] // head_size,
+            head_size=head_size,
+            ffn=rows["gate"],
+            vocab=vocab,
+            rope_theta=_rope_theta(config),
+            eps=float(config.get("rms_norm_eps", self.eps)),
+        )
+
+
+def _rope_theta(config: Mapping[str, Any]) -> float:
+    """Newer configurations put it into `rope_parameters`."""
+    nested = config.get("rope_parameters") or {}
+    return float(config.get("rope_theta") or nested.get("rope_theta") or 1e6)
+
+
+def _rows(whole: _Found, start: int, end: int) -> Callable[[], npt.NDArray[np.float32]]:
+    return lambda: whole.read()[start:end]
+
+
+def _similarity(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
+    import numpy as np
+
+    return float((a * b).sum() / (np.linalg.norm(a) * np.linalg.norm(b) + 1e-12))
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    from onnx import helper
+
+    return {item.name: helper.get_attribute_value(item) for item in node.attribute}

@@ -1,0 +1,95 @@
+"""Whether a prepared form of a model still computes what the published file does: their agreement on thirty prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_QUERIES = (
+    ("how to restore a database backup", 0),
+    ("why does the login page show an error", 1),
+    ("what did we decide about the release date", 2),
+    ("数据库备份如何恢复", 3),
+    ("как изменить размер шрифта", 4),
+)
+_PASSAGES = (
+    "To restore a backup, stop the service, copy the archive into place and run the restore command. Check the log.",
+    "The login page answers with an error when the session cookie has expired. Clear it, or sign in again.",
+    "In Tuesday's meeting we moved the release to the second week of March, because the translation is late.",
+    "恢复数据库备份之前请先停止服务，然后把备份文件复制到数据目录并执行恢复命令。",
+    "Размер шрифта меняется в настройках, раздел «Внешний вид»; там же выбирается тема.",
+    "Boil the pasta in salted water for nine minutes and keep a cup of the water for the sauce.",
+)
+CHECK_PAIRS: tuple[tuple[str, str], ...] = tuple((query, text) for query, _ in _QUERIES for text in _PASSAGES)
+"""Thirty (query, passage) pairs, a fifth of them relevant; in three scripts."""
+
+_MIN_CORRELATION = {"q8": 0.98, "w8a8": 0.98, "q4": 0.90}
+_MIN_TAU = {"q8": 0.90, "w8a8": 0.95}
+"""Lowest agreement of the order of scores. W8A8 rounds activations too and must earn its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How close a form comes to the published file."""
+
+    correlation: float
+    """Pearson's, of scores over the prompts, or of a vocabulary's logits, averaged over the prompts."""
+    tau: float | None
+    """Kendall's, of the scores' order; None for a language model."""
+    top1: float | None
+    """Share of prompts with the same likeliest token; None for a reranker."""
+    largest_difference: float
+
+    def refusal(self, form: str) -> str | None:
+        """Why the form is not to be used; None where it may be."""
+        if not self.correlation >= _MIN_CORRELATION[form]:
+            return f"correlation {self.correlation:.3f} with the published file is below {_MIN_CORRELATION[form]}"
+        if self.tau is not None and not self.tau >= _MIN_TAU[form]:
+            return f"rank agreement {self.tau:.3f} with the published file is below {_MIN_TAU[form]}"
+        return None
+
+
+def compare_scores(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
+    """Agreement of two rerankers' logits, shape (prompts, 1)."""
+    import numpy as np
+
+    a, b = expected[:, 0].astype(np.float64), got[:, 0].astype(np.float64)
+    return Agreement(_correlation(a, b), _kendall(a, b), None, float(np.abs(a - b).max()))
+
+
+def compare_logits(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
+    """Agreement of two language models' logits, shape (prompts, vocabulary)."""
+    import numpy as np
+
+    a, b = expected.astype(np.float64), got.astype(np.float64)
+    mean = float(np.mean([_correlation(x, y) for x, y in zip(a, b, strict=True)]))
+    top1 = float((a.argmax(1) == b.argmax(1)).mean())
+    return Agreement(mean, None, top1, float(np.abs(a - b).max()))
+
+
+def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Pearson's correlation; 1 for two constants, 0 where only one is constant."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = float((a @ a) ** 0.5 * (b @ b) ** 0.5)
+    if scale == 0.0:
+        return 1.0 if float(abs(a - b).max()) == 0.0 else 0.0
+    return float(a @ b) / scale
+
+
+def _kendall(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Kendall's tau over the pairs that the first ranking tells apart by more than a hundredth of its spread.
+
+    Scores closer than that are equal for every purpose, and their order is chance.
+    """
+    import numpy as np
+
+    rows, columns = np.triu_indices(len(a), 1)
+    first, second = a[rows] - a[columns], b[rows] - b[columns]
+    told_apart = np.abs(first) > 0.01 * (float(np.ptp(a)) or 1.0)
+    if not told_apart.any():
+        return 1.0
+    return float(np.sign(first[told_apart] * second[told_apart]).mean())
