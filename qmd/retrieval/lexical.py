@@ -132,7 +132,7 @@ def reads_operators(text: str, trace: Trace) -> bool:
 
 
 def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace, *, is_alone: bool) -> list[LexicalTerm]:
-    """What is searched in place of an unknown term; empty where a wrong guess would do more harm than leaving it out."""
+    """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none."""
     prefix = prefix_form(term)
     if prefix is not None and reader.document_frequencies([prefix])[0]:
         return [prefix]

@@ -153,7 +153,7 @@ def test_without_vectors_words_answer_and_the_command_is_named() -> None:
     reader.embedded = False
     answer = ask(reader, "tomatoes", DENSE, embedder=EMBEDDER)
     assert paths(answer) == ["garden.md"]
-    assert "no vectors yet: run 'qmd embed'" in answer.warnings
+    assert "3 documents (100%) need embeddings. Run 'qmd embed' for better results." in answer.warnings
 
 
 def test_a_failing_model_is_a_warning() -> None:
