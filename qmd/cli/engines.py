@@ -27,7 +27,15 @@ def load(
     Raises:
         ModelError: The inference packages cannot be imported.
     """
-    settings = engine_settings(session, locations, allow_gpu=allow_gpu, config=config)
+    return open_engines(engine_settings(session, locations, allow_gpu=allow_gpu, config=config), roles)
+
+
+def open_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
+    """Open the models of `roles` as settings say.
+
+    Raises:
+        ModelError: The inference packages cannot be imported.
+    """
     try:
         from qmd.inference.loader import load_engines
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qmd.config.paths import Locations
-    from qmd.inference.base import Engines
     from qmd.inference.catalogue import Role
     from qmd.records import Query, SearchResponse
     from qmd.retrieval import SearchOptions
@@ -133,12 +132,12 @@ def find(
 
 
 def _run(session: Session, locations: Locations, request: _Request) -> int:
-    from qmd.retrieval import parse_query, search
+    from qmd.retrieval import parse_query
 
     query = parse_query(request.text)
     with _open(locations, request) as reader:
         query = _scoped(query, scope_collections(reader.collections(), request.collections), request.intent)
-        response = search(reader, _engines(session, locations, request), query, request.options)
+        response = _answer(session, locations, request, query, reader)
         shown = _hit_options(session, locations, request, response, reader)
     for warning in response.warnings:
         warn(warning)
@@ -146,6 +145,28 @@ def _run(session: Session, locations: Locations, request: _Request) -> int:
         _mention_built_in_models(session, locations, response)
     out(render_hits(response, request.format, shown))
     return 0
+
+
+def _answer(
+    session: Session, locations: Locations, request: _Request, query: Query, reader: IndexReader
+) -> SearchResponse:
+    """The response of the warm worker when one runs for this index, else of this process; the two are the same."""
+    if request.options.mode == "lexical":
+        from qmd.inference.base import Engines
+        from qmd.retrieval import search
+
+        return search(reader, Engines(None, None, None), query, request.options)
+    from qmd.cli.engines import engine_settings, open_engines
+    from qmd.server.client import ask_daemon
+
+    settings = engine_settings(session, locations, allow_gpu=request.allow_gpu)
+    roles = _roles(request.options)
+    answer = ask_daemon(locations, query, request.options, settings, roles, session.environ)
+    if answer is not None:
+        return answer
+    from qmd.retrieval import search
+
+    return search(reader, open_engines(settings, roles), query, request.options)
 
 
 def _open(locations: Locations, request: _Request) -> IndexReader:
@@ -165,19 +186,14 @@ def _scoped(query: Query, collections: tuple[str, ...] | None, intent: str | Non
     return replace(query, scope=build_scope(Scope(collections=collections), query.scope), intent=intent or query.intent)
 
 
-def _engines(session: Session, locations: Locations, request: _Request) -> Engines:
-    if request.options.mode == "lexical":
-        from qmd.inference.base import Engines
-
-        return Engines(None, None, None)
-    from qmd.cli.engines import load
-
+def _roles(options: SearchOptions) -> list[Role]:
+    """Which models the answer may need."""
     roles: list[Role] = ["embed"]
-    if request.options.rerank:
+    if options.rerank:
         roles.append("rerank")
-    if request.options.expand is not False:
+    if options.expand is not False:
         roles.append("expand")
-    return load(session, locations, roles, allow_gpu=request.allow_gpu)
+    return roles
 
 
 def _hit_options(
