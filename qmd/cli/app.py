@@ -168,6 +168,13 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec(
         "models pull", "qmd.cli.models", "pull", "models pull [name…]", "Fetch models; resumes what was cut off."
     ),
+    CommandSpec(
+        "models prepare",
+        "qmd.cli.models",
+        "prepare",
+        "models prepare [name…] [--form <form>]",
+        "Make the fastest CPU forms of fetched models.",
+    ),
     CommandSpec("models path", "qmd.cli.models", "path", "models path <name>", "Print the folder of a model."),
     CommandSpec("models verify", "qmd.cli.models", "verify", "models verify [name…]", "Check model files."),
     CommandSpec("models remove", "qmd.cli.models", "remove", "models remove <name>", "Delete the files of a model."),

@@ -1,4 +1,4 @@
-"""`models` and `pull`: fetch, check, move and remove model files."""
+"""`models` and `pull`: fetch, prepare, check, move and remove model files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import typer
 
 from qmd.cli.options import Index, Json
 from qmd.cli.session import Session, out, say
-from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
+from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from qmd.inference.catalogue import ModelRecord
 
 Names = Annotated[list[str] | None, typer.Argument(help="Models; none means the full set, one per role.")]
 Name = Annotated[str, typer.Argument(help="A model, as 'qmd models list' shows it.")]
+BUILT_IN = "built-in"
 _MEGABYTE = 1_000_000
 
 
@@ -39,6 +40,7 @@ def list_models(context: typer.Context, as_json: Json = False, index: Index = No
                 "present": state.is_present,
                 "path": str(state.folder) if state.is_present else None,
                 "formats": list(state.formats),
+                "prepared": [form.name for form in state.prepared if form.fault is None],
             }
             for state in found
         ]
@@ -47,7 +49,9 @@ def list_models(context: typer.Context, as_json: Json = False, index: Index = No
     width = max(len(state.record.name) for state in found)
     for state in found:
         where = str(state.folder) if state.is_present else "not here"
-        out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}\n")
+        forms = [form.name if form.fault is None else f"{form.name} (damaged)" for form in state.prepared]
+        prepared = f"  prepared: {', '.join(forms)}" if forms else ""
+        out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
     return EXIT_OK
 
 
@@ -63,6 +67,8 @@ def pull(
 ) -> int:
     """Fetch models; an interrupted pull goes on where it stopped."""
     from qmd.inference.downloads import pull_model
+    from qmd.inference.prepare import forms_for
+    from qmd.inference.sessions import cuda_works
 
     session: Session = context.obj
     models_dir = _models_dir(context, index)
@@ -73,7 +79,61 @@ def pull(
         )
         state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already here"
         out(f"- {record.name} -> {report.folder} ({state})\n")
+        if forms_for(record) and report.fetched and not cuda_works():
+            say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
     return EXIT_OK
+
+
+def prepare(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(help="Models; none means every one here that has forms.")] = None,
+    forms: Annotated[
+        list[str] | None, typer.Option("--form", metavar="NAME", help="q8, w8a8 or q4; may be repeated.")
+    ] = None,
+    index: Index = None,
+) -> int:
+    """Make the forms of models that run fastest on this machine's CPU; each must agree with the published file."""
+    from qmd.inference.loader import usable_cpus
+    from qmd.inference.model_folders import model_path
+    from qmd.inference.prepare import prepare_model
+
+    models_dir = _models_dir(context, index)
+    all_kept = True
+    for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
+        if record.tier == BUILT_IN:
+            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparing")
+        made = prepare_model(
+            record,
+            model_path(record, models_dir),
+            forms=forms,
+            threads=usable_cpus(),
+            on_step=lambda step, name=record.name: say(f"{name}: {step}"),  # type: ignore[misc]
+        )
+        for form in made:
+            all_kept = all_kept and form.is_kept
+            if form.is_kept:
+                size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
+                out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
+            else:
+                out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")
+    return EXIT_OK if all_kept else EXIT_FAILURE
+
+
+def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
+    """The models on this machine that have forms, and all of `forms` where they are named.
+
+    Raises:
+        NotFoundError: There are none.
+    """
+    from qmd.inference.model_folders import list_models as states
+    from qmd.inference.prepare import forms_for
+
+    present = [state.record for state in states(models_dir) if state.is_present and state.record.tier != BUILT_IN]
+    found = [one for one in present if forms_for(one) and set(forms or ()) <= set(forms_for(one))]
+    if not found:
+        wanted = f" that has the form '{', '.join(forms)}'" if forms else " that can be prepared"
+        raise NotFoundError(f"no model{wanted} is on this machine", "get one: qmd models pull")
+    return found
 
 
 def path(context: typer.Context, name: Name, index: Index = None) -> int:

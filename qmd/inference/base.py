@@ -39,7 +39,7 @@ class Embedder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits over everything that changes a vector: weights, pooling, prompts, window. Keys the vector table."""
+        """16 hex digits over everything that changes a vector (weights, pooling, prompts, window). Keys the vectors."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Embedder(Protocol):
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Vectors, shape (len(texts), dim), L2-normalised, in the order given. `on_progress` gets the number done so far."""
+        """Vectors, shape (len(texts), dim), L2-normalised, in the order given. `on_progress` gets the number done."""
         ...
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -66,7 +66,7 @@ class Embedder(Protocol):
         ...
 
     def query_trust(self, text: str) -> float:
-        """How far this model understands `text`, in [0, 1]; 0 for scripts outside its training (drives the dense weight)."""
+        """How far this model understands `text`, in [0, 1]; 0 for scripts outside its training. Drives the weight."""
         ...
 
 
@@ -112,7 +112,7 @@ class Expander(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What `inference.load_engines` hands to the pipeline; None where a role has no model, with the reason in `notes`."""
+    """What `load_engines` hands to the pipeline; None where a role has no model, with the reason in `notes`."""
 
     embedder: Embedder | None
     reranker: Reranker | None

@@ -43,6 +43,20 @@ class _Found:
     read: Callable[[], npt.NDArray[np.float32]]
 
 
+def require_onnx() -> None:
+    """Check that `onnx`, which only preparing needs, is installed.
+
+    Raises:
+        ModelError: It is not.
+    """
+    try:
+        import onnx  # noqa: F401
+    except ImportError as exc:
+        raise ModelError(
+            "the package 'onnx' is needed to prepare models", "install it beside qmd: pip install 'qmd[prepare]'"
+        ) from exc
+
+
 class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
     """Weights by the names of `qmd.inference.graphs.weight_names`, as float32, matrices (out, in); read when asked for.
 
@@ -54,10 +68,9 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            import onnx
-        except ImportError as exc:
-            raise ModelError("the package 'onnx' is needed to prepare models", "pip install 'qmd[prepare]'") from exc
+        require_onnx()
+        import onnx
+
         try:
             graph = onnx.load(str(path)).graph
         except Exception as exc:  # protobuf and onnx raise several kinds without a common base

@@ -41,6 +41,17 @@ def build_qwen3(path: Path, shape: Qwen3Shape, form: GraphForm, weights: Weights
     writer.write()
 
 
+def graph_bytes(shape: Qwen3Shape, form: GraphForm) -> int:
+    """About how large the graph's files become, within a few percent; for a tied head."""
+    width = 4 if form.activations == "fp32" else 2
+    bytes_of = {"fp": width, "q4": 0.5 + width / form.block, "q8": 1 + width / form.block, "w8a8": 1.0}
+    attention = shape.hidden * shape.head_size * 2 * (shape.heads + shape.kv_heads)
+    down = shape.ffn * shape.hidden
+    layer = (attention + 2 * down) * bytes_of[form.linear] + down * bytes_of[form.down or form.linear]
+    rotary = shape.max_positions * shape.head_size * width
+    return int(shape.layers * layer + shape.vocab * shape.hidden * bytes_of[form.table] + rotary)
+
+
 class Qwen3Writer(GraphWriter):
     """Builds one Qwen3 graph, layer by layer."""
 

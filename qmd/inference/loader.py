@@ -176,7 +176,9 @@ def _load_reranker(settings: EngineSettings, embedder: Embedder | None, notes: l
     if choice.record is not None and choice.folder is not None:
         try:
             from qmd.inference.cross_encoder import load_cross_encoder
+            from qmd.inference.weights_choice import prepared_notes
 
+            notes.extend(prepared_notes(choice.folder, choice.record))
             return load_cross_encoder(choice.folder, settings)
         except (ModelError, ImportError) as exc:
             notes.append(f"built-in reranking instead of '{choice.record.name}': {exc}")
@@ -195,7 +197,9 @@ def _load_expander(settings: EngineSettings, notes: list[str]) -> Expander | Non
         return None
     try:
         from qmd.inference.expansion import load_expander
+        from qmd.inference.weights_choice import prepared_notes
 
+        notes.extend(prepared_notes(choice.folder, choice.record))
         return load_expander(choice.folder, settings)
     except (ModelError, ImportError) as exc:
         notes.append(f"no query expansion: {exc}")

@@ -20,7 +20,7 @@ from typing import Literal
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.inference.catalogue import MODELS, ModelFile, ModelRecord
 from qmd.inference.weights import locate_builtin, locate_model
-from qmd.inference.weights_choice import PREPARED_FOLDER
+from qmd.inference.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms
 
 MANIFEST_NAME = "qmd-model.json"
 _CHUNK_BYTES = 1 << 22
@@ -65,7 +65,8 @@ class ModelState:
     size_bytes: int
     formats: tuple[str, ...]
     """Formats whose weights are there."""
-    prepared: tuple[str, ...]
+    prepared: tuple[PreparedState, ...]
+    """Forms that `qmd models prepare` made here."""
 
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
@@ -86,7 +87,7 @@ def model_path(record: ModelRecord, models_dir: Path) -> Path:
 
 
 def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]:
-    """Compare every file with its recorded sha256 or size. Reads the files whole.
+    """Compare every file, prepared forms included, with its recorded sha256 or size. Reads the files whole.
 
     Raises:
         NotFoundError: If the model is not on this machine.
@@ -99,6 +100,8 @@ def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]
         expected = {
             path: file for path, file in expected.items() if path == "tokenizer.json" or (folder / path).exists()
         }
+    for form in prepared_forms(folder):
+        expected |= {f"{PREPARED_FOLDER}/{form.name}/{file.path}": file for file in form.files}
     return tuple(FileCheck(path, _check(folder / path, file)) for path, file in sorted(expected.items()))
 
 
@@ -293,8 +296,8 @@ def _state(record: ModelRecord, models_dir: Path) -> ModelState:
         folder = models_dir / record.folder
     present = locate_model(record, models_dir) is not None
     formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
-    prepared = tuple(sorted(path.parent.name for path in folder.glob(f"{PREPARED_FOLDER}/*/manifest.json")))
-    return ModelState(record, folder, present, folder_size(folder) if folder.is_dir() else 0, formats, prepared)
+    size = folder_size(folder) if folder.is_dir() else 0
+    return ModelState(record, folder, present, size, formats, prepared_forms(folder))
 
 
 def _expected_files(record: ModelRecord, manifest: Manifest | None) -> dict[str, ModelFile]:

@@ -7,24 +7,26 @@ published file runs through the same interface.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qmd import __version__
-from qmd.errors import ModelError, UsageError
+from qmd.errors import BusyError, ModelError, UsageError
 from qmd.inference.catalogue import ModelRecord
 from qmd.inference.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.cross_encoder import RerankOptions, prompt_tokens
 from qmd.inference.decoder_signature import read_signature
-from qmd.inference.graph_weights import GraphWeights
-from qmd.inference.graph_writer import GraphForm
-from qmd.inference.graphs import build_qwen3
-from qmd.inference.model_folders import mapped_os_errors, sha256_of
+from qmd.inference.graph_weights import GraphWeights, require_onnx
+from qmd.inference.graph_writer import GraphForm, Qwen3Shape
+from qmd.inference.graphs import build_qwen3, graph_bytes
+from qmd.inference.model_folders import folder_size, mapped_os_errors, sha256_of
 from qmd.inference.rerank_runs import BatchRunner
 from qmd.inference.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 from qmd.inference.sessions import import_runtime, open_session
@@ -40,6 +42,9 @@ _MAX_POSITIONS = 4096
 _SOURCE_ORDER = ("fp32", "fp16", "q4f16", "q4")
 """The most exact published weights first."""
 
+_SPARE_BYTES = 64 << 20
+"""Left free on the disk besides a form."""
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
@@ -48,6 +53,7 @@ class PreparedForm:
     name: FormName
     path: Path
     agreement: Agreement
+    size_bytes: int
     is_kept: bool
     reason: str | None = None
 
@@ -77,13 +83,14 @@ def prepare_model(
     record: ModelRecord,
     folder: Path,
     *,
-    forms: Sequence[FormName] | None = None,
+    forms: Sequence[str] | None = None,
     threads: int | None = None,
     on_step: Callable[[str], None] | None = None,
 ) -> tuple[PreparedForm, ...]:
     """Make forms of the model in `folder` and keep those that agree with the published file.
 
     Takes about a minute and three times the published file's size in memory for a model of 0.6 billion weights.
+    What was there stays until the new form is whole and checked.
 
     Args:
         record: The model.
@@ -94,23 +101,25 @@ def prepare_model(
 
     Raises:
         UsageError: If the model has no such form.
-        ModelError: If `onnx` is missing, no published file is there, or it is not a graph this code can read.
+        BusyError: If another process prepares it.
+        ModelError: If `onnx` is missing, the disk is full, no published file is there, or it is not a graph this code
+            can read.
     """
-    possible = forms_for(record)
-    chosen = tuple(forms) if forms is not None else possible[:1]
-    for name in chosen:
-        if name not in possible:
-            listed = ", ".join(possible) or "none"
-            raise UsageError(f"model '{record.name}' has no form '{name}'", f"possible: {listed}")
-    tell = on_step or (lambda step: None)
+    chosen = _chosen_forms(record, forms)
+    # Before the published file is opened, which takes seconds.
+    require_onnx()
     source, source_format = _source(record, folder)
     tokenizer = load_chat_tokenizer(folder)
-    tell(f"reading {source.name}")
-    expected = _probe(source, source_format, record, tokenizer, threads)
-    weights = GraphWeights(source)
-    made = []
-    with mapped_os_errors(folder):
-        (folder / PREPARED_FOLDER).mkdir(exist_ok=True)
+    with mapped_os_errors(folder), _lock(folder, record):
+        place = folder / PREPARED_FOLDER
+        place.mkdir(exist_ok=True)
+        for left in place.glob(".*"):
+            # What an interrupted run left; the lock says that nobody writes it.
+            shutil.rmtree(left, ignore_errors=True)
+        tell = on_step or (lambda step: None)
+        tell(f"reading {source.name}")
+        expected = _probe(source, source_format, record, tokenizer, threads)
+        weights = GraphWeights(source)
         origin = {
             "source": source.relative_to(folder).as_posix(),
             "source_bytes": source.stat().st_size,
@@ -118,22 +127,70 @@ def prepare_model(
             "qmd": __version__,
             "onnxruntime": import_runtime().__version__,
         }
-        for name in chosen:
-            for form in graph_forms(name, record, weights.shape.hidden):
-                tell(f"writing {name}")
-                with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder / PREPARED_FOLDER) as staging:
-                    # A folder of its own, so that the temporary one is still there for its clean-up.
-                    place = Path(staging) / name
-                    place.mkdir()
-                    _write(place / "model.onnx", form, weights)
-                    got = _probe(place / "model.onnx", name, record, tokenizer, threads)
-                    result = _judge(name, folder, record, expected, got)
-                    if result.is_kept:
-                        _install(place, result, origin)
-                if result.is_kept:
-                    break
-            made.append(result)
-    return tuple(made)
+
+        def make(name: FormName, form: GraphForm) -> PreparedForm:
+            tell(f"writing {name}")
+            _check_space(place, weights.shape, form)
+            with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=place) as staging:
+                # A folder of its own, so that the temporary one is still there for its clean-up.
+                staged = Path(staging) / name
+                staged.mkdir()
+                _write(staged / "model.onnx", form, weights)
+                tell(f"checking {name}")
+                got = _probe(staged / "model.onnx", name, record, tokenizer, threads)
+                made = _judge(name, staged, place / name, record, expected, got)
+                if made.is_kept:
+                    _install(staged, made, origin)
+            return made
+
+        return tuple(_first_kept(make, name, graph_forms(name, record, weights.shape.hidden)) for name in chosen)
+
+
+def _chosen_forms(record: ModelRecord, names: Sequence[str] | None) -> list[FormName]:
+    possible = {str(name): name for name in forms_for(record)}
+    for name in names or ():
+        if name not in possible:
+            listed = ", ".join(possible) or "none"
+            raise UsageError(f"model '{record.name}' has no form '{name}'", f"possible: {listed}")
+    return [possible[name] for name in dict.fromkeys(names or ())] or list(possible.values())[:1]
+
+
+def _first_kept(
+    make: Callable[[FormName, GraphForm], PreparedForm], name: FormName, tries: Sequence[GraphForm]
+) -> PreparedForm:
+    """The first form that the self-check keeps, else the last one."""
+    *others, last = tries
+    for form in others:
+        made = make(name, form)
+        if made.is_kept:
+            return made
+    return make(name, last)
+
+
+@contextlib.contextmanager
+def _lock(folder: Path, record: ModelRecord) -> Iterator[None]:
+    """Two runs would take the memory of both, and one would clear away what the other writes."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".prepare.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as exc:
+        raise BusyError(f"model '{record.name}' is being prepared by another process") from exc
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _check_space(place: Path, shape: Qwen3Shape, form: GraphForm) -> None:
+    """Refuse before the first byte when the disk cannot hold the form."""
+    needed, free = graph_bytes(shape, form), shutil.disk_usage(place).free
+    if needed + _SPARE_BYTES > free:
+        raise ModelError(
+            f"not enough space in '{place}': {needed >> 20} MiB needed, {free >> 20} MiB free",
+            "free some space, or move the models folder",
+        )
 
 
 def _write(path: Path, form: GraphForm, weights: GraphWeights) -> None:
@@ -146,23 +203,31 @@ def _write(path: Path, form: GraphForm, weights: GraphWeights) -> None:
 
 def _judge(
     name: FormName,
-    folder: Path,
+    staged: Path,
+    path: Path,
     record: ModelRecord,
     expected: npt.NDArray[np.float32],
     got: npt.NDArray[np.float32],
 ) -> PreparedForm:
     agreement = compare_scores(expected, got) if record.role == "rerank" else compare_logits(expected, got)
     reason = agreement.refusal(name)
-    return PreparedForm(name, folder / PREPARED_FOLDER / name, agreement, reason is None, reason)
+    return PreparedForm(name, path, agreement, folder_size(staged), reason is None, reason)
 
 
 def _install(staged: Path, made: PreparedForm, origin: Mapping[str, object]) -> None:
-    manifest = {"form": made.name, **origin, "agreement": asdict(made.agreement)}
+    files = [
+        {"path": path.name, "size_bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for path in sorted(staged.iterdir())
+    ]
+    manifest = {"form": made.name, **origin, "agreement": asdict(made.agreement), "files": files}
     (staged / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
     if made.path.exists():
-        # A process that has the form open keeps its files; only the name is taken over.
-        shutil.rmtree(made.path)
+        # A process that has the form open keeps its files. The old form goes with the temporary folder: deleting it
+        # under its name could leave half of it there.
+        made.path.rename(staged.with_name("replaced"))
     staged.rename(made.path)
+    # A running server notices new forms by the time of the model's folder.
+    os.utime(made.path.parents[1])
 
 
 def _source(record: ModelRecord, folder: Path) -> tuple[Path, str]:

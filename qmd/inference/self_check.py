@@ -44,6 +44,12 @@ class Agreement:
     """Share of prompts with the same likeliest token; None for a reranker."""
     largest_difference: float
 
+    def summary(self) -> str:
+        """The figures in one phrase."""
+        order = f", rank agreement {self.tau:.3f}" if self.tau is not None else ""
+        token = f", same likeliest token in {self.top1:.0%}" if self.top1 is not None else ""
+        return f"correlation {self.correlation:.3f} with the published file{order}{token}"
+
     def refusal(self, form: str) -> str | None:
         """Why the form is not to be used; None where it may be."""
         if not self.correlation >= _MIN_CORRELATION[form]:

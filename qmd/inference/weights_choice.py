@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.catalogue import ModelRecord
+from qmd.inference.catalogue import ModelFile, ModelRecord
 from qmd.inference.chat_tokens import read_json
 from qmd.inference.sessions import cuda_works
 
@@ -14,6 +14,21 @@ PREPARED_FOLDER = "prepared"
 """Beside the downloaded files: our own graphs, one folder per format, each with its `manifest.json`."""
 
 MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedState:
+    """A prepared form as it lies on disk; `fault` says why it is not used."""
+
+    name: str
+    path: Path
+    files: tuple[ModelFile, ...]
+    fault: str | None
+
+    @property
+    def size_bytes(self) -> int:
+        """What its manifest says it takes."""
+        return sum(file.size_bytes or 0 for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +62,49 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool) -> Cho
     return found
 
 
-def _prepared(folder: Path) -> list[ChosenWeights]:
-    """Prepared forms that were finished (the manifest is written last) from the file that is there; fastest first."""
-    names = [path.parent.name for path in folder.glob(f"{PREPARED_FOLDER}/*/{MANIFEST}") if _is_current(folder, path)]
+def prepared_forms(folder: Path) -> tuple[PreparedState, ...]:
+    """Prepared forms of a model's folder, finished or broken, fastest first."""
+    names = {path.parent.name for path in folder.glob(f"{PREPARED_FOLDER}/*/{MANIFEST}")}
     order = [name for name in ("w8a8", "q4", "q8") if name in names]
-    return [ChosenWeights(folder / PREPARED_FOLDER / name / "model.onnx", name) for name in order]
+    return tuple(_state(folder, folder / PREPARED_FOLDER / name) for name in order)
 
 
-def _is_current(folder: Path, manifest: Path) -> bool:
-    """False for a form made from another version of the published file, which may itself be gone."""
-    found = read_json(manifest)
-    source = folder / str(found.get("source", ""))
-    return not source.is_file() or source.stat().st_size == found.get("source_bytes")
+def prepared_notes(folder: Path, record: ModelRecord) -> tuple[str, ...]:
+    """One line for each prepared form that is there and not used."""
+    again = f"make it again: qmd models prepare {record.name}"
+    return tuple(
+        f"prepared form '{form.name}' of '{record.name}' is not used: {form.fault}; {again}"
+        for form in prepared_forms(folder)
+        if form.fault is not None
+    )
+
+
+def _prepared(folder: Path) -> list[ChosenWeights]:
+    """Prepared forms that were finished (the manifest is written last) and are whole."""
+    return [ChosenWeights(form.path / "model.onnx", form.name) for form in prepared_forms(folder) if form.fault is None]
+
+
+def _state(folder: Path, path: Path) -> PreparedState:
+    try:
+        manifest = read_json(path / MANIFEST)
+        listed = manifest.get("files", ())
+        files = tuple(ModelFile(str(f["path"]), int(f["size_bytes"]), str(f["sha256"])) for f in listed)
+    except (ModelError, KeyError, TypeError, ValueError):
+        return PreparedState(path.name, path, (), "its manifest is damaged")
+    # Sizes only: this is asked at every start, and 'models verify' reads the bytes.
+    broken = next((file.path for file in files if _size(path / file.path) != file.size_bytes), None)
+    source = folder / str(manifest.get("source", ""))
+    fault = None
+    if broken is not None or not files:
+        fault = f"its file '{broken or 'model.onnx'}' is damaged"
+    elif source.is_file() and _size(source) != manifest.get("source_bytes"):
+        # The published file may itself be gone, to save space; another version of it makes this form old.
+        fault = "it was made from another version of the published file"
+    return PreparedState(path.name, path, files, fault)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

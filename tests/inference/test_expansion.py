@@ -121,7 +121,8 @@ def test_the_published_cpu_file_and_a_prepared_form_are_found_in_that_order_reve
     prepared.mkdir(parents=True)
     (prepared / "model.onnx").write_bytes(b"x")
     assert "prepared" not in str(choose_weights(tmp_path, record, allow_gpu=False).path)
-    manifest = {"source": record.formats[0].weights.path, "source_bytes": 1}
+    files = [{"path": "model.onnx", "size_bytes": 1, "sha256": "0" * 64}]
+    manifest = {"source": record.formats[0].weights.path, "source_bytes": 1, "files": files}
     (prepared / "manifest.json").write_text(json.dumps(manifest), "utf-8")
     assert choose_weights(tmp_path, record, allow_gpu=False).path == prepared / "model.onnx"
     (tmp_path / record.formats[0].weights.path).write_bytes(b"another version")
