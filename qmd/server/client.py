@@ -11,11 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import qmd
 from qmd import errors
+from qmd.quick_dataclasses import replace
 from qmd.server.endpoint import (
     Endpoint,
     WorkerFiles,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 import qmd
 from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.server import presentation, requests
+from qmd.server.opening import LIST_TTL_MS, SERVER_NAME, SERVER_TITLE, instructions_for
 from qmd.server.service import FetchedLines, SearchService
 from qmd.server.stages import StageSink
 
@@ -31,9 +31,6 @@ _logger = logging.getLogger("qmd.mcp")
 
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
-
-LIST_TTL_MS = 60_000
-"""How long clients may reuse the lists: they change only with the program."""
 
 _STAGES = ("loading models", "searching", "expanding", "embedding", "reranking")
 
@@ -87,14 +84,19 @@ LEGACY_TOOLS = ("search", "vector_search", "deep_search")
 """Names of version 1, answered but not listed."""
 
 
-def build_server(service: SearchService) -> Server[Any]:
-    """An MCP server over `service`. Nothing but a few counts is read from the index here, and no model is loaded."""
+def build_server(service: SearchService, told: str | None = None) -> Server[Any]:
+    """An MCP server over `service`. Nothing but a few counts is read from the index here, and no model is loaded.
+
+    Args:
+        service: What answers.
+        told: The instructions, where they have been made already.
+    """
     handlers = _Handlers(service)
     server: Server[Any] = Server(
-        "qmd",
+        SERVER_NAME,
         version=qmd.__version__,
-        title="QMD",
-        instructions=_instructions(service),
+        title=SERVER_TITLE,
+        instructions=told if told is not None else instructions_for(service),
         cache_hints={
             "tools/list": CacheHint(ttl_ms=LIST_TTL_MS),
             "resources/list": CacheHint(ttl_ms=LIST_TTL_MS),
@@ -114,18 +116,6 @@ def build_server(service: SearchService) -> Server[Any]:
 def _input_schema(name: str) -> Mapping[str, Any] | None:
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     return requests.input_schema(tool.arguments) if tool else None
-
-
-def _instructions(service: SearchService) -> str:
-    try:
-        status = service.status(load_model=False)
-        names = [collection.name for collection in status.collections if collection.include_by_default]
-        return presentation.instructions(status, service.global_context(), names)
-    except NotFoundError:
-        return presentation.instructions(None, None, ())
-    except QmdError as error:
-        # A damaged index must not keep the session from opening: the tools then say what is wrong.
-        return f"{presentation.instructions(None, None, ())}\n\nThe index cannot be read: {error.message}"
 
 
 class _Handlers:
@@ -312,8 +302,3 @@ async def _with_progress(ctx: Context, work: Callable[[StageSink], T]) -> T:
     except anyio.get_cancelled_exc_class():
         is_cancelled.set()
         raise
-
-
-def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Send every log line to stderr: stdout carries the protocol and nothing else."""
-    logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr)

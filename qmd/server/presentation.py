@@ -5,14 +5,13 @@ Every fact in the structured form is also in the text, because some clients show
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import snippet_text
 from qmd.render.text import number_lines, round_half_up
-from qmd.server.service import SNIPPET_CHARS, FetchedDocuments, FetchedLines, SkippedDocument
+from qmd.server.service import SNIPPET_CHARS, FetchedDocuments, FetchedLines, Overview, SkippedDocument
 
 _VERDICT_NOTES = {
     "weak": "Note: weak matches only; the index may not hold an answer.",
@@ -136,17 +135,18 @@ def status_text(status: IndexStatus) -> str:
     return "\n".join(lines)
 
 
-def instructions(status: IndexStatus | None, global_context: str | None, default_names: Sequence[str]) -> str:
-    """What a client tells its model about this server at the start of a session."""
-    if status is None:
+def instructions(overview: Overview | None) -> str:
+    """What a client tells its model about this server at the start of a session; None means that there is no index."""
+    if overview is None:
         head = ["There is no index yet. The user can make one: qmd collection add FOLDER, then qmd embed."]
     else:
-        count = status.documents
+        count = overview.documents
         head = [f"QMD is a local search engine over {count} markdown document{'' if count == 1 else 's'}."]
-        if global_context:
-            head.append(f"Context: {global_context}")
-        if default_names:
-            head.append(f"Collections: {', '.join(default_names)}. The status tool tells their folders and counts.")
+        if overview.global_context:
+            head.append(f"Context: {overview.global_context}")
+        if overview.default_collections:
+            names = ", ".join(overview.default_collections)
+            head.append(f"Collections: {names}. The status tool tells their folders and counts.")
     return "\n\n".join(["\n".join(head), _GUIDANCE])
 
 

@@ -28,6 +28,15 @@ SNIPPET_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """An index in three facts: number of documents, the user's note on everything, collections searched by default."""
+
+    documents: int
+    global_context: str | None
+    default_collections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedLines:
     """Lines of one document; `text` starts at line `first_line`."""
 
@@ -69,7 +78,6 @@ class SearchService:
         self._readers = readers
         self._engines = engines
         self._settings = settings
-        self._fingerprint: tuple[EngineSettings, str | None] | None = None
 
     def query(self, request: QueryRequest, on_stage: StageSink = lambda _: None) -> SearchResponse:
         """Search as a tool call asks.
@@ -135,25 +143,16 @@ class SearchService:
             entries = tuple(_fetch_or_skip(reader, document, request) for document in found.documents)
         return FetchedDocuments(entries, tuple(problem.message for problem in found.problems))
 
-    def status(self, *, load_model: bool = True) -> IndexStatus:
-        """What the index holds.
-
-        Args:
-            load_model: Whether the embedding model may be opened to tell which vectors are current; without it the
-                counts of vectors are zero until a search has opened it.
-        """
-        settings = self._settings()
-        if load_model and (self._fingerprint is None or self._fingerprint[0] != settings):
-            with self._engines.engines(settings, frozenset({"embed"})) as engines:
-                self._fingerprint = (settings, engines.embedder.fingerprint if engines.embedder else None)
-        known = self._fingerprint[1] if self._fingerprint and self._fingerprint[0] == settings else None
+    def status(self) -> IndexStatus:
+        """What the index holds, its vectors being those of the model that was used last."""
         with self._readers.reader() as reader:
-            return reader.status(known)
+            return reader.status(None)
 
-    def global_context(self) -> str | None:
-        """The user's note on the whole index."""
+    def overview(self) -> Overview:
+        """What a client is told about the index when a session opens."""
         with self._readers.reader() as reader:
-            return reader.global_context()
+            names = tuple(collection.name for collection in reader.collections() if collection.include_by_default)
+            return Overview(reader.count_documents(), reader.global_context(), names)
 
     def handle(self, call: str, params: Mapping[str, Any], on_stage: StageSink) -> dict[str, Any]:
         """The warm worker's side of `qmd.server.client`: one call as JSON.

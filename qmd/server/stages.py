@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Expansion, Reranker
+from qmd.retrieval.reranking import CollectionAware
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +28,7 @@ def announce_stages(engines: Engines, on_stage: StageSink) -> Engines:
     """The same engines, announcing `expanding`, `embedding` and `reranking` before they work."""
     return Engines(
         embedder=_Embedder(engines.embedder, on_stage) if engines.embedder else None,
-        reranker=_Reranker(engines.reranker, on_stage) if engines.reranker else None,
+        reranker=_announce_reranker(engines.reranker, on_stage) if engines.reranker else None,
         expander=_Expander(engines.expander, on_stage) if engines.expander else None,
         notes=engines.notes,
     )
@@ -92,6 +93,19 @@ class _Reranker:
     ) -> Sequence[float | None]:
         self.on_stage("reranking")
         return self.inner.score(query, passages, intent=intent, deadline_s=deadline_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _CollectionReranker(_Reranker):
+    """A reranker that the pipeline tells how rare words are; hiding that would change its scores."""
+
+    def with_idf(self, idf: Callable[[Sequence[str]], Sequence[float]]) -> Reranker:
+        assert isinstance(self.inner, CollectionAware)
+        return _Reranker(self.inner.with_idf(idf), self.on_stage)
+
+
+def _announce_reranker(reranker: Reranker, on_stage: StageSink) -> Reranker:
+    return (_CollectionReranker if isinstance(reranker, CollectionAware) else _Reranker)(reranker, on_stage)
 
 
 @dataclass(frozen=True, slots=True)

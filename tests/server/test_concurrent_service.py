@@ -52,5 +52,5 @@ def test_searches_and_reads_go_on_while_the_index_is_written(tmp_path: Path, loa
                 update_collection(writer, collection)
         done.set()
         assert all(reader.result() > 0 for reader in readers)
-    assert service.status(load_model=False).documents == ROUNDS + 1
+    assert service.status().documents == ROUNDS + 1
     service.close()
