@@ -66,6 +66,13 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("status", "qmd.cli.status", "status", "status [--json]", "Show what the index holds."),
     CommandSpec("doctor", "qmd.cli.status", "doctor", "doctor", "Check the installation and the index."),
     CommandSpec(
+        "bench",
+        "qmd.cli.bench",
+        "bench",
+        "bench <fixture.json|folder|run> [--auto [N]] [--json] [-c <collection>]",
+        "Measure how well and how fast it searches.",
+    ),
+    CommandSpec(
         "collection add",
         "qmd.cli.collections",
         "add",

@@ -17,6 +17,9 @@ Run = Mapping[str, Sequence[str]]
 """Query id → document names, best first."""
 
 
+_CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedQueries:
     """Queries by id with their judgements; queries without a judgement are left out."""
@@ -43,16 +46,45 @@ def read_beir(folder: Path) -> JudgedQueries:
     """
     path = _first_of(folder, ("qrels.tsv", "qrels/test.tsv", "qrels.txt"))
     qrels = read_qrels(path)
-    texts: dict[str, str] = {}
-    queries_path = _first_of(folder, ("queries.jsonl", "queries.jsonl.gz"))
-    for number, row in _json_lines(queries_path):
-        texts[_field(queries_path, number, row, ("id", "_id"))] = _field(queries_path, number, row, ("text", "query"))
+    texts = read_queries(_first_of(folder, ("queries.jsonl", "queries.jsonl.gz")))
     return JudgedQueries({name: text for name, text in texts.items() if name in qrels}, qrels)
+
+
+def read_queries(path: Path) -> dict[str, str]:
+    """Read query texts by id: JSON lines (`id` or `_id`, `text` or `query`), or two columns parted by a tab.
+
+    Raises:
+        NotFoundError: No such file.
+        UsageError: A line cannot be read.
+    """
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
+        return {
+            _field(path, number, row, ("id", "_id")): plain_text(_field(path, number, row, ("text", "query")))
+            for number, row in _json_lines(path)
+        }
+    texts: dict[str, str] = {}
+    for number, line in enumerate(_open_text(path), start=1):
+        name, tab, text = line.rstrip("\r\n").partition("\t")
+        if not tab and line.strip():
+            raise UsageError(f"line {number} of '{path}' has no tab between the query's id and its text")
+        if tab:
+            texts[name.strip()] = plain_text(text)
+    return texts
+
+
+def plain_text(text: str) -> str:
+    """A judged query on one line, none of it read as a filter or as a line of a query document."""
+    return " ".join(text.replace(":", " ").split())
+
+
+def has_corpus(folder: Path) -> bool:
+    """Whether a folder brings its own documents."""
+    return any((folder / name).is_file() for name in _CORPUS_NAMES)
 
 
 def read_corpus(folder: Path) -> Iterator[CorpusText]:
     """Documents of `corpus.jsonl` or `corpus.jsonl.gz`, in file order. Raises as `read_beir` does."""
-    path = _first_of(folder, ("corpus.jsonl", "corpus.jsonl.gz"))
+    path = _first_of(folder, _CORPUS_NAMES)
     for number, row in _json_lines(path):
         yield CorpusText(
             _field(path, number, row, ("id", "_id")), str(row.get("title") or ""), _field(path, number, row, ("text",))

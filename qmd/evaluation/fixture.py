@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qmd.errors import NotFoundError, UsageError
+from qmd.evaluation.collections import JudgedQueries
 from qmd.evaluation.metrics import average
 
 MIN_DEPTH = 10
@@ -81,6 +82,38 @@ def read_fixture(path: Path) -> Fixture:
         collection=str(collection) if collection else None,
         queries=tuple(_query(number, row) for number, row in enumerate(raw["queries"], start=1)),
     )
+
+
+def judge_fixture(fixture: Fixture) -> JudgedQueries:
+    """Queries and judgements of a fixture, every expected file of grade 1; ids that repeat are told apart by `#2`…"""
+    texts: dict[str, str] = {}
+    qrels: dict[str, dict[str, float]] = {}
+    for name, query in zip(query_names(fixture), fixture.queries, strict=True):
+        texts[name] = query.query
+        qrels[name] = dict.fromkeys(query.expected_files, 1.0)
+    return JudgedQueries(texts, qrels)
+
+
+def query_names(fixture: Fixture) -> list[str]:
+    """A name for each query, unique inside the fixture: its id where that is."""
+    seen: dict[str, int] = {}
+    names = []
+    for query in fixture.queries:
+        seen[query.id] = seen.get(query.id, 0) + 1
+        names.append(query.id if seen[query.id] == 1 else f"{query.id}#{seen[query.id]}")
+    return names
+
+
+def expected_names(files: Sequence[str], expected: Sequence[str]) -> list[str]:
+    """`files` with each one that is expected under its expected name, so that it can be looked up in judgements."""
+    left = list(expected)
+    named = []
+    for file in files:
+        match = next((name for name in left if same_file(name, file)), None)
+        if match is not None:
+            left.remove(match)
+        named.append(match or file)
+    return named
 
 
 def score_fixture(query: FixtureQuery, files: Sequence[str], latency_ms: float) -> FixtureScore:

@@ -73,6 +73,7 @@ def evaluate(
     *,
     scope: Scope = Scope(),
     name_of: Callable[[StoredDocument], str] = lambda document: document.path,
+    depth: int = RECALL_DEPTH,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[BackendReport]:
     """Run every query through every backend.
@@ -85,12 +86,13 @@ def evaluate(
         modes: Keys of `BACKENDS`.
         scope: Applied to every query.
         name_of: Document → name in `qrels`; the path inside its collection by default.
+        depth: Hits asked for, at least `RECALL_DEPTH`.
         on_progress: Gets the number of searches done so far.
 
     Raises:
-        ModelError: A backend needs a model that is not there: its numbers would be those of another backend.
+        ModelError: A backend needs a model or vectors that are not there: its numbers would be those of another one.
     """
-    _require_models(engines, modes)
+    require_models(reader, engines, modes)
     done = 0
     reports = []
     for mode in modes:
@@ -100,7 +102,7 @@ def evaluate(
         for query_id, text in queries.items():
             started = time.perf_counter()
             try:
-                rows[query_id] = search(reader, engines, _scoped(text, scope), _options(mode))
+                rows[query_id] = search(reader, engines, _scoped(text, scope), _options(mode, depth))
             except QmdError as exc:
                 failures.append(Failure(query_id, exc.message))
             else:
@@ -126,17 +128,25 @@ def measure_run(run: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, dic
     }
 
 
-def _require_models(engines: Engines, modes: Sequence[str]) -> None:
+def require_models(reader: Reader, engines: Engines, modes: Sequence[str]) -> None:
+    """Check that every backend of `modes` would really run.
+
+    Raises:
+        ModelError: A model is missing, or the index has no vector of it.
+    """
     for mode in modes:
         options = BACKENDS[mode]
-        if options.mode != "lexical" and engines.embedder is None:
-            raise ModelError(f"backend '{mode}' needs an embedding model", hint="qmd doctor")
+        if options.mode != "lexical":
+            if engines.embedder is None:
+                raise ModelError(f"backend '{mode}' needs an embedding model", hint="qmd doctor")
+            if not reader.status(engines.embedder.fingerprint).vectors:
+                raise ModelError(f"backend '{mode}' needs vectors, and the index has none", hint="qmd embed")
         if options.mode != "lexical" and options.rerank and engines.reranker is None:
             raise ModelError(f"backend '{mode}' needs a reranking model", hint="qmd doctor")
 
 
-def _options(mode: str) -> SearchOptions:
-    return replace(BACKENDS[mode], limit=RECALL_DEPTH)
+def _options(mode: str, depth: int) -> SearchOptions:
+    return replace(BACKENDS[mode], limit=max(depth, RECALL_DEPTH), strict=True)
 
 
 def _scoped(text: str, scope: Scope) -> Query:

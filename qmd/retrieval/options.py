@@ -28,6 +28,8 @@ class SearchOptions:
     budget_ms: int | None = None
     """Wall time for the whole query; stages are cut to hold it, and a warning says which."""
     explain: bool = False
+    strict: bool = False
+    """Whether a model that fails ends the search instead of being left out with a warning: for measuring."""
     full_body: bool = False
     snippet_chars: int = 500
     """Longest passage text in code points."""

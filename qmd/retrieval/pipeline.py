@@ -58,9 +58,10 @@ def search(
 
     Raises:
         UsageError: The query is empty.
+        ModelError: A model failed, and the search is strict.
         StoreError: The index cannot be read.
     """
-    trace = Trace(options.budget_ms)
+    trace = Trace(options.budget_ms, strict=options.strict)
     if not query.text.strip() and not query.subqueries:
         return _list_by_date(reader, query, options)
     legs = _Legs()

@@ -17,9 +17,10 @@ FINISH_MS = 40.0
 class Trace:
     """Collects timings, warnings and model names while the stages run."""
 
-    def __init__(self, budget_ms: int | None) -> None:
+    def __init__(self, budget_ms: int | None, *, strict: bool = False) -> None:
         self._started = time.monotonic()
         self._budget_ms = budget_ms
+        self._strict = strict
         self.warnings: list[str] = []
         self.timings: list[StageTiming] = []
         self.models: list[str] = []
@@ -56,11 +57,13 @@ class Trace:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage; a model that fails in it is a warning, not the end of the search."""
+        """Time a stage; a model that fails in it is a warning, not the end of the search, unless that is strict."""
         started = time.monotonic()
         try:
             yield
         except ModelError as exc:
+            if self._strict:
+                raise
             hint = f"; {exc.hint}" if exc.hint else ""
             self.warn(f"{name} left out: {exc.message}{hint}")
         finally:

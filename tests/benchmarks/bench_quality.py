@@ -9,7 +9,6 @@ reciprocal rank fusion with the inherited constants (k = 60, both lists x2, bonu
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -17,19 +16,25 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from qmd.analysis import analyze_document
-from qmd.evaluation import BackendReport, compare_runs, evaluate, read_beir, read_run, write_run
-from qmd.evaluation.collections import read_corpus
-from qmd.evaluation.runs import RECALL_DEPTH, measure_run
-from qmd.indexing import embed_pending
+from qmd.evaluation import (
+    BackendReport,
+    compare_runs,
+    entry_id,
+    evaluate,
+    index_corpus,
+    measure_run,
+    read_beir,
+    read_run,
+    write_run,
+)
+from qmd.evaluation.runs import RECALL_DEPTH
 from qmd.inference import Engines, load_engines
 from qmd.inference.loader import EngineSettings
-from qmd.ingest import parse_document
-from qmd.records import Collection
+from qmd.records import Candidate, Ranking
 from qmd.retrieval import SearchOptions, parse_query, search
 from qmd.retrieval.fusion import fuse_rankings
-from qmd.store import open_reader, open_writer
-from qmd.store.base import NewDocument, Reader
+from qmd.store import open_reader
+from qmd.store.base import Reader
 
 INHERITED_BONUS = (0.05, 0.02, 0.02)
 COLUMNS = ("bm25", "vector", "rrf", "hybrid", "full")
@@ -54,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         judged = read_beir(folder)
         names = list(judged.queries)
         step = max(1, -(-len(names) // options.queries)) if options.queries else 1
-        queries = {name: plain(judged.queries[name]) for name in names[::step]}
+        queries = {name: judged.queries[name] for name in names[::step]}
         reader = open_reader(path)
         rows = run_all(reader, engines, queries, judged.qrels, options.modes.split(","))
         print_table(folder.name, len(queries), rows)
@@ -63,48 +68,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def plain(text: str) -> str:
-    """A judged query on one line, none of it read as a filter or a query document."""
-    return " ".join(text.split()).replace(": ", " ").replace(":", " ")
-
-
 def build_index(folder: Path, index_dir: Path, engines: Engines) -> Path:
     """Index and embed a corpus unless that was done before; returns the index file."""
-    index_dir.mkdir(parents=True, exist_ok=True)
     path = index_dir / f"{folder.name}.sqlite"
-    writer = open_writer(path)
-    try:
-        if not writer.count_documents():
-            started = time.perf_counter()
-            writer.mirror_config([Collection("test", Path("/srv/test"))], None, "bench")
-            with writer.transaction():
-                writer.put_documents("test", (new_document(row.id, row.title, row.text) for row in read_corpus(folder)))
-            print(f"{folder.name}: indexed in {time.perf_counter() - started:.1f} s", file=sys.stderr)
-        if engines.embedder is not None:
-            report = embed_pending(writer, engines.embedder)
-            if report.embedded:
-                print(f"{folder.name}: {report.embedded} vectors in {report.elapsed_s:.1f} s", file=sys.stderr)
-    finally:
-        writer.close()
+    started = time.perf_counter()
+    index_corpus(folder, path, engines.embedder)
+    print(f"{folder.name}: indexed in {time.perf_counter() - started:.1f} s", file=sys.stderr)
     return path
-
-
-def new_document(name: str, title: str, text: str) -> NewDocument:
-    """A corpus entry as the markdown file it would be."""
-    source = f"# {title}\n\n{text}\n" if title else f"{text}\n"
-    document = parse_document(name, source.encode())
-    return NewDocument(
-        path=name,
-        title=title or document.title,
-        hash=hashlib.sha256(source.encode()).hexdigest(),
-        text=document.text,
-        terms=analyze_document(document),
-        metadata_json="{}",
-        size_bytes=len(source.encode()),
-        mtime_ns=0,
-        created_at="2026-01-01T00:00:00Z",
-        modified_at="2026-01-01T00:00:00Z",
-    )
 
 
 def run_all(
@@ -115,7 +85,7 @@ def run_all(
     modes: Sequence[str],
 ) -> list[BackendReport]:
     """Reports in the order of `COLUMNS`."""
-    reports = evaluate(reader, engines, queries, qrels, [mode for mode in modes if mode != "rrf"])
+    reports = evaluate(reader, engines, queries, qrels, [mode for mode in modes if mode != "rrf"], name_of=entry_id)
     if "rrf" in modes:
         run = {name: inherited_fusion(reader, engines, text) for name, text in queries.items()}
         reports.append(BackendReport("rrf", measure_run(run, qrels), run, {}, {}, ()))
@@ -130,10 +100,8 @@ def inherited_fusion(reader: Reader, engines: Engines, text: str) -> list[str]:
         parse_query(text),
         SearchOptions(rerank=False, expand=False, limit=200, candidate_limit=200, explain=True),
     )
-    from qmd.records import Candidate, Ranking
-
     lists: dict[tuple[str, str], list[tuple[int, int, float]]] = {}
-    names = {hit.document.id: hit.document.path for hit in answer.hits}
+    names = {hit.document.id: entry_id(hit.document) for hit in answer.hits}
     for hit in answer.hits:
         for part in hit.explanation.contributions if hit.explanation else ():
             if part.rank is not None:

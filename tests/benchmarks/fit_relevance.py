@@ -25,11 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_quality import plain
-
-from qmd.evaluation import read_beir
+from qmd.evaluation import entry_id, read_beir
 from qmd.evaluation.collections import read_corpus
 from qmd.inference import Engines, load_engines
 from qmd.inference.loader import EngineSettings
@@ -125,7 +122,7 @@ def gather(reader: Reader, engines: Engines, folder: Path, mode: str, n_queries:
     step = max(1, len(names) // n_queries)
     rows = []
     for name in names[::step][:n_queries]:
-        for rank, (path, evidence) in enumerate(observe(reader, engines, plain(judged.queries[name]), mode), start=1):
+        for rank, (path, evidence) in enumerate(observe(reader, engines, judged.queries[name], mode), start=1):
             rows.append(Row(name, True, rank, evidence, judged.qrels[name].get(path, 0) > 0))
     for number, text in enumerate(nonsense_queries(folder, n_nonsense)):
         rows.append(Row(f"nonsense-{number}", False, 0, Evidence(0.0, 0.0, 0.0), False))
@@ -144,7 +141,7 @@ def observe(reader: Reader, engines: Engines, text: str, mode: str) -> list[tupl
         return 1.0 - len(seen) * 1e-3
 
     answer = pipeline.search(reader, engines, parse_query(text), options, judge=listen)
-    return [(hit.document.path, evidence) for hit, evidence in zip(answer.hits, seen, strict=False)]
+    return [(entry_id(hit.document), evidence) for hit, evidence in zip(answer.hits, seen, strict=False)]
 
 
 def nonsense_queries(folder: Path, count: int, seed: int = 7) -> list[str]:

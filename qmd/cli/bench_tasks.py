@@ -1,0 +1,176 @@
+"""What `bench` measures: queries with judgements, and the index that answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qmd.cli.session import Session, collection_not_found, open_current_reader, warn
+from qmd.errors import NotFoundError
+from qmd.quick_dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qmd.config.paths import Locations
+    from qmd.evaluation import Fixture, JudgedQueries
+    from qmd.inference.base import Engines
+    from qmd.records import Scope, StoredDocument
+    from qmd.store.base import Reader
+
+_ROLES = ("embed", "rerank", "expand")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is measured: queries, the index that answers them, and how its documents are called in the judgements."""
+
+    name: str
+    judged: JudgedQueries
+    reader: Reader
+    engines: Engines
+    scope: Scope
+    name_of: Callable[[StoredDocument], str]
+    fixture: Fixture | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The command line, checked."""
+
+    target: Path | None
+    auto: int | None
+    collections: tuple[str, ...]
+    backends: tuple[str, ...]
+    is_chosen: bool
+    """Whether the user named the backends: one that cannot run is then an error, else a warning."""
+    qrels: Path | None
+    queries: Path | None
+    most: int | None
+    save: Path | None
+    compare: Path | None
+    json: bool
+    allow_gpu: bool
+
+
+@contextmanager
+def open_task(session: Session, locations: Locations, request: Request) -> Iterator[Task]:
+    from qmd.evaluation import has_corpus
+
+    if request.target is not None and not request.target.exists():
+        raise NotFoundError(f"no fixture, folder or run '{request.target}'", "qmd bench --help")
+    needs_models = any(name != "bm25" for name in request.backends)
+    engines = _engines(session, locations, request) if needs_models else _no_engines()
+    folder = request.target if request.target is not None and request.target.is_dir() else None
+    if folder is not None and has_corpus(folder):
+        with _corpus_reader(locations, folder, engines) as reader:
+            yield _corpus_task(folder, reader, engines)
+        return
+    with open_current_reader(locations) as reader:
+        if not reader.count_documents():
+            raise NotFoundError("nothing is indexed", "qmd index PATH")
+        yield _own_task(request, folder, reader, engines)
+
+
+def _corpus_task(folder: Path, reader: Reader, engines: Engines) -> Task:
+    from qmd.evaluation import entry_id, read_beir
+    from qmd.records import Scope
+
+    return Task(folder.resolve().name, read_beir(folder), reader, engines, Scope(), entry_id)
+
+
+def _own_task(request: Request, folder: Path | None, reader: Reader, engines: Engines) -> Task:
+    """Queries of a fixture, of files or of the index itself, over the user's own index."""
+    from qmd.evaluation import (
+        JudgedQueries,
+        judge_fixture,
+        known_item_queries,
+        read_beir,
+        read_fixture,
+        read_qrels,
+        read_queries,
+    )
+    from qmd.records import Scope
+
+    names = request.collections
+    fixture = None
+    if request.target is not None and folder is None:
+        fixture = read_fixture(request.target)
+        names = names or ((fixture.collection,) if fixture.collection else ())
+    known = {collection.name for collection in reader.collections()}
+    for name in names:
+        if name not in known:
+            raise collection_not_found(name, sorted(known))
+    # Collections that are left out by default are measured all the same: a benchmark says what it is about.
+    scope = Scope(collections=tuple(names)) if names else Scope()
+    if next(reader.iter_documents(scope), None) is None:
+        raise NotFoundError(f"collection '{names[0]}' holds no document", "qmd update")
+    if fixture is not None and request.target is not None:
+        judged = judge_fixture(fixture)
+        return Task(request.target.name, judged, reader, engines, scope, lambda document: document.uri, fixture)
+    if request.auto is not None:
+        judged = known_item_queries(reader, scope, request.auto)
+        if not judged.queries:
+            raise NotFoundError("no heading or link of this index can serve as a query", "qmd bench FIXTURE")
+        return Task("auto", judged, reader, engines, scope, _collection_path)
+    if folder is not None:
+        judged = read_beir(folder)
+    else:
+        assert request.qrels is not None and request.queries is not None
+        grades = read_qrels(request.qrels)
+        texts = {name: text for name, text in read_queries(request.queries).items() if name in grades}
+        judged = JudgedQueries(texts, grades)
+    return Task((folder or request.qrels or Path()).name, judged, reader, engines, scope, _judged_name(judged))
+
+
+def _collection_path(document: StoredDocument) -> str:
+    return f"{document.collection}/{document.path}"
+
+
+def _judged_name(judged: JudgedQueries) -> Callable[[StoredDocument], str]:
+    """How judgements made elsewhere call a document: by its address, its path, or its path without an ending."""
+    known = {name for grades in judged.qrels.values() for name in grades}
+
+    def name_of(document: StoredDocument) -> str:
+        path = document.path
+        names = (document.uri, f"{document.collection}/{path}", path, path.rpartition(".")[0])
+        return next((name for name in names if name in known), names[1])
+
+    return name_of
+
+
+@contextmanager
+def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iterator[Reader]:
+    """The index of a folder's own corpus, kept in the cache and made anew when the folder changes."""
+    import hashlib
+
+    from qmd.cli.progress import ProgressLine
+    from qmd.evaluation import index_corpus
+    from qmd.store import open_reader
+
+    files = sorted(file for file in folder.glob("corpus.jsonl*") if file.is_file())
+    state = [str(folder.resolve()), *(f"{file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)]
+    digest = hashlib.sha256("\n".join(state).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    database = locations.cache / "bench" / f"{folder.resolve().name}-{digest}.sqlite"
+    with ProgressLine(f"Indexing {folder.name}") as line:
+        index_corpus(folder, database, engines.embedder, line.update)
+    with open_reader(database) as reader:
+        yield reader
+
+
+def _engines(session: Session, locations: Locations, request: Request) -> Engines:
+    from qmd.cli.engines import load
+
+    roles = _ROLES if "full" in request.backends or "hybrid" in request.backends else ("embed",)
+    engines = load(session, locations, roles, allow_gpu=request.allow_gpu)  # type: ignore[arg-type]
+    for note in engines.notes:
+        warn(note)
+    return engines
+
+
+def _no_engines() -> Engines:
+    from qmd.inference.base import Engines
+
+    return Engines(None, None, None)
