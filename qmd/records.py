@@ -6,9 +6,10 @@ Offsets are code-point offsets into `Document.text`; lines and ranks start at 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from qmd.quick_dataclasses import dataclass, field
 
 MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]

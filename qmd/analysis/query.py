@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 from qmd.analysis.identifiers import identifier_parts, symbol_terms
 from qmd.analysis.scripts import bigrams, cjk_segments, has_cjk, normalize
 from qmd.analysis.stopwords import stop_words_of
+from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import LexicalTerm
 
 _TOKEN = re.compile(r"[^\W_]+")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import qmd
 from qmd.cli.arguments import find_command, sort_arguments
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
+from qmd.quick_dataclasses import dataclass
 
 EXIT_BROKEN_PIPE = 141
 

@@ -7,9 +7,9 @@ dash. What is harmless gets a warning; what is unknown gets an error that names 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from qmd.errors import UsageError
+from qmd.quick_dataclasses import dataclass
 
 VALUE_OPTIONS = frozenset(
     [

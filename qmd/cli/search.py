@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -38,6 +37,7 @@ from qmd.cli.options import (
 )
 from qmd.cli.session import Session, current_config, open_current_reader, out, scope_collections, warn
 from qmd.errors import NotFoundError
+from qmd.quick_dataclasses import dataclass, replace
 from qmd.render.hits import Format, HitOptions, render_hits
 
 if TYPE_CHECKING:

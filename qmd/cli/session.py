@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import Config, config_digest, load_config
 from qmd.errors import BusyError, NotFoundError, StoreError, UsageError
+from qmd.quick_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from qmd.config.trust import GatedItems

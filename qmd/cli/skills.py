@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ import typer
 from qmd.cli.options import Json
 from qmd.cli.session import Session, out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageError
+from qmd.quick_dataclasses import dataclass
 
 _BOOTSTRAP = """---
 name: qmd

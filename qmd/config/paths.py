@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from qmd.quick_dataclasses import dataclass
 
 DEFAULT_INDEX = "index"
 PROJECT_FOLDER = ".qmd"

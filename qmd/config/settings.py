@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import cast
 
 from qmd.config.paths import Locations
 from qmd.errors import ConfigError
+from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection
 
 DEFAULT_PATTERN = "**/*.md"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from qmd.config.edits import write_atomically
 from qmd.config.paths import PROJECT_FOLDER, Locations
 from qmd.config.settings import Config
+from qmd.quick_dataclasses import dataclass
 
 _OFF_WORDS = frozenset({"", "0", "false", "off", "no", "none"})
 _DEFAULT_MODELS = frozenset(

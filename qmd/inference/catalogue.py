@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from qmd.inference.base import Tier
+from qmd.quick_dataclasses import dataclass
 
 Role = Literal["embed", "rerank", "expand"]
 Pooling = Literal["mean", "first", "none"]

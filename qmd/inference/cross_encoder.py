@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from qmd.inference.chat_tokens import ChatTokenizer, load_chat_tokenizer, read_j
 from qmd.inference.decoder_signature import read_signature
 from qmd.inference.decoding import Decoder
 from qmd.inference.rerank_runs import BatchRunner, PassageRunner, ScoreHead, SharedPrefixRunner
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.loader import EngineSettings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.sessions import Session

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from qmd.errors import ModelError
 from qmd.inference.decoder_signature import DecoderSignature, read_signature
 from qmd.inference.kv_context import GrowingContext, InPlaceContext, KeyValueContext
 from qmd.inference.sessions import Session
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

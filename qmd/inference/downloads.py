@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from qmd.errors import BusyError, ModelError, UsageError
@@ -20,6 +19,7 @@ from qmd.inference.model_folders import (
     sha256_of,
 )
 from qmd.inference.sessions import is_truthy
+from qmd.quick_dataclasses import dataclass
 
 _STAGING = ".staging"
 _SPARE_BYTES = 64 << 20

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +20,7 @@ from qmd.inference.expansion_checks import Related, check_expansions, script_of,
 from qmd.inference.grammar import LineGrammar
 from qmd.inference.kv_context import KeyValueContext
 from qmd.inference.sampling import Sampler, SamplingSettings
+from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import SubQuery, SubQueryKind
 
 if TYPE_CHECKING:

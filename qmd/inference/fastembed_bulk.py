@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from qmd.inference.catalogue import ModelRecord
 from qmd.inference.embedder import MAX_FOREIGN_CHUNK_SHARE, MAX_FOREIGN_QUERY_SHARE, foreign_share, sampled_digest
 from qmd.inference.loader import FASTEMBED_PREFIX
 from qmd.inference.tokenization import Tokenizer
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from qmd.errors import ModelError
 from qmd.inference.chat_tokens import read_json
 from qmd.inference.graph_writer import Qwen3Shape
 from qmd.inference.quantize import dequantize_blocks
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from qmd.inference.quantize import BlockQuantized, quantize_blocks, quantize_rows
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from qmd.errors import ModelError
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
 from qmd.inference.decoder_signature import DecoderSignature
 from qmd.inference.sessions import Session, import_runtime, mapped_errors
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

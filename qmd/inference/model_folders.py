@@ -13,7 +13,6 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -21,6 +20,7 @@ from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.inference.catalogue import MODELS, ModelFile, ModelRecord
 from qmd.inference.weights import locate_builtin, locate_model
 from qmd.inference.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms
+from qmd.quick_dataclasses import dataclass
 
 MANIFEST_NAME = "qmd-model.json"
 _CHUNK_BYTES = 1 << 22

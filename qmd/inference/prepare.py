@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -31,6 +31,7 @@ from qmd.inference.rerank_runs import BatchRunner
 from qmd.inference.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 from qmd.inference.sessions import import_runtime, open_session
 from qmd.inference.weights_choice import MANIFEST, PREPARED_FOLDER
+from qmd.quick_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,8 +6,9 @@ into blocks, each with one scale. Symmetric forms only are written (zero point 8
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

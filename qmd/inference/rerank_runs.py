@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from qmd.errors import ModelError
@@ -11,6 +10,7 @@ from qmd.inference.decoder_signature import DecoderSignature
 from qmd.inference.decoding import Decoder
 from qmd.inference.kv_context import KeyValueContext
 from qmd.inference.sessions import Session
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,12 +11,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from qmd.errors import ModelError
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import onnxruntime as ort

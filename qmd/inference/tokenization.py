@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import tokenizers

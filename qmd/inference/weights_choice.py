@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from qmd.errors import ModelError
 from qmd.inference.catalogue import ModelFile, ModelRecord
 from qmd.inference.chat_tokens import read_json
 from qmd.inference.sessions import cuda_works
+from qmd.quick_dataclasses import dataclass
 
 PREPARED_FOLDER = "prepared"
 """Beside the downloaded files: our own graphs, one folder per format, each with its `manifest.json`."""

@@ -10,9 +10,9 @@ import datetime
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from qmd.quick_dataclasses import dataclass, field
 from qmd.records import MetadataValue
 
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")

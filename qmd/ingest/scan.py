@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from qmd.errors import NotFoundError
 from qmd.ingest.globs import compile_globs, literal_segments, split_mask
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
+from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from qmd.quick_dataclasses import dataclass
 from qmd.records import StoredDocument
 from qmd.render.hits import Format
 from qmd.render.text import csv_row, fence, json_text, number_lines, quoted, xml_text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import quote
 
+from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Hit, Query, SearchResponse
 from qmd.render.explain import explain_lines, explain_object
 from qmd.render.text import (

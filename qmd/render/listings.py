@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
 from qmd.render.text import human_size, json_text, parse_time, relative_time
 

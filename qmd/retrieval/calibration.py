@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from qmd.quick_dataclasses import dataclass
 from qmd.records import Verdict
 
 GOOD = 0.5

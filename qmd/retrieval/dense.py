@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from qmd.inference.base import Embedder
+from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, Ranking, Scope, SubQuery
 from qmd.retrieval.trace import Trace
 from qmd.store.base import Reader

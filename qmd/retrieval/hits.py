@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, Collection, Explanation, Hit, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from qmd.analysis import analyze_query, has_cjk, has_user_operators, parse_lex, prefix_form
 from qmd.analysis.stopwords import stop_words_of
+from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope, SubQuery
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Trace

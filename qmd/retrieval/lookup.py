@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
 from qmd.errors import NotFoundError, UsageError
+from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.store.base import Reader
 

@@ -6,9 +6,9 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from qmd.analysis import analyze_query, has_cjk
+from qmd.quick_dataclasses import dataclass
 from qmd.records import LexicalTerm
 
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')

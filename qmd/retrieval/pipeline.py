@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
+from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Hit, Query, Ranking, SearchResponse, StoredDocument, SubQuery
 from qmd.retrieval import calibration, dense, lexical
 from qmd.retrieval.calibration import Evidence
@@ -35,7 +35,7 @@ EXPAND_ESTIMATE_MS = 1500.0
 """One expansion with the full tier's model on two CPU threads."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Legs:
     """Rankings so far, with what they were made from."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import cast, get_args
 
 from qmd.errors import UsageError
+from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
 
 _FILTER = re.compile(
@@ -20,7 +20,7 @@ _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
 _NEGATION = re.compile(r'(?:^|\s)-["\w]')
 
 
-@dataclass
+@dataclass(slots=True)
 class _Lines:
     """What the lines of a query document said so far."""
 

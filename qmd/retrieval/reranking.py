@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from qmd.inference.base import Reranker
+from qmd.quick_dataclasses import replace
 from qmd.records import LexicalTerm, Query
 from qmd.retrieval.fusion import blend_rerank
 from qmd.retrieval.hits import Ordered

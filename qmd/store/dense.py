@@ -6,12 +6,12 @@ Exact up to `vectors.SIGNS_FROM_SLOTS` vectors; beyond, sign bits choose candida
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from qmd.errors import StoreError
+from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Scope
 from qmd.store.blocks import SCALE_BYTES, hamming, pack_signs, read_all, read_signs, read_slots, score_rows
 from qmd.store.connection import Database

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from qmd.quick_dataclasses import dataclass
 from qmd.records import MetadataFilter, Scope
 
 _SQL_OPERATORS = {"=": "=", "!=": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
