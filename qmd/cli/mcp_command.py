@@ -91,6 +91,7 @@ def _serve_stdio(session: Session, locations: Locations) -> int:
 
 
 def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, port: int) -> int:
+    from qmd.server.calls import ServiceCalls
     from qmd.server.http_app import serve
     from qmd.server.lifecycle import remove_own_pid, running_server, server_files, write_pid
     from qmd.server.worker import worker_beside
@@ -102,7 +103,7 @@ def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, po
         with contextlib.suppress(OSError):
             write_pid(files)
     try:
-        with worker_beside(locations.cache, locations.database, service, session.environ):
+        with worker_beside(locations.cache, locations.database, ServiceCalls(service), session.environ):
             serve(service, policy, port)
     finally:
         remove_own_pid(files)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import qmd
 from qmd import errors
@@ -28,12 +28,18 @@ from qmd.server.endpoint import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from qmd.config import Locations
+    from qmd.indexing import EmbedReport
     from qmd.inference import EngineSettings
     from qmd.records import Query, SearchResponse
     from qmd.retrieval import SearchOptions
+    from qmd.server.service import EmbedderFacts
+
+T = TypeVar("T")
+MessageSink = Callable[[Mapping[str, Any]], object]
+"""Gets what a worker says before it answers: stages, progress."""
 
 OFF_WORDS = frozenset({"0", "off", "no", "false", "never"})
 
@@ -76,23 +82,78 @@ def ask_daemon(
     Raises:
         QmdError: What the search failed with.
     """
-    if environ.get("QMD_DAEMON", "").strip().lower() in OFF_WORDS:
-        return None
-    if not worker_files(locations.cache, locations.database).record.exists() and not _starts_workers(environ):
+    if not has_daemon(locations, environ):
         return None
     from qmd.records import SearchResponse
+    from qmd.server.wire import to_wire
+
+    params = {"query": to_wire(query), "options": to_wire(options), "roles": sorted(roles)}
+    on_message = None if on_stage is None else lambda message: "stage" in message and on_stage(str(message["stage"]))
+    return _ask_for(SearchResponse, locations, "search", params, settings, environ, on_message)
+
+
+def describe_with_daemon(
+    locations: Locations, settings: EngineSettings, environ: Mapping[str, str]
+) -> EmbedderFacts | None:
+    """The embedding model that the warm worker has loaded for `settings`; None when there is no worker to be had."""
+    if not has_daemon(locations, environ):
+        return None
+    from qmd.server.service import EmbedderFacts
+
+    return _ask_for(EmbedderFacts, locations, "describe", {}, settings, environ)
+
+
+def embed_with_daemon(
+    locations: Locations,
+    settings: EngineSettings,
+    collections: Sequence[str] | None,
+    timeout_s: float | None,
+    environ: Mapping[str, str],
+    on_progress: Callable[[int, int], None],
+) -> EmbedReport | None:
+    """What `qmd.indexing.embed_pending` would report, from the warm worker.
+
+    None means that there is none to be had, or that it went away; what it computed until then is kept.
+
+    Raises:
+        QmdError: What the work failed with.
+    """
+    if not has_daemon(locations, environ):
+        return None
+    from qmd.indexing import EmbedReport
+
+    def on_message(message: Mapping[str, Any]) -> None:
+        if "progress" in message:
+            on_progress(*message["progress"])
+
+    params = {"collections": None if collections is None else list(collections), "timeout_s": timeout_s}
+    return _ask_for(EmbedReport, locations, "embed", params, settings, environ, on_message)
+
+
+def has_daemon(locations: Locations, environ: Mapping[str, str]) -> bool:
+    """Whether a worker may be asked: there seems to be one, or one may be started."""
+    if environ.get("QMD_DAEMON", "").strip().lower() in OFF_WORDS:
+        return False
+    return _starts_workers(environ) or worker_files(locations.cache, locations.database).record.exists()
+
+
+def _ask_for(
+    kind: type[T],
+    locations: Locations,
+    call: str,
+    params: Mapping[str, object],
+    settings: EngineSettings,
+    environ: Mapping[str, str],
+    on_message: MessageSink | None = None,
+) -> T | None:
+    """The answer of a call as a record; None when there is none or it makes no sense."""
     from qmd.server.wire import WireError, from_wire, to_wire
 
     overrides = {name: value for name, value in settings.env.items() if name.startswith("QMD_")}
-    params = {
-        "query": to_wire(query),
-        "options": to_wire(options),
-        "settings": to_wire(replace(settings, env=overrides)),
-        "roles": sorted(roles),
-    }
-    answer = ask_worker(locations, "search", params, environ, on_stage)
+    settings_ = to_wire(replace(settings, env=overrides))
+    answer = ask_worker(locations, call, {**params, "settings": settings_}, environ, on_message)
     try:
-        return None if answer is None else from_wire(SearchResponse, answer)
+        return None if answer is None else from_wire(kind, answer)
     except WireError:
         return None
 
@@ -106,7 +167,7 @@ def ask_worker(
     call: str,
     params: Mapping[str, object],
     environ: Mapping[str, str],
-    on_stage: Callable[[str], None] | None = None,
+    on_message: MessageSink | None = None,
 ) -> dict[str, Any] | None:
     """The worker's answer, or None when the command has to do the work itself.
 
@@ -121,13 +182,13 @@ def ask_worker(
     files = worker_files(locations.cache, locations.database)
     endpoint = read_endpoint(files.record)
     if endpoint is not None:
-        answer = _ask(endpoint, call, params, environ, on_stage)
+        answer = _ask(endpoint, call, params, environ, on_message)
         if answer is not None or not may_start or _is_held(files):
             return answer
     if not may_start or not locations.database.exists():
         return None
     started = start_worker(locations, environ)
-    return _ask(started, call, params, environ, on_stage) if started else None
+    return _ask(started, call, params, environ, on_message) if started else None
 
 
 def start_worker(locations: Locations, environ: Mapping[str, str]) -> Endpoint | None:
@@ -190,7 +251,7 @@ def _ask(
     call: str,
     params: Mapping[str, object],
     environ: Mapping[str, str],
-    on_stage: Callable[[str], None] | None,
+    on_message: MessageSink | None,
 ) -> dict[str, Any] | None:
     request = {
         "token": endpoint.token,
@@ -204,8 +265,8 @@ def _ask(
             send_message(stream, request)
             while (message := receive_message(stream)) is not None:
                 connection.settimeout(_ANSWER_TIMEOUT_S)
-                if "stage" in message and on_stage is not None:
-                    on_stage(str(message["stage"]))
+                if on_message is not None:
+                    on_message(message)
                 if "error" in message:
                     raise _rebuild_error(message["error"])
                 if "result" in message:

@@ -142,6 +142,7 @@ class EnginePool(Generic[SettingsT]):
         self._ttl_s = ttl_s
         self._clock = clock
         self._lock = threading.Lock()
+        self._leases = 0
         self._loaded: tuple[tuple[SettingsT, object], frozenset[Role], Engines] | None = None
         self._used_at = clock()
 
@@ -162,6 +163,19 @@ class EnginePool(Generic[SettingsT]):
             finally:
                 self._used_at = self._clock()
 
+    @contextmanager
+    def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
+        """Like `engines`, but for work of minutes beside which searches go on; its models stay loaded meanwhile."""
+        with self._lock:
+            engines = _only(self._ensure(settings, roles), roles)
+            self._leases += 1
+        try:
+            yield engines
+        finally:
+            with self._lock:
+                self._leases -= 1
+                self._used_at = self._clock()
+
     def unload_if_idle(self) -> bool:
         """Drop models unused for the time to live, or at once when the machine runs out of memory; True if dropped."""
         if self._loaded is None or not self._lock.acquire(blocking=False):
@@ -169,7 +183,8 @@ class EnginePool(Generic[SettingsT]):
         try:
             idle_s = self._clock() - self._used_at
             expired = self._ttl_s is not None and idle_s >= self._ttl_s
-            if self._loaded is None or not (expired or (idle_s >= 1 and is_memory_low())):
+            is_due = expired or (idle_s >= 1 and is_memory_low())
+            if self._loaded is None or self._leases or not is_due:
                 return False
             self._loaded = None
         finally:

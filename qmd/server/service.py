@@ -5,20 +5,21 @@ MCP, HTTP and the warm worker all call this; none of them opens an index or a mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from qmd.errors import NotFoundError, UsageError
+from qmd.errors import ModelError, NotFoundError, UsageError
+from qmd.inference.base import EngineDescription
 from qmd.records import IndexStatus, Query, Scope, SearchResponse, StoredDocument
 from qmd.server.pools import EnginePool, ReaderPool, Role, parse_model_ttl
 from qmd.server.requests import GetRequest, MultiGetRequest, QueryRequest, nearest_name
 from qmd.server.stages import StageSink, announce_stages
-from qmd.server.wire import WireError, from_wire, to_wire
 
 if TYPE_CHECKING:
     from qmd.config import Locations
+    from qmd.indexing import EmbedReport
     from qmd.inference import Engines, EngineSettings
     from qmd.retrieval import SearchOptions
     from qmd.store.base import Reader
@@ -34,6 +35,15 @@ class Overview:
     documents: int
     global_context: str | None
     default_collections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderFacts:
+    """An embedding model in words; no description means that there is none, `notes` say why."""
+
+    description: EngineDescription | None
+    fingerprint: str | None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +77,20 @@ class SearchService:
     """Answers searches, documents and status. Thread-safe; nothing is opened before it is needed.
 
     Args:
-        readers: Readers of the index.
+        database: The index file.
+        readers: Readers of it.
         engines: Models, loaded on first use.
         settings: The models to use now; asked before every search, so an edited configuration takes effect.
     """
 
     def __init__(
-        self, readers: ReaderPool, engines: EnginePool[EngineSettings], settings: Callable[[], EngineSettings]
+        self,
+        database: Path,
+        readers: ReaderPool,
+        engines: EnginePool[EngineSettings],
+        settings: Callable[[], EngineSettings],
     ) -> None:
+        self._database = database
         self._readers = readers
         self._engines = engines
         self._settings = settings
@@ -154,28 +170,42 @@ class SearchService:
             names = tuple(collection.name for collection in reader.collections() if collection.include_by_default)
             return Overview(reader.count_documents(), reader.global_context(), names)
 
-    def handle(self, call: str, params: Mapping[str, Any], on_stage: StageSink) -> dict[str, Any]:
-        """The warm worker's side of `qmd.server.client`: one call as JSON.
+    def describe_embedder(self, settings: EngineSettings) -> EmbedderFacts:
+        """The embedding model that `settings` mean; loads it."""
+        with self._engines.lease(settings, frozenset({"embed"})) as engines:
+            embedder = engines.embedder
+            if embedder is None:
+                return EmbedderFacts(None, None, engines.notes)
+            return EmbedderFacts(embedder.description, embedder.fingerprint, engines.notes)
+
+    def embed(
+        self,
+        settings: EngineSettings,
+        collections: Sequence[str] | None,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> EmbedReport:
+        """Compute the vectors that are missing, while searches go on.
 
         Raises:
-            QmdError: What the call failed with.
-            WireError: If the parameters do not fit, or the call is unknown.
+            ModelError: There is no embedding model.
+            BusyError: Another process keeps the index.
         """
-        from qmd.inference import EngineSettings
-        from qmd.retrieval import SearchOptions
+        from qmd.indexing import embed_pending
+        from qmd.store import open_writer
 
-        if call != "search":
-            raise WireError(f"unknown call '{call}'")
-        response = self.search(
-            from_wire(Query, params["query"]),
-            from_wire(SearchOptions, params["options"]),
-            from_wire(EngineSettings, params["settings"]),
-            from_wire(frozenset[Role], params["roles"]),
-            on_stage,
-        )
-        answer = to_wire(response)
-        assert isinstance(answer, dict)
-        return answer
+        with self._engines.lease(settings, frozenset({"embed"})) as engines:
+            if engines.embedder is None:
+                raise ModelError(f"vectors are not computed: {'; '.join(engines.notes) or 'no embedding model'}")
+            with open_writer(self._database) as writer:
+                return embed_pending(
+                    writer,
+                    engines.embedder,
+                    collections=collections,
+                    on_progress=on_progress,
+                    should_stop=should_stop,
+                )
 
     def release_idle(self) -> None:
         """Give up models and open readers once they have not been used for their time to live."""
@@ -245,9 +275,8 @@ def _build(
         return load_engines(settings, roles)
 
     ttl_s = parse_model_ttl(environ.get("QMD_MODEL_TTL"))
-    return SearchService(
-        ReaderPool(open_index or open_plainly, watched), EnginePool(load, ttl_s, stamp=_models_stamp), settings
-    )
+    readers = ReaderPool(open_index or open_plainly, watched)
+    return SearchService(watched[0], readers, EnginePool(load, ttl_s, stamp=_models_stamp), settings)
 
 
 def _models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:

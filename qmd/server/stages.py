@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Expansion, Reranker
-from qmd.retrieval.reranking import CollectionAware
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,11 +99,13 @@ class _CollectionReranker(_Reranker):
     """A reranker that the pipeline tells how rare words are; hiding that would change its scores."""
 
     def with_idf(self, idf: Callable[[Sequence[str]], Sequence[float]]) -> Reranker:
-        assert isinstance(self.inner, CollectionAware)
-        return _Reranker(self.inner.with_idf(idf), self.on_stage)
+        inner: Any = self.inner
+        return _Reranker(inner.with_idf(idf), self.on_stage)
 
 
 def _announce_reranker(reranker: Reranker, on_stage: StageSink) -> Reranker:
+    from qmd.retrieval.reranking import CollectionAware
+
     return (_CollectionReranker if isinstance(reranker, CollectionAware) else _Reranker)(reranker, on_stage)
 
 

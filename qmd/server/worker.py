@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import qmd
 from qmd.errors import QmdError
+from qmd.server.calls import Asker, ServiceCalls
 from qmd.server.client import DEFAULT_IDLE_EXIT_S, HEARTBEAT_S, environment_digest
 from qmd.server.endpoint import (
     ByteStream,
@@ -37,19 +38,19 @@ from qmd.server.endpoint import (
     worker_files,
     write_endpoint,
 )
-from qmd.server.stages import StageSink
 
 _logger = logging.getLogger("qmd.worker")
 
 _TICK_S = 1.0
 _MAX_REQUEST_BYTES = 4 * 1024 * 1024
 _REQUEST_TIMEOUT_S = 5.0
+_PROGRESS_INTERVAL_S = 0.1
 
 
 class WorkerCalls(Protocol):
-    """What a worker can do. `qmd.server.service.SearchService` is the real one."""
+    """What a worker can do. `qmd.server.calls.ServiceCalls` is the real one."""
 
-    def handle(self, call: str, params: Mapping[str, Any], on_stage: StageSink) -> dict[str, Any]:
+    def handle(self, call: str, params: Mapping[str, Any], asker: Asker) -> dict[str, Any]:
         """The JSON answer of a call; `QmdError`s travel to the asker, anything else makes it work by itself."""
         ...
 
@@ -148,7 +149,7 @@ class Worker:
     def _answer(self, stream: ByteStream, call: str, params: Mapping[str, Any]) -> None:
         with _Reply(stream) as reply:
             try:
-                result = self._calls.handle(call, params, reply.stage)
+                result = self._calls.handle(call, params, reply)
             except QmdError as error:
                 reply.send({"error": _error_fields(error)})
             except OSError:
@@ -162,13 +163,19 @@ class Worker:
 
 
 class _Reply:
-    """Sends stages and the answer, and a sign of life in between, from two threads over one stream."""
+    """An `Asker`: sends stages and the answer, and a sign of life in between, from two threads over one stream."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._is_gone = False
+        self._told_at = 0.0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether a sign of life could not be delivered."""
+        return self._is_gone
 
     def __enter__(self) -> _Reply:
         self.send({"alive": True})
@@ -183,9 +190,18 @@ class _Reply:
             send_message(self._stream, message)
 
     def stage(self, stage: str) -> None:
+        """See `Asker`."""
         if self._is_gone:
             raise ConnectionResetError("the asker has gone")
         self.send({"stage": stage})
+
+    def progress(self, done: int, total: int) -> None:
+        """See `Asker`; sent at most ten times a second."""
+        if self._is_gone:
+            raise ConnectionResetError("the asker has gone")
+        if time.monotonic() - self._told_at >= _PROGRESS_INTERVAL_S:
+            self._told_at = time.monotonic()
+            self.send({"progress": [done, total]})
 
     def _beat(self) -> None:
         while not self._done.wait(HEARTBEAT_S):
@@ -294,7 +310,7 @@ def main(argv: list[str] | None = None) -> int:
     database: Path = options.database
     run_worker(
         worker_files(options.cache, database),
-        local_service(database, os.environ),
+        ServiceCalls(local_service(database, os.environ)),
         idle_exit_s=idle_exit_s,
         environ=os.environ,
         keep_going=database.exists,

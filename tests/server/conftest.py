@@ -92,7 +92,7 @@ def loader() -> Loader:
 def service(database: Path, loader: Loader, tmp_path: Path) -> Iterator[SearchService]:
     settings = EngineSettings(models_dir=tmp_path / "models")
     pool: EnginePool[EngineSettings] = EnginePool(loader, ttl_s=300)
-    service = SearchService(ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
+    service = SearchService(database, ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
     yield service
     service.close()
 

@@ -30,7 +30,7 @@ def test_searches_and_reads_go_on_while_the_index_is_written(tmp_path: Path, loa
         update_collection(writer, collection)
     pool: EnginePool[EngineSettings] = EnginePool(loader)
     settings = EngineSettings(models_dir=tmp_path)
-    service = SearchService(ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
+    service = SearchService(database, ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
     done = threading.Event()
 
     def read(number: int) -> int:

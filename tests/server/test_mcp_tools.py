@@ -335,7 +335,7 @@ async def test_cancelled_search_stops_at_the_next_stage(service: SearchService, 
 
 async def test_missing_index_is_told_by_tools_not_by_a_dead_session(tmp_path: Path, loader: Any) -> None:
     missing = tmp_path / "none.sqlite"
-    service = SearchService(ReaderPool(lambda: open_reader(missing)), EnginePool(loader), lambda: None)  # type: ignore[arg-type, return-value]
+    service = SearchService(missing, ReaderPool(lambda: open_reader(missing)), EnginePool(loader), lambda: None)  # type: ignore[arg-type, return-value]
     server = build_server(service)
     assert "There is no index yet" in (server.instructions or "")
     async with Client(server, mode="legacy") as client:

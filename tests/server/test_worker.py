@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,8 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +25,16 @@ from qmd.errors import NotFoundError
 from qmd.inference import EngineSettings
 from qmd.records import Query, SearchResponse
 from qmd.retrieval import SearchOptions, parse_query
-from qmd.server.client import ask_daemon, start_worker
+from qmd.server.calls import ServiceCalls
+from qmd.server.client import ask_daemon, ask_worker, describe_with_daemon, embed_with_daemon, start_worker
 from qmd.server.endpoint import Endpoint, connect, exclusive_lock, read_endpoint, worker_files, write_endpoint
+from qmd.server.pools import EnginePool, ReaderPool
 from qmd.server.service import SearchService
-from qmd.server.worker import Worker, run_worker
+from qmd.server.worker import Worker, WorkerCalls, run_worker
+from qmd.store import open_reader
+from tests.fakes import HashingEmbedder
 
+Loader = Any
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("embed", "rerank", "expand")
 QUERY = parse_query("rate limiter")
@@ -56,7 +64,7 @@ def worker(service: SearchService, locations: Locations, environ: dict[str, str]
     files = worker_files(locations.cache, locations.database)
     with exclusive_lock(files.lock) as is_mine:
         assert is_mine
-        worker = Worker(files, service, environ=environ)
+        worker = Worker(files, ServiceCalls(service), environ=environ)
         thread = threading.Thread(target=worker.serve, daemon=True)
         thread.start()
         yield worker
@@ -206,7 +214,7 @@ def test_it_serves_a_port_where_the_socket_path_is_too_long(
     deep = tmp_path / ("x" * 120)
     place = locate(None, tmp_path, environ | {"XDG_CACHE_HOME": str(deep)})
     place.cache.mkdir(parents=True)
-    worker = Worker(worker_files(place.cache, place.database), service, environ=environ)
+    worker = Worker(worker_files(place.cache, place.database), ServiceCalls(service), environ=environ)
     thread = threading.Thread(target=worker.serve, daemon=True)
     thread.start()
     assert worker.endpoint.socket is None and worker.endpoint.port
@@ -219,20 +227,20 @@ def test_it_exits_when_idle_and_takes_its_files_along(
     service: SearchService, locations: Locations, environ: dict[str, str]
 ) -> None:
     files = worker_files(locations.cache, locations.database)
-    assert run_worker(files, service, idle_exit_s=0.0, environ=environ)
+    assert run_worker(files, ServiceCalls(service), idle_exit_s=0.0, environ=environ)
     assert not files.record.exists() and not files.socket.exists()
 
 
 def test_it_exits_when_its_index_is_gone(service: SearchService, locations: Locations, environ: dict[str, str]) -> None:
     files = worker_files(locations.cache, locations.database)
-    assert run_worker(files, service, idle_exit_s=None, environ=environ, keep_going=lambda: False)
+    assert run_worker(files, ServiceCalls(service), idle_exit_s=None, environ=environ, keep_going=lambda: False)
 
 
 def test_a_second_worker_of_the_same_index_steps_back(
     worker: Worker, service: SearchService, locations: Locations, environ: dict[str, str]
 ) -> None:
     files = worker_files(locations.cache, locations.database)
-    assert run_worker(files, service, idle_exit_s=None, environ=environ) is False
+    assert run_worker(files, ServiceCalls(service), idle_exit_s=None, environ=environ) is False
     assert read_endpoint(files.record) == worker.endpoint
 
 
@@ -269,3 +277,77 @@ def test_asking_imports_nothing_heavy() -> None:
     code = f"import sys, qmd.server.client; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def own_service(database: Path, loader: Loader, settings: EngineSettings, locations: Locations) -> SearchService:
+    """A service over a copy of the index, which a test may write."""
+    place = locations.cache / "own.sqlite"
+    shutil.copy(database, place)
+    readers = ReaderPool(lambda: open_reader(place), (place,))
+    return SearchService(place, readers, EnginePool(loader, ttl_s=0), lambda: settings)
+
+
+@pytest.fixture
+def own_locations(locations: Locations) -> Locations:
+    return replace(locations, database=locations.cache / "own.sqlite")
+
+
+@contextmanager
+def serving(locations: Locations, calls: WorkerCalls, environ: dict[str, str]) -> Iterator[Worker]:
+    worker = Worker(worker_files(locations.cache, locations.database), calls, environ=environ)
+    thread = threading.Thread(target=worker.serve, daemon=True)
+    thread.start()
+    yield worker
+    worker.stop()
+    thread.join(5)
+
+
+def test_vectors_are_computed_by_the_worker_with_progress(
+    own_service: SearchService, own_locations: Locations, settings: EngineSettings, environ: dict[str, str]
+) -> None:
+    told: list[tuple[int, int]] = []
+    with serving(own_locations, ServiceCalls(own_service), environ):
+        facts = describe_with_daemon(own_locations, settings, environ)
+        report = embed_with_daemon(
+            own_locations, settings, ["docs"], None, environ, lambda done, total: told.append((done, total))
+        )
+    assert facts is not None and facts.description is not None
+    assert (facts.description.model, facts.fingerprint) == ("hashing", HashingEmbedder().fingerprint)
+    assert report is not None and report.documents == 5 and not report.stopped
+    assert told and all(0 <= done <= total for done, total in told)
+    assert own_service.status().pending_documents == 0
+    own_service.close()
+
+
+def test_an_embedding_run_of_the_worker_ends_at_its_time_limit(
+    own_service: SearchService, own_locations: Locations, settings: EngineSettings, environ: dict[str, str]
+) -> None:
+    with serving(own_locations, ServiceCalls(own_service), environ):
+        report = embed_with_daemon(own_locations, settings, None, 0.0, environ, lambda *_: None)
+    assert report is not None and report.stopped and report.documents == 0
+    own_service.close()
+
+
+def test_searches_go_on_and_models_stay_while_vectors_are_computed(
+    own_service: SearchService, own_locations: Locations, settings: EngineSettings, loader: Loader
+) -> None:
+    answers: list[object] = []
+
+    def search_meanwhile() -> bool:
+        own_service.release_idle()
+        if not answers:
+            answers.append(own_service.search(QUERY, OPTIONS, settings, frozenset({"embed"})))
+        return False
+
+    report = own_service.embed(settings, None, should_stop=search_meanwhile)
+    assert report.documents == 5
+    assert answers
+    assert loader.loads == [frozenset({"embed"})]
+    own_service.close()
+
+
+def test_a_worker_that_is_asked_for_nothing_known_leaves_the_work_to_the_command(
+    worker: Worker, locations: Locations, environ: dict[str, str]
+) -> None:
+    assert ask_worker(locations, "dance", {}, environ) is None
