@@ -9,6 +9,7 @@ from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_
 from qmd.analysis.scripts import cjk_share, has_cjk
 
 __all__ = [
+    "ANALYSIS_VERSION",
     "FTS_TOKENIZER",
     "analyze_document",
     "analyze_query",
@@ -20,6 +21,10 @@ __all__ = [
     "parse_lex",
     "prefix_form",
 ]
+
+ANALYSIS_VERSION = 2
+"""To be raised with every change of what `analyze_document` makes of a file, or of the headings that it is given: the
+next update then analyses the files again that an older version indexed."""
 
 FTS_TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The FTS5 tokenizer that all of this is written for: it splits at every character that is no letter or digit."""

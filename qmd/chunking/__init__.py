@@ -1,10 +1,28 @@
-"""A document's text, headings and token positions come in; chunks within a token budget go out.
+"""A document's text, headings or declarations, and token positions come in; chunks within a token budget go out.
 
 Borders depend on the text near them alone, so an edit changes the chunks around it and no others.
 It must not know files, models or the index.
 """
 
-from qmd.chunking.split import OVERLAP_TOKENS, split_document
+from qmd.chunking.declarations import Declaration, GrammarError, declared_headings, find_declarations
+from qmd.chunking.languages import has_grammar, language_of, suffix_of
+from qmd.chunking.split import OVERLAP_TOKENS, split_code, split_document
 from qmd.chunking.tokens import regex_token_starts
 
-__all__ = ["OVERLAP_TOKENS", "regex_token_starts", "split_document"]
+__all__ = [
+    "CHUNKING_VERSION",
+    "OVERLAP_TOKENS",
+    "Declaration",
+    "GrammarError",
+    "declared_headings",
+    "find_declarations",
+    "has_grammar",
+    "language_of",
+    "regex_token_starts",
+    "split_code",
+    "split_document",
+    "suffix_of",
+]
+
+CHUNKING_VERSION = 2
+"""To be raised with every change that moves a border: texts that were cut by another version are cut again."""

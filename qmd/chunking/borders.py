@@ -69,11 +69,14 @@ def _last_word(text: str, low: int, high: int) -> int | None:
     return last
 
 
-def overlap_start(text: str, low: int, high: int) -> int:
+def overlap_start(text: str, low: int, high: int, *, is_code: bool = False) -> int:
     """Where in [low, high] the next chunk begins so as to repeat the end of the last one.
 
-    At a line or sentence in the first two thirds, else at a word, else at `high` (no overlap).
+    At a line or sentence in the first two thirds, else at a word, else at `high` (no overlap). In code only at a line.
     """
+    if is_code:
+        line_end = text.find("\n", max(low - 1, 0), high)
+        return line_end + 1 if line_end >= 0 else high
     limit = low + (high - low) * 2 // 3
     for match in _BORDER.finditer(text, max(low - 1, 0), limit):
         if match.end() >= low:

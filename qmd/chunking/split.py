@@ -1,4 +1,7 @@
-"""Cut a document into chunks: whole sections where they fit, small neighbours together, long sections in windows."""
+"""Cut a document into chunks: whole sections where they fit, small neighbours together, long sections in windows.
+
+A section is a heading with its text or, in source code, a declaration with its comments.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import re
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from qmd.chunking.borders import best_cut, code_fences, overlap_start
+from qmd.chunking.borders import Span, best_cut, code_fences, overlap_start
+from qmd.chunking.declarations import Declaration
+from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Chunk, Heading
 
 OVERLAP_TOKENS = 30
@@ -19,18 +23,36 @@ _RESET_PERIOD = 8
 section can shift the packs after it, for about 6 % more chunks."""
 
 _HASHED_CHARS = 200
+
+_CODE_PACK_SHARE = 3
+"""Declarations share a chunk only up to a third of the budget: together they would blur what each one does."""
+
 _SETEXT_HEADING = re.compile(r"[^\n]*\n {0,3}(?:=+|-+)[ \t\r]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A heading with its own text; heading-only sections are joined to the one below them."""
+    """A heading with its own text (heading-only sections are joined to the one below them), or a declaration."""
 
     start: int
     end: int
     level: int
     """Level of the outermost heading in it; 0 for text before any heading."""
     path: tuple[str, ...]
+    is_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """Tokens of the text, and how many of them a chunk may hold, share with its neighbour, and gather in a pack."""
+
+    token_starts: Sequence[int]
+    max_tokens: int
+    overlap: int
+    pack_tokens: int
+
+    def count(self, start: int, end: int) -> int:
+        return bisect_left(self.token_starts, end) - bisect_left(self.token_starts, start)
 
 
 def split_document(
@@ -60,11 +82,47 @@ def split_document(
     Raises:
         ValueError: If `max_tokens` is less than 1.
     """
+    budget = _budget(token_starts, max_tokens, overlap_tokens)
+    return _chunks(text, _sections(text, headings, body_offset), budget)
+
+
+def split_code(
+    text: str,
+    declarations: Sequence[Declaration],
+    token_starts: Sequence[int],
+    max_tokens: int,
+    overlap_tokens: int = OVERLAP_TOKENS,
+) -> tuple[Chunk, ...]:
+    """Chunks of a source file, cut where declarations begin and end; they cover every non-blank character.
+
+    A declaration that fits is one chunk, or shares one with small neighbours; a longer one is cut where its own
+    declarations (the methods of a class) begin, and only what remains too long in windows. `heading_path` is the
+    qualified name: `("class Store", "def open")`.
+
+    Args:
+        text: The source.
+        declarations: Of `qmd.chunking.find_declarations`.
+        token_starts: Offsets in `text` of the model's tokens, ascending.
+        max_tokens: Budget of one chunk, at least 1.
+        overlap_tokens: Tokens repeated between windows; at most a quarter of the budget is used.
+
+    Raises:
+        ValueError: If `max_tokens` is less than 1.
+    """
+    budget = _budget(token_starts, max_tokens, overlap_tokens)
+    budget = replace(budget, pack_tokens=max_tokens // _CODE_PACK_SHARE)
+    return _chunks(text, _code_sections(text, (0, len(text)), declarations, (), budget), budget)
+
+
+def _budget(token_starts: Sequence[int], max_tokens: int, overlap_tokens: int) -> _Budget:
     if max_tokens < 1:
         raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
-    overlap = max(0, min(overlap_tokens, max_tokens // 4))
+    return _Budget(token_starts, max_tokens, max(0, min(overlap_tokens, max_tokens // 4)), max_tokens)
+
+
+def _chunks(text: str, sections: Iterator[_Section], budget: _Budget) -> tuple[Chunk, ...]:
     chunks: list[Chunk] = []
-    for start, end, path in _spans(text, headings, body_offset, token_starts, max_tokens, overlap):
+    for start, end, path in _spans(text, sections, budget):
         piece = text[start:end]
         start += len(piece) - len(piece.lstrip())
         piece = piece.strip()
@@ -73,33 +131,38 @@ def split_document(
     return tuple(chunks)
 
 
-def _spans(
-    text: str, headings: Sequence[Heading], body_offset: int, token_starts: Sequence[int], max_tokens: int, overlap: int
-) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+def _spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """(start, end, heading path) of every chunk, blank ends not yet removed."""
     pack: list[_Section] = []
     used = 0
-    for section in _sections(text, headings, body_offset):
-        n_tokens = bisect_left(token_starts, section.end) - bisect_left(token_starts, section.start)
-        fits = used + n_tokens <= max_tokens
-        if pack and not (fits and section.level >= pack[0].level and not _resets(text, section)):
+    for section in sections:
+        n_tokens = budget.count(section.start, section.end)
+        fits = used + n_tokens <= budget.pack_tokens
+        if pack and not (fits and _is_company(section, pack[0]) and not _resets(text, section)):
             yield _packed(pack)
             pack, used = [], 0
-        if n_tokens <= max_tokens:
+        if n_tokens <= budget.max_tokens:
             pack.append(section)
             used += n_tokens
-        else:
-            for start, end in _windows(text, section.start, section.end, token_starts, max_tokens, overlap):
-                yield start, end, section.path
+            continue
+        for start, end in _windows(text, section, budget):
+            yield start, end, section.path
     if pack:
         yield _packed(pack)
 
 
+def _is_company(section: _Section, first: _Section) -> bool:
+    """Whether a section may follow in one chunk: not of a higher level, and no declaration after a file's imports."""
+    return section.level >= first.level and not (first.is_code and not first.path)
+
+
 def _packed(pack: Sequence[_Section]) -> tuple[int, int, tuple[str, ...]]:
-    shared = pack[0].path
-    for section in pack[1:]:
+    # Loose statements after a declaration do not take its name from it.
+    paths = [section.path for section in pack if section.path or not section.is_code] or [()]
+    shared = paths[0]
+    for path in paths[1:]:
         common = 0
-        for a, b in zip(shared, section.path, strict=False):
+        for a, b in zip(shared, path, strict=False):
             if a != b:
                 break
             common += 1
@@ -139,11 +202,34 @@ def _is_bare(section: str) -> bool:
     return "\n" not in stripped or _SETEXT_HEADING.match(stripped) is not None
 
 
-def _windows(
-    text: str, start: int, end: int, token_starts: Sequence[int], max_tokens: int, overlap: int
-) -> Iterator[tuple[int, int]]:
+def _code_sections(
+    text: str, span: Span, declarations: Sequence[Declaration], path: tuple[str, ...], budget: _Budget
+) -> Iterator[_Section]:
+    """The declarations in a span, and the code between them; those too long for a chunk in their parts."""
+    position, end = span
+    inner = len(path) + 1
+    for declaration in declarations:
+        if text[position : declaration.start].strip():
+            # What stands before the first member is the declaration's own head, which its members come under.
+            level = inner - 1 if position == span[0] else inner
+            yield _Section(position, declaration.start, level, path, is_code=True)
+        name = (*path, declaration.name)
+        fits = budget.count(declaration.start, declaration.end) <= budget.max_tokens
+        if fits or not declaration.children:
+            yield _Section(declaration.start, declaration.end, inner, name, is_code=True)
+        else:
+            yield from _code_sections(text, (declaration.start, declaration.end), declaration.children, name, budget)
+        position = declaration.end
+    if text[position:end].strip():
+        yield _Section(position, end, inner, path, is_code=True)
+
+
+def _windows(text: str, section: _Section, budget: _Budget) -> Iterator[Span]:
     """Spans of at most `max_tokens` tokens over a section that is longer than that."""
-    fences = code_fences(text, start, end)
+    start, end, is_code = section.start, section.end, section.is_code
+    token_starts, max_tokens, overlap = budget.token_starts, budget.max_tokens, budget.overlap
+    # In code a blank line parts more than a full stop does, as it does inside a fence.
+    fences = ((start, end),) if is_code else code_fences(text, start, end)
     last = bisect_left(token_starts, end)
     position = start
     covered = start
@@ -163,7 +249,7 @@ def _windows(
         position = cut
         if overlap and cut < end:
             index = bisect_left(token_starts, cut)
-            position = overlap_start(text, token_starts[max(index - overlap, first)], cut)
+            position = overlap_start(text, token_starts[max(index - overlap, first)], cut, is_code=is_code)
 
 
 def _next_start(token_starts: Sequence[int], after: int, end: int) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from qmd.chunking import split_document
+from qmd.chunking import GrammarError, find_declarations, split_code, split_document, suffix_of
+from qmd.indexing.makers import forget_outdated_chunks, remember_plain_chunks
 from qmd.ingest import parse_document
+from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Chunk, Document
 from qmd.store.base import ChunkRecord, PendingContent, Writer
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from qmd.chunking import Declaration
     from qmd.inference.base import Embedder
 
 COMMIT_S = 3.0
@@ -45,6 +47,41 @@ class EmbedReport:
     stopped: bool
     """True when `should_stop` ended the run; what was computed is kept."""
     elapsed_s: float
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Cutter:
+    """Cuts texts, source files at their declarations, and keeps why that was not possible."""
+
+    embedder: Embedder
+    cut_declarations: bool
+    plain: set[str]
+    """Endings of source files that are cut as plain text for want of a grammar."""
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    def cut(self, content: PendingContent) -> Iterator[tuple[Chunk, str]]:
+        """Chunks with the text to embed; none for an empty text."""
+        # NUL would make the parser take a decoded text for a binary file; as a blank it keeps every offset.
+        raw = content.text.replace("\0", " ").encode("utf-8", "surrogatepass")
+        document = parse_document(content.path, raw, max_size_bytes=len(raw))
+        text, limit = content.text, self.embedder.max_tokens
+        token_starts = self.embedder.token_starts(text)
+        declarations = self._declarations(content) if self.cut_declarations else ()
+        if declarations:
+            chunks = split_code(text, declarations, token_starts, limit)
+        else:
+            chunks = split_document(text, document.headings, document.body_offset, token_starts, limit)
+        for chunk in chunks:
+            yield chunk, embedded_text(document, chunk)
+
+    def _declarations(self, content: PendingContent) -> tuple[Declaration, ...]:
+        try:
+            return find_declarations(content.path, content.text)
+        except GrammarError as exc:
+            self.plain.add(suffix_of(content.path))
+            self.warnings[f"{exc.message}; {exc.hint}"] = None
+            return ()
 
 
 @dataclass(slots=True)
@@ -90,6 +127,7 @@ def embed_pending(
     collections: Sequence[str] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    cut_declarations: bool = True,
 ) -> EmbedReport:
     """Give every text without a complete set of vectors its chunks and vectors; resumable at any point.
 
@@ -101,15 +139,20 @@ def embed_pending(
         collections: Only texts that these hold; None = all.
         on_progress: Gets (chunks done, estimate of all chunks).
         should_stop: Asked between commits.
+        cut_declarations: Cut source files at their declarations; False cuts them as plain text.
     """
     started = time.monotonic()
+    plain = forget_outdated_chunks(writer, embedder.fingerprint)
+    cutter = _Cutter(embedder, cut_declarations, set(plain))
     n_chars = writer.count_pending(embedder.fingerprint, collections)[1] if on_progress else 0
     progress = _Progress(remaining_chars=n_chars, report=on_progress)
     stopped = False
-    for group in _groups(writer.pending(embedder.fingerprint, collections), embedder):
+    for group in _groups(writer.pending(embedder.fingerprint, collections), cutter):
         stopped = not _embed_group(writer, embedder, group, progress, should_stop or (lambda: False))
         if stopped:
             break
+    if cutter.plain != plain:
+        remember_plain_chunks(writer, embedder.fingerprint, cutter.plain)
     return EmbedReport(
         documents=progress.documents,
         chunks=progress.chunks,
@@ -117,6 +160,7 @@ def embed_pending(
         reused=max(0, progress.chunks - progress.embedded),
         stopped=stopped,
         elapsed_s=time.monotonic() - started,
+        warnings=tuple(cutter.warnings),
     )
 
 
@@ -136,14 +180,14 @@ def chunk_key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _groups(pending: Iterator[PendingContent], embedder: Embedder) -> Iterator[_Group]:
+def _groups(pending: Iterator[PendingContent], cutter: _Cutter) -> Iterator[_Group]:
     group = _Group()
     # Engines that can tell text from tables of numbers or encoded data say so; the others embed everything.
-    embeds: Callable[[str], bool] | None = getattr(embedder, "embeds", None)
+    embeds: Callable[[str], bool] | None = getattr(cutter.embedder, "embeds", None)
     for content in pending:
         records = group.contents.setdefault(content.hash, [])
         group.n_chars += len(content.text)
-        for chunk, text in _chunks_of(content, embedder):
+        for chunk, text in cutter.cut(content):
             if embeds is not None and not embeds(chunk.text):
                 continue
             key = chunk_key(text)
@@ -155,19 +199,6 @@ def _groups(pending: Iterator[PendingContent], embedder: Embedder) -> Iterator[_
             group = _Group()
     if group.contents:
         yield group
-
-
-def _chunks_of(content: PendingContent, embedder: Embedder) -> Iterator[tuple[Chunk, str]]:
-    """Chunks with the text to embed; none for an empty text."""
-    # NUL would make the parser take a decoded text for a binary file; as a blank it keeps every offset.
-    raw = content.text.replace("\0", " ").encode("utf-8", "surrogatepass")
-    document = parse_document(content.path, raw, max_size_bytes=len(raw))
-    text = content.text
-    chunks = split_document(
-        text, document.headings, document.body_offset, embedder.token_starts(text), embedder.max_tokens
-    )
-    for chunk in chunks:
-        yield chunk, embedded_text(document, chunk)
 
 
 def _embed_group(

@@ -7,11 +7,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from qmd.analysis import analyze_document
+from qmd.analysis import ANALYSIS_VERSION, analyze_document
+from qmd.chunking import GrammarError, declared_headings, find_declarations, suffix_of
+from qmd.indexing.makers import analysis_maker, remember_analysis
 from qmd.ingest import UnindexableFileError, read_document, scan_collection
+from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import Collection, Document, FileEntry
 from qmd.store.base import KnownFile, NewDocument, Writer
 
@@ -60,6 +62,8 @@ class _Read:
     document: NewDocument | None
     warnings: tuple[str, ...]
     failure: UnindexableFileError | None = None
+    is_plain: bool = False
+    """True for source code whose declarations cannot be told, because the grammar is missing."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,10 @@ class _Outcome:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
+    plain: set[str] = field(default_factory=set)
+    """Endings of source files whose declarations could not be told."""
+    outdated: Callable[[str], bool] = lambda _: False
+    """Whether a path's terms are to be written again even for an equal text."""
 
 
 def update_collection(
@@ -99,8 +107,14 @@ def update_collection(
     started = time.monotonic()
     scan = scan_collection(collection)
     known = writer.known_files(collection.name)
-    changed = [entry for entry in scan.files if verify or not _is_known(entry, known.get(entry.path))]
-    outcome = _Outcome(unchanged=len(scan.files) - len(changed))
+    maker = analysis_maker(writer, collection.name)
+    outdated = maker.outdated(ANALYSIS_VERSION)
+    changed = [
+        entry for entry in scan.files if verify or not _is_known(entry, known.get(entry.path)) or outdated(entry.path)
+    ]
+    outcome = _Outcome(
+        unchanged=len(scan.files) - len(changed), plain=set(maker.still_plain(ANALYSIS_VERSION)), outdated=outdated
+    )
     for left_out in scan.skipped:
         outcome.skipped.append((left_out.path, left_out.detail or left_out.reason))
         outcome.warnings.append(f"'{left_out.path}' skipped: {left_out.detail or left_out.reason}")
@@ -115,8 +129,11 @@ def update_collection(
     # Last, so that a renamed file finds its text still in place.
     removed = writer.remove_documents(collection.name, [*gone, *outcome.stale])
     writer.mark_updated(collection.name)
+    remember_analysis(writer, collection.name, outcome.plain)
+    # A missing grammar is one piece of news, however many files it concerns.
+    warnings = tuple(dict.fromkeys(outcome.warnings))
     if on_warning:
-        for warning in outcome.warnings:
+        for warning in warnings:
             on_warning(warning)
     return UpdateReport(
         collection=collection.name,
@@ -125,7 +142,7 @@ def update_collection(
         unchanged=outcome.unchanged,
         removed=removed,
         skipped=tuple(outcome.skipped),
-        warnings=tuple(outcome.warnings),
+        warnings=warnings,
         n_bytes=outcome.n_bytes,
         ignored_files=scan.ignored_files,
         elapsed_s=time.monotonic() - started,
@@ -156,6 +173,8 @@ def _write_batch(
         before = known.get(read.entry.path)
         outcome.n_bytes += read.entry.size_bytes
         outcome.warnings.extend(read.warnings)
+        if read.is_plain:
+            outcome.plain.add(suffix_of(read.entry.path))
         if read.failure is not None:
             outcome.skipped.append((read.entry.path, read.failure.message))
             # What cannot be read today may be as it was; what has become binary or too large is not.
@@ -163,6 +182,9 @@ def _write_batch(
                 outcome.stale.append(read.entry.path)
         elif read.document is not None and before is not None and before.hash == read.document.hash:
             outcome.unchanged += 1
+            if outcome.outdated(read.entry.path):
+                documents.append(read.document)
+                continue
             stamp = (read.document.size_bytes, read.document.mtime_ns)
             if stamp != (before.size_bytes, before.mtime_ns):
                 writer.touch(before.document_id, *stamp)
@@ -203,8 +225,15 @@ def _read_file(entry: FileEntry) -> _Read:
         document = read_document(entry)
     except UnindexableFileError as exc:
         return _Read(entry, None, (exc.message,), exc)
-    warnings = tuple(f"'{entry.path}': {warning}" for warning in document.warnings)
-    return _Read(entry, _new_document(entry, document, read_at_ns), warnings)
+    warnings = [f"'{entry.path}': {warning}" for warning in document.warnings]
+    is_plain = False
+    try:
+        headings = tuple(declared_headings(find_declarations(entry.path, document.text)))
+        document = replace(document, headings=headings) if headings else document
+    except GrammarError as exc:
+        warnings.append(f"{exc.message}; {exc.hint}")
+        is_plain = True
+    return _Read(entry, _new_document(entry, document, read_at_ns), tuple(warnings), is_plain=is_plain)
 
 
 def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewDocument:

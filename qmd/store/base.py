@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Collection, IndexStatus, IndexTerms, LexicalTerm, Scope, StoredDocument
 
 if TYPE_CHECKING:
@@ -153,6 +153,14 @@ class Writer(Reader, Protocol):
         """Remember that a collection's update was completed now."""
         ...
 
+    def made_by(self, part: str) -> str | None:
+        """What `set_made_by` was last told of a part of the index: `analysis:COLLECTION` or `chunks:FINGERPRINT`."""
+        ...
+
+    def set_made_by(self, part: str, maker: str) -> None:
+        """Remember which version of the program made a part of the index, so that a later one can make it anew."""
+        ...
+
     def remove_documents(self, collection: str, paths: Iterable[str]) -> int: ...
     def remove_collection(self, name: str) -> int: ...
     def rename_collection(self, old: str, new: str) -> None: ...
@@ -184,6 +192,13 @@ class Writer(Reader, Protocol):
         """Store complete chunk sets by content hash with the vectors that are new; one call is all or nothing.
 
         An empty sequence marks a content as done with nothing to embed.
+        """
+        ...
+
+    def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:
+        """Make contents pending again: all, or those of paths with one of these endings (lower case).
+
+        Their chunks are searched until new ones take their place, and vectors stay for texts that come out the same.
         """
         ...
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from qmd.store.dense import VectorCache
 
 
+_COLLECTION_FACTS = ("updated_at", "made_by:analysis")
+"""Entries of the key-value table that belong to a collection, its name after a colon."""
+
+
 def open_reader(path: Path) -> IndexReader:
     """Open an index for reading; a writer elsewhere does not disturb it.
 
@@ -186,6 +190,15 @@ class IndexWriter(IndexReader):
         with self.transaction():
             documents.write_meta(self._database, f"updated_at:{collection}", documents.utc_now())
 
+    def made_by(self, part: str) -> str | None:
+        """Which version of the program made a part of the index, as `set_made_by` was told."""
+        return documents.read_meta(self._database, f"made_by:{part}")
+
+    def set_made_by(self, part: str, maker: str) -> None:
+        """Remember which version of the program made a part of the index."""
+        with self.transaction():
+            documents.write_meta(self._database, f"made_by:{part}", maker)
+
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
         """Insert or replace by (collection, path)."""
         with self.transaction():
@@ -203,16 +216,18 @@ class IndexWriter(IndexReader):
     def remove_collection(self, name: str) -> int:
         """Delete a collection; the number of documents deleted. What other collections share stays."""
         with self.transaction():
-            documents.write_meta(self._database, f"updated_at:{name}", None)
+            for fact in _COLLECTION_FACTS:
+                documents.write_meta(self._database, f"{fact}:{name}", None)
             return documents.remove_collection(self._database, name)
 
     def rename_collection(self, old: str, new: str) -> None:
         """Give a collection another name."""
         with self.transaction():
             documents.rename_collection(self._database, old, new)
-            updated_at = documents.read_meta(self._database, f"updated_at:{old}")
-            documents.write_meta(self._database, f"updated_at:{new}", updated_at)
-            documents.write_meta(self._database, f"updated_at:{old}", None)
+            for fact in _COLLECTION_FACTS:
+                value = documents.read_meta(self._database, f"{fact}:{old}")
+                documents.write_meta(self._database, f"{fact}:{new}", value)
+                documents.write_meta(self._database, f"{fact}:{old}", None)
 
     # vectors
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
@@ -252,6 +267,13 @@ class IndexWriter(IndexReader):
 
         with self.transaction():
             vectors.put_chunks(self._database, fingerprint, dim, contents, new_vectors)
+
+    def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:
+        """Make contents pending again: all, or those of paths with one of these endings."""
+        from qmd.store import vectors
+
+        with self.transaction():
+            vectors.forget_chunks(self._database, fingerprint, suffixes)
 
     def clear_vectors(self, collections: Sequence[str] | None = None) -> None:
         """Forget the chunks of some collections, or all vectors of all models."""

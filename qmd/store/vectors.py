@@ -104,6 +104,18 @@ def put_chunks(
     )
 
 
+def forget_chunks(database: Database, fingerprint: str, suffixes: Sequence[str] | None) -> None:
+    """Make contents pending again; their chunks stay until `put_chunks` replaces them."""
+    model = "model = (SELECT id FROM models WHERE fingerprint = ?)"
+    if suffixes is None:
+        database.run(f"DELETE FROM embedded WHERE {model}", (fingerprint,))
+        return
+    for suffix in suffixes:
+        holding = "SELECT hash FROM documents WHERE substr(lower(path), -length(?2)) = ?2"
+        sql = f"DELETE FROM embedded WHERE {model.replace('?', '?1')} AND content IN"
+        database.run(f"{sql} (SELECT id FROM content WHERE hash IN ({holding}))", (fingerprint, suffix))
+
+
 def clear_vectors(database: Database, collections: Sequence[str] | None) -> None:
     """Forget vectors: of all models and texts, or of the texts that only the given collections hold."""
     if collections is None:

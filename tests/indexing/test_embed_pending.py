@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -224,3 +225,80 @@ def test_no_lock_is_held_while_the_model_computes(writer: IndexWriter, notes: Pa
 def test_a_key_names_the_embedded_text() -> None:
     assert len(chunk_key("a")) == 16
     assert chunk_key("a") != chunk_key("b")
+
+
+CODE = "import os\n\n\nclass Store:\n" + "".join(
+    f"    def method_{number}(self):\n        # Opens door {number}.\n" + "        step(self.door, self.key)\n" * 12
+    for number in range(4)
+)
+
+
+def index_code(writer: IndexWriter, folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text)
+    update_collection(writer, Collection("notes", folder, "**/*"), verify=True)
+
+
+def test_source_code_is_embedded_by_declaration_under_its_qualified_name(writer: IndexWriter, notes: Path) -> None:
+    index_code(writer, notes, "store.py", CODE)
+    embedder = RecordingEmbedder()
+    embed_pending(writer, embedder)
+    heads = {text.split("\n")[0] for text in embedder.texts}
+    assert {f"class Store > def method_{number}" for number in range(4)} <= heads
+
+
+def test_source_code_is_cut_as_plain_text_when_asked(writer: IndexWriter, notes: Path) -> None:
+    index_code(writer, notes, "store.py", CODE)
+    embedder = RecordingEmbedder()
+    embed_pending(writer, embedder, cut_declarations=False)
+    assert not [text for text in embedder.texts if " > " in text]
+
+
+@pytest.mark.parametrize("text", ["def broken((:\n  class\n" * 50, "\0\0", "((((((" * 500, "def ok(): pass\n" + "'''"])
+def test_broken_source_is_embedded_all_the_same(writer: IndexWriter, notes: Path, text: str) -> None:
+    index_code(writer, notes, "a.rs", text.replace("\0", " "))
+    assert not embed_pending(writer, HashingEmbedder()).warnings
+    assert writer.count_pending(HashingEmbedder().fingerprint) == (0, 0)
+
+
+def test_texts_that_an_older_chunker_cut_are_cut_again_and_equal_chunks_cost_nothing(
+    writer: IndexWriter, notes: Path
+) -> None:
+    (notes / "apples.md").write_text(long_text("apples"))
+    index(writer, notes)
+    embedder = HashingEmbedder()
+    first = embed_pending(writer, embedder)
+    assert embed_pending(writer, embedder).chunks == 0
+    writer.set_made_by(f"chunks:{embedder.fingerprint}", "1")
+    again = embed_pending(writer, embedder)
+    assert (again.chunks, again.embedded) == (first.chunks, 0)
+    assert embed_pending(writer, embedder).chunks == 0
+
+
+def test_a_text_stays_searchable_while_it_waits_to_be_cut_again(writer: IndexWriter, notes: Path) -> None:
+    (notes / "apples.md").write_text(long_text("apples"))
+    index(writer, notes)
+    embedder = HashingEmbedder()
+    embed_pending(writer, embedder)
+    writer.set_made_by(f"chunks:{embedder.fingerprint}", "1")
+    embed_pending(writer, embedder, should_stop=lambda: True, collections=[])
+    assert writer.count_pending(embedder.fingerprint)[0] == 1
+    assert writer.search_dense(embedder.embed_queries(["apples"])[0], 5, Scope(), embedder.fingerprint)
+
+
+def test_only_the_files_of_a_grammar_that_was_missing_are_cut_again(
+    writer: IndexWriter, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notes / "apples.md").write_text(long_text("apples"))
+    index_code(writer, notes, "store.PY", CODE)
+    embedder = RecordingEmbedder()
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "tree_sitter_python", None)
+        report = embed_pending(writer, embedder)
+        assert report.warnings == (
+            "Python files are cut as plain text: package 'tree-sitter-python' is not installed;"
+            " pip install tree-sitter-python",
+        )
+    assert not [text for text in embedder.texts if " > def" in text]
+    assert embed_pending(writer, embedder).documents == 1
+    assert [text for text in embedder.texts if " > def" in text]
+    assert embed_pending(writer, embedder).documents == 0

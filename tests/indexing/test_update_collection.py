@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.analysis import ANALYSIS_VERSION
 from qmd.errors import NotFoundError
 from qmd.indexing import update_collection
 from qmd.records import Collection, LexicalTerm, Scope
@@ -221,3 +222,46 @@ def test_killing_the_process_while_indexing_loses_nothing_for_the_next_run(tmp_p
     with open_writer(undisturbed) as writer:
         update_collection(writer, Collection("notes", notes))
     assert table(index) == table(undisturbed)
+
+
+def test_files_that_an_older_analyser_indexed_are_analysed_again_once(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", "# a\n\nfirst words")
+    assert counts(writer, notes) == (1, 0, 0, 0)
+    writer.set_made_by("analysis:notes", "1")
+    before = writer.find_path("notes", "a.md")
+    assert counts(writer, notes) == (0, 0, 1, 0)
+    after = writer.find_path("notes", "a.md")
+    assert before and after and after.id > before.id
+    assert counts(writer, notes) == (0, 0, 1, 0)
+    assert writer.find_path("notes", "a.md") == after
+    assert found(writer, "first") == ["a.md"]
+
+
+def test_a_renamed_collection_is_not_analysed_again(writer: IndexWriter, notes: Path) -> None:
+    counts(writer, notes)
+    analysed_by = writer.made_by("analysis:notes")
+    writer.rename_collection("notes", "other")
+    assert (writer.made_by("analysis:notes"), writer.made_by("analysis:other")) == (None, analysed_by)
+
+
+def test_a_source_file_ranks_first_for_what_it_declares(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "caller.py", "import os\n\n\nif unlock(1):\n    os.abort()\n")
+    write(notes, "lock.py", "import os\n\n\ndef unlock(x):\n    os.abort()\n")
+    update_collection(writer, Collection("notes", notes, "**/*.py"))
+    assert found(writer, "unlock") == ["lock.py", "caller.py"]
+
+
+def test_a_missing_grammar_is_said_once_and_made_good_when_it_is_there(
+    writer: IndexWriter, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = Collection("notes", notes, "**/*.py")
+    for name in ("a", "b"):
+        write(notes, f"{name}.py", f"def {name}(): pass\n")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "tree_sitter_python", None)
+        report = update_collection(writer, code)
+    assert (report.new, len(report.warnings)) == (2, 1)
+    assert "'tree-sitter-python' is not installed" in report.warnings[0]
+    assert writer.made_by("analysis:notes") == f"{ANALYSIS_VERSION} .py"
+    update_collection(writer, code)
+    assert writer.made_by("analysis:notes") == str(ANALYSIS_VERSION)

@@ -1,0 +1,74 @@
+"""Which version of the program made a part of the index, and what a newer one has to make again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Self
+
+from qmd.analysis import ANALYSIS_VERSION
+from qmd.chunking import CHUNKING_VERSION, has_grammar, suffix_of
+from qmd.quick_dataclasses import dataclass
+from qmd.store.base import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """A version, and the endings of source files that it had to treat as plain text for want of a grammar."""
+
+    version: int
+    plain: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self:
+        """The maker that `str` wrote down; version 0 for none."""
+        version, *plain = (text or "0").split()
+        return cls(int(version), frozenset(plain))
+
+    def __str__(self) -> str:
+        return " ".join([str(self.version), *sorted(self.plain)])
+
+    def outdated(self, version: int) -> Callable[[str], bool]:
+        """Whether what this maker made of the file at a path has to be made again by `version`."""
+        if self.version != version:
+            return lambda _: True
+        regained = self._regained()
+        return lambda path: suffix_of(path) in regained
+
+    def still_plain(self, version: int) -> frozenset[str]:
+        """Endings that nothing has changed for: same version, and the grammar is still missing."""
+        return self.plain - self._regained() if self.version == version else frozenset()
+
+    def _regained(self) -> frozenset[str]:
+        """Endings whose grammar has been installed since."""
+        return frozenset(suffix for suffix in self.plain if has_grammar(f"x{suffix}"))
+
+
+def analysis_maker(writer: Writer, collection: str) -> Maker:
+    """What analysed a collection's files."""
+    return Maker.parse(writer.made_by(f"analysis:{collection}"))
+
+
+def remember_analysis(writer: Writer, collection: str, plain: Iterable[str]) -> None:
+    """Note that this version analysed all of a collection; `plain` as in `Maker`."""
+    writer.set_made_by(f"analysis:{collection}", str(Maker(ANALYSIS_VERSION, frozenset(plain))))
+
+
+def forget_outdated_chunks(writer: Writer, fingerprint: str) -> frozenset[str]:
+    """Make pending again what another version cut, or cut without a grammar that is there now.
+
+    Returns:
+        Endings whose files remain cut as plain text.
+    """
+    maker = Maker.parse(writer.made_by(f"chunks:{fingerprint}"))
+    remaining = maker.still_plain(CHUNKING_VERSION)
+    if maker != Maker(CHUNKING_VERSION, remaining):
+        suffixes = sorted(maker.plain - remaining) if maker.version == CHUNKING_VERSION else None
+        with writer.transaction():
+            writer.forget_chunks(fingerprint, suffixes)
+            remember_plain_chunks(writer, fingerprint, remaining)
+    return remaining
+
+
+def remember_plain_chunks(writer: Writer, fingerprint: str, plain: Iterable[str]) -> None:
+    """Note the endings whose files were cut as plain text for want of a grammar."""
+    writer.set_made_by(f"chunks:{fingerprint}", str(Maker(CHUNKING_VERSION, frozenset(plain))))
