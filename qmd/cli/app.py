@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import qmd
-from qmd.cli.arguments import find_command, sort_arguments
+from qmd.cli.arguments import Arguments, find_command, sort_arguments
+from qmd.cli.declare import CommandFunction, bind_arguments, declared_options, declared_parameters, typer_command
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
 from qmd.quick_dataclasses import dataclass
 
@@ -287,52 +288,54 @@ def _run_group(name: str, args: Sequence[str]) -> int:
 
 
 def _run_command(spec: CommandSpec, args: Sequence[str]) -> int:
-    command = build_command(spec)
-    arguments = sort_arguments(args, _declared_options(command), spec.name)
+    function = _load(spec)
+    parameters = declared_parameters(function)
+    arguments = sort_arguments(args, declared_options(parameters), spec.name)
     for warning in arguments.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    import typer
-
+    values = bind_arguments(parameters, arguments)
+    if values is None:
+        values = _bind_by_typer(spec, arguments)
+    if values is None:
+        return EXIT_OK
     from qmd.cli.session import Session
 
-    session = Session(spec.name, spec.usage, dict(os.environ), Path.cwd())
+    return function(Session(spec.name, spec.usage, dict(os.environ), Path.cwd()), **values)
+
+
+def _bind_by_typer(spec: CommandSpec, arguments: Arguments) -> dict[str, object] | None:
+    """The values of the command's parameters; None when typer did what was wanted, which is to show the help.
+
+    Raises:
+        UsageError: The command line is wrong.
+    """
+    import typer
+
+    command = build_command(spec)
     # The base of every parser error, whichever copy of click this typer brings along.
     parser_error: type[Any] = typer.BadParameter.__mro__[1]
     try:
         # Not command.main: that one swallows interrupts and closed pipes, each with a status of its own.
-        with command.make_context(f"qmd {spec.name}", arguments.argv, obj=session) as context:
-            status = command.invoke(context)
+        with command.make_context(f"qmd {spec.name}", arguments.argv) as context:
+            values: dict[str, object] = command.invoke(context)
     except parser_error as exc:
         message = " ".join(exc.format_message().split())
         raise UsageError(f"{message[:1].lower()}{message[1:].rstrip('.')}", f"usage: qmd {spec.usage}") from exc
-    except typer.Exit as exc:
-        return int(exc.exit_code)
-    except typer.Abort as exc:
-        raise KeyboardInterrupt from exc
-    return status if isinstance(status, int) else EXIT_OK
+    except typer.Exit:
+        return None
+    return values
 
 
 def build_command(spec: CommandSpec) -> Any:
-    """The command of `spec` with its options declared; imports its module."""
+    """Typer's command of `spec`; imports its module and typer."""
+    return typer_command(_load(spec), spec.name, spec.help)
+
+
+def _load(spec: CommandSpec) -> CommandFunction:
     from importlib import import_module
 
-    import typer
-
-    function: Callable[..., object] = getattr(import_module(spec.module), spec.function)
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-    app.command(name=spec.name, help=spec.help, context_settings=settings)(function)
-    return typer.main.get_command(app)
-
-
-def _declared_options(command: Any) -> dict[str, bool]:
-    """Spelling → whether it takes a value, for every option of a command."""
-    declared = {"--help": False, "-h": False}
-    for parameter in command.params:
-        if parameter.param_type_name == "option":
-            for spelling in (*parameter.opts, *parameter.secondary_opts):
-                declared[spelling] = not parameter.is_flag
-    return declared
+    function: CommandFunction = getattr(import_module(spec.module), spec.function)
+    return function
 
 
 def general_help() -> str:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from qmd.cli.bench_tasks import Request, Task, open_task
+from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
 from qmd.cli.session import Session, out, say, warn
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, UsageError
@@ -19,23 +18,19 @@ if TYPE_CHECKING:
 
 _AUTO_QUERIES = 200
 
-Target = Annotated[list[str] | None, typer.Argument(help="A fixture, a BEIR folder, or a TREC run.")]
-Auto = Annotated[
-    bool, typer.Option("--auto", help="Ask the index its own headings and links; a number says how many [200].")
-]
+Target = Annotated[list[str] | None, Argument(help="A fixture, a BEIR folder, or a TREC run.")]
+Auto = Annotated[bool, Option("--auto", help="Ask the index its own headings and links; a number says how many [200].")]
 Backends = Annotated[
-    str | None, typer.Option("--backends", metavar="LIST", help="Of bm25, vector, hybrid, full; with commas between.")
+    str | None, Option("--backends", metavar="LIST", help="Of bm25, vector, hybrid, full; with commas between.")
 ]
-Qrels = Annotated[Path | None, typer.Option("--qrels", metavar="FILE", help="Judgements, in TREC's columns.")]
+Qrels = Annotated[Path | None, Option("--qrels", metavar="FILE", help="Judgements, in TREC's columns.")]
 Queries = Annotated[
-    Path | None, typer.Option("--queries", metavar="FILE", help="Queries for --qrels: JSON lines, or id and text.")
+    Path | None, Option("--queries", metavar="FILE", help="Queries for --qrels: JSON lines, or id and text.")
 ]
-Most = Annotated[str | None, typer.Option("-n", "--n", metavar="N", help="At most so many queries, evenly spread.")]
-SaveRun = Annotated[
-    Path | None, typer.Option("--save-run", metavar="DIR", help="Write a TREC run there for each backend.")
-]
+Most = Annotated[str | None, Option("-n", "--n", metavar="N", help="At most so many queries, evenly spread.")]
+SaveRun = Annotated[Path | None, Option("--save-run", metavar="DIR", help="Write a TREC run there for each backend.")]
 Compare = Annotated[
-    Path | None, typer.Option("--compare", metavar="RUN", help="Compare with a run, or a folder from --save-run.")
+    Path | None, Option("--compare", metavar="RUN", help="Compare with a run, or a folder from --save-run.")
 ]
 
 
@@ -49,7 +44,7 @@ class _Outcome:
 
 
 def bench(
-    context: typer.Context,
+    session: Session,
     target: Target = None,
     auto: Auto = False,
     collection: Collections = None,
@@ -64,7 +59,6 @@ def bench(
     index: Index = None,
 ) -> int:
     """Measure the quality and speed of searching."""
-    session: Session = context.obj
     words = list(target or ())
     count = int(words.pop(0)) if auto and words and words[0].isdecimal() else _AUTO_QUERIES
     if len(words) > 1 or bool(words) + auto + bool(queries) != 1 or (queries and not qrels):

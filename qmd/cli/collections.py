@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index, Json
 from qmd.cli.session import Session, current_config, open_current_writer, out, require_collection
 from qmd.config.settings import DEFAULT_PATTERN, load_config
@@ -19,17 +18,16 @@ if TYPE_CHECKING:
     from qmd.config.settings import Config
     from qmd.records import CollectionStatus
 
-Name = Annotated[str | None, typer.Argument(help="Name of the collection.")]
-Mask = Annotated[str, typer.Option("--mask", "--glob", metavar="GLOB", help="Which files.")]
+Name = Annotated[str | None, Argument(help="Name of the collection.")]
+Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which files.")]
 
 
-def list_collections(context: typer.Context, json: Json = False, index: Index = None) -> int:
+def list_collections(session: Session, json: Json = False, index: Index = None) -> int:
     """List the collections."""
     from datetime import UTC, datetime
 
     from qmd.render.listings import collections_json, render_collections
 
-    session: Session = context.obj
     locations = session.locate(index)
     known = current_config(locations).collections
     counts = collection_counts(locations)
@@ -52,9 +50,9 @@ def collection_counts(locations: Locations) -> Mapping[str, CollectionStatus]:
 
 
 def add(
-    context: typer.Context,
-    path: Annotated[str | None, typer.Argument(help="Folder; '.' is this one.")] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name [default: the folder's].")] = None,
+    session: Session,
+    path: Annotated[str | None, Argument(help="Folder; '.' is this one.")] = None,
+    name: Annotated[str | None, Option("--name", metavar="NAME", help="Name [default: the folder's].")] = None,
     mask: Mask = DEFAULT_PATTERN,
     index: Index = None,
 ) -> int:
@@ -62,7 +60,6 @@ def add(
     from qmd.cli.indexing import change_summary, remember_trust, run_update
     from qmd.config.edits import add_collection
 
-    session: Session = context.obj
     if not path:
         raise session.missing_argument()
     locations = session.locate(index)
@@ -113,11 +110,10 @@ def _refuse_duplicate(config: Config, name: str, folder: Path, mask: str) -> Non
             )
 
 
-def show(context: typer.Context, name: Name = None, index: Index = None) -> int:
+def show(session: Session, name: Name = None, index: Index = None) -> int:
     """Show one collection."""
     from qmd.render.listings import render_collection
 
-    session: Session = context.obj
     if not name:
         raise session.missing_argument()
     out(render_collection(require_collection(current_config(session.locate(index)), name)))
@@ -125,15 +121,14 @@ def show(context: typer.Context, name: Name = None, index: Index = None) -> int:
 
 
 def rename(
-    context: typer.Context,
-    old: Annotated[str | None, typer.Argument(help="Present name.")] = None,
-    new: Annotated[str | None, typer.Argument(help="New name.")] = None,
+    session: Session,
+    old: Annotated[str | None, Argument(help="Present name.")] = None,
+    new: Annotated[str | None, Argument(help="New name.")] = None,
     index: Index = None,
 ) -> int:
     """Rename a collection."""
     from qmd.config.edits import rename_collection
 
-    session: Session = context.obj
     if not old or not new:
         raise session.missing_argument()
     locations = session.locate(index)
@@ -151,11 +146,10 @@ def rename(
     return 0
 
 
-def remove(context: typer.Context, name: Name = None, index: Index = None) -> int:
+def remove(session: Session, name: Name = None, index: Index = None) -> int:
     """Forget a collection; its files stay."""
     from qmd.config.edits import remove_collection
 
-    session: Session = context.obj
     if not name:
         raise session.missing_argument()
     locations = session.locate(index)
@@ -169,16 +163,16 @@ def remove(context: typer.Context, name: Name = None, index: Index = None) -> in
     return 0
 
 
-def include(context: typer.Context, name: Name = None, index: Index = None) -> int:
+def include(session: Session, name: Name = None, index: Index = None) -> int:
     """Search a collection when none is named."""
-    _set_included(context.obj, name, index, True)
+    _set_included(session, name, index, True)
     out(f"✓ Collection '{name}' included in default queries\n")
     return 0
 
 
-def exclude(context: typer.Context, name: Name = None, index: Index = None) -> int:
+def exclude(session: Session, name: Name = None, index: Index = None) -> int:
     """Search a collection only when it is named."""
-    _set_included(context.obj, name, index, False)
+    _set_included(session, name, index, False)
     out(f"✓ Collection '{name}' excluded from default queries\n")
     return 0
 
@@ -194,16 +188,15 @@ def _set_included(session: Session, name: str | None, index: str | None, include
 
 
 def update_command(
-    context: typer.Context,
+    session: Session,
     name: Name = None,
-    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]…", help="None clears it.")] = None,
+    words: Annotated[list[str] | None, Argument(metavar="[COMMAND]…", help="None clears it.")] = None,
     index: Index = None,
 ) -> int:
     """Set or clear the command that 'update' runs first."""
     from qmd.cli.indexing import remember_trust
     from qmd.config.edits import set_update_command
 
-    session: Session = context.obj
     if not name:
         raise session.missing_argument()
     locations = session.locate(index)

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from qmd.cli.collections import mirror_to_index
+from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index
 from qmd.cli.session import Session, current_config, out, require_collection
 from qmd.config.settings import load_config
@@ -18,20 +17,19 @@ if TYPE_CHECKING:
     from qmd.config.settings import Config
 
 OneCollection = Annotated[
-    str | None, typer.Option("-c", "--collection", metavar="NAME", help="The path is inside this collection.")
+    str | None, Option("-c", "--collection", metavar="NAME", help="The path is inside this collection.")
 ]
 
 
 def add(
-    context: typer.Context,
-    words: Annotated[list[str] | None, typer.Argument(metavar='[PATH] "TEXT"', help="Path and note.")] = None,
+    session: Session,
+    words: Annotated[list[str] | None, Argument(metavar='[PATH] "TEXT"', help="Path and note.")] = None,
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
     """Attach a note to a path."""
     from qmd.config.edits import set_context, set_global_context
 
-    session: Session = context.obj
     if not words:
         raise session.missing_argument()
     path, text = (words[0], " ".join(words[1:])) if len(words) > 1 else (".", words[0])
@@ -50,15 +48,14 @@ def add(
 
 
 def remove(
-    context: typer.Context,
-    path: Annotated[str | None, typer.Argument(help="Path of the note; '/' is the global one.")] = None,
+    session: Session,
+    path: Annotated[str | None, Argument(help="Path of the note; '/' is the global one.")] = None,
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
     """Remove a note."""
     from qmd.config.edits import remove_context, set_global_context
 
-    session: Session = context.obj
     if not path:
         raise session.missing_argument()
     locations = session.locate(index)
@@ -72,21 +69,21 @@ def remove(
     return 0
 
 
-def list_contexts(context: typer.Context, index: Index = None) -> int:
+def list_contexts(session: Session, index: Index = None) -> int:
     """List the notes."""
     from qmd.render.listings import render_contexts
 
-    config = current_config(context.obj.locate(index))
+    config = current_config(session.locate(index))
     out(render_contexts(config.collections, config.global_context))
     return 0
 
 
-def check(context: typer.Context, index: Index = None) -> int:
+def check(session: Session, index: Index = None) -> int:
     """List what has no note."""
     from qmd.records import Scope
     from qmd.store import open_reader
 
-    locations = context.obj.locate(index)
+    locations = session.locate(index)
     config = current_config(locations)
     bare = [one.name for one in config.collections if not one.context]
     lines = [f"qmd://{name}/ has no context" for name in bare]

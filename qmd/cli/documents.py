@@ -7,8 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
-import typer
-
+from qmd.cli.declare import Argument, Option
 from qmd.cli.disk_paths import disk_paths, missing_warning
 from qmd.cli.options import (
     Csv,
@@ -37,16 +36,14 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_BYTES = 65_536
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
-_LINE_OPTION = typer.Option("-l", "--l", metavar="N", help="Show at most so many lines.")
-_LINE_NUMBERS = typer.Option("--line-numbers", help="Number the lines (the default).")
+_LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most so many lines.")
+_LINE_NUMBERS = Option("--line-numbers", help="Number the lines (the default).")
 
 
 def get(
-    context: typer.Context,
-    file: Annotated[
-        list[str] | None, typer.Argument(help="Path, address or #docid; :from:count selects lines.")
-    ] = None,
-    from_line: Annotated[str | None, typer.Option("--from", metavar="N", help="First line shown.")] = None,
+    session: Session,
+    file: Annotated[list[str] | None, Argument(help="Path, address or #docid; :from:count selects lines.")] = None,
+    from_line: Annotated[str | None, Option("--from", metavar="N", help="First line shown.")] = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
     no_line_numbers: NoLineNumbers = False,
@@ -54,7 +51,6 @@ def get(
     index: Index = None,
 ) -> int:
     """Show one document."""
-    session: Session = context.obj
     reference = " ".join(file or ())
     if not reference:
         raise session.missing_argument()
@@ -94,10 +90,10 @@ def _on_disk(session: Session, document: StoredDocument, collections: Sequence[C
 
 
 def multi_get(
-    context: typer.Context,
-    pattern: Annotated[list[str] | None, typer.Argument(help="A glob, or names and docids with commas.")] = None,
+    session: Session,
+    pattern: Annotated[list[str] | None, Argument(help="A glob, or names and docids with commas.")] = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
-    max_bytes: Annotated[str | None, typer.Option("--max-bytes", metavar="N", help="Skip longer documents.")] = None,
+    max_bytes: Annotated[str | None, Option("--max-bytes", metavar="N", help="Skip longer documents.")] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
     no_line_numbers: NoLineNumbers = False,
     full_path: FullPath = False,
@@ -110,7 +106,6 @@ def multi_get(
     index: Index = None,
 ) -> int:
     """Show several documents."""
-    session: Session = context.obj
     if not pattern:
         usage = session.missing_argument()
         usage.hint = "pattern: glob (e.g., 'journals/2025-05*.md') or comma-separated list"
@@ -175,8 +170,8 @@ def _collection_of(document: StoredDocument, collections: Sequence[Collection]) 
 
 
 def list_files(
-    context: typer.Context,
-    path: Annotated[list[str] | None, typer.Argument(help="Collection, or collection/prefix.")] = None,
+    session: Session,
+    path: Annotated[list[str] | None, Argument(help="Collection, or collection/prefix.")] = None,
     index: Index = None,
 ) -> int:
     """List collections, or the files of one."""
@@ -185,7 +180,6 @@ def list_files(
     from qmd.records import Scope
     from qmd.render.listings import render_collection_names, render_files
 
-    session: Session = context.obj
     locations = session.locate(index)
     wanted = " ".join(path or ())
     if not locations.database.exists():

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from qmd.cli.declare import Argument, Option
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, check_chunk_strategy
 from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, apply_trust, open_current_writer, out, require_collection, say, warn
@@ -21,18 +20,18 @@ if TYPE_CHECKING:
     from qmd.records import Collection
     from qmd.store import IndexWriter
 
-Glob = Annotated[str | None, typer.Option("--glob", "--mask", metavar="GLOB", help="Which files [default: **/*.md].")]
-Verify = Annotated[bool, typer.Option("--verify", help="Read every file, even those that look unchanged.")]
+Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Which files [default: **/*.md].")]
+Verify = Annotated[bool, Option("--verify", help="Read every file, even those that look unchanged.")]
 
 _WARNINGS_SHOWN = 10
 
 
 def index(
-    context: typer.Context,
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
+    session: Session,
+    paths: Annotated[list[Path] | None, Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
+    name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
-    no_embed: Annotated[bool, typer.Option("--no-embed", help="Words only, no vectors.")] = False,
+    no_embed: Annotated[bool, Option("--no-embed", help="Words only, no vectors.")] = False,
     verify: Verify = False,
     no_gpu: NoGpu = False,
     index: Index = None,
@@ -40,7 +39,6 @@ def index(
     """Make folders searchable, or refresh all."""
     from qmd.cli.embedding import EmbedRequest, embed_index
 
-    session: Session = context.obj
     locations = session.locate(index)
     wanted = _collections_for(session, locations, paths or (), name, glob)
     config = apply_trust(session, locations, load_config(locations))
@@ -147,13 +145,12 @@ def change_summary(report: UpdateReport) -> str:
 
 
 def update(
-    context: typer.Context,
+    session: Session,
     collection: Collections = None,
     verify: Verify = False,
     index: Index = None,
 ) -> int:
     """Refresh the words of the collections."""
-    session: Session = context.obj
     locations = session.locate(index)
     config = load_config(locations)
     for name in collection or ():
@@ -218,12 +215,12 @@ def _run_hook(session: Session, collection: Collection, command: str) -> int:
 
 
 def embed(
-    context: typer.Context,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Compute all vectors anew.")] = False,
+    session: Session,
+    force: Annotated[bool, Option("-f", "--force", help="Compute all vectors anew.")] = False,
     collection: Collections = None,
-    max_docs: Annotated[str | None, typer.Option("--max-docs-per-batch", hidden=True)] = None,
-    max_megabytes: Annotated[str | None, typer.Option("--max-batch-mb", hidden=True)] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", metavar="MIN", help="Stop after so long.")] = None,
+    max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
+    max_megabytes: Annotated[str | None, Option("--max-batch-mb", hidden=True)] = None,
+    timeout: Annotated[float | None, Option("--timeout", metavar="MIN", help="Stop after so long.")] = None,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
     index: Index = None,
@@ -231,7 +228,6 @@ def embed(
     """Compute the vectors that are missing."""
     from qmd.cli.embedding import EmbedRequest, embed_index
 
-    session: Session = context.obj
     check_chunk_strategy(chunk_strategy)
     for value, label in ((max_docs, "maxDocsPerBatch"), (max_megabytes, "maxBatchBytes")):
         # Batches are sized by measured speed; the options are only checked.
@@ -254,14 +250,13 @@ def embed(
 
 
 def cleanup(
-    context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    session: Session,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would go.")] = False,
     index: Index = None,
 ) -> int:
     """Drop what nothing uses."""
     from qmd.store import open_writer
 
-    session: Session = context.obj
     locations = session.locate(index)
     if not locations.database.exists():
         raise NotFoundError(f"no index at '{locations.database}'", "make one: qmd index PATH")

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index
 from qmd.cli.session import Session, open_current_reader, out, say
 from qmd.errors import UsageError
@@ -25,18 +24,17 @@ _DEFAULT_PORT = 8181
 
 
 def mcp(
-    context: typer.Context,
-    action: Annotated[str | None, typer.Argument(metavar="[stop]", help="'stop' ends the background server.")] = None,
-    http: Annotated[bool, typer.Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
-    host: Annotated[str | None, typer.Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
-    port: Annotated[int | None, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
-    daemon: Annotated[bool, typer.Option("--daemon", help="With --http: stay in the background.")] = False,
-    token_file: Annotated[Path | None, typer.Option("--token-file", metavar="FILE", help="With --http: ask for the token in this file (or QMD_TOKEN).")] = None,
-    print_config: Annotated[str | None, typer.Option("--print-config", metavar="CLIENT", help="Print the settings for claude, vscode, cursor or zed.")] = None,
+    session: Session,
+    action: Annotated[str | None, Argument(metavar="[stop]", help="'stop' ends the background server.")] = None,
+    http: Annotated[bool, Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
+    host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
+    port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
+    daemon: Annotated[bool, Option("--daemon", help="With --http: stay in the background.")] = False,
+    token_file: Annotated[Path | None, Option("--token-file", metavar="FILE", help="With --http: ask for the token in this file (or QMD_TOKEN).")] = None,
+    print_config: Annotated[str | None, Option("--print-config", metavar="CLIENT", help="Print the settings for claude, vscode, cursor or zed.")] = None,
     index: Index = None,
 ) -> int:  # fmt: skip
     """Serve this index to editors and agents."""
-    session: Session = context.obj
     locations = session.locate(index)
     if print_config is not None:
         return _print_config(print_config, index, session)

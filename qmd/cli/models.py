@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index, Json
 from qmd.cli.session import Session, out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
@@ -15,17 +14,17 @@ from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
 if TYPE_CHECKING:
     from qmd.inference.catalogue import ModelRecord
 
-Names = Annotated[list[str] | None, typer.Argument(help="Models; none means the full set, one per role.")]
-Name = Annotated[str, typer.Argument(help="A model, as 'qmd models list' shows it.")]
+Names = Annotated[list[str] | None, Argument(help="Models; none means the full set, one per role.")]
+Name = Annotated[str, Argument(help="A model, as 'qmd models list' shows it.")]
 BUILT_IN = "built-in"
 _MEGABYTE = 1_000_000
 
 
-def list_models(context: typer.Context, as_json: Json = False, index: Index = None) -> int:
+def list_models(session: Session, as_json: Json = False, index: Index = None) -> int:
     """List the models qmd knows, and which are on this machine."""
     from qmd.inference.model_folders import list_models as states
 
-    found = states(_models_dir(context, index))
+    found = states(_models_dir(session, index))
     if as_json:
         import json
 
@@ -56,13 +55,13 @@ def list_models(context: typer.Context, as_json: Json = False, index: Index = No
 
 
 def pull(
-    context: typer.Context,
+    session: Session,
     names: Names = None,
     formats: Annotated[
-        list[str] | None, typer.Option("--file-format", metavar="NAME", help="Weights of this format; may be repeated.")
+        list[str] | None, Option("--file-format", metavar="NAME", help="Weights of this format; may be repeated.")
     ] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", hidden=True)] = False,
-    progress: Annotated[bool, typer.Option("--progress", hidden=True)] = False,
+    refresh: Annotated[bool, Option("--refresh", hidden=True)] = False,
+    progress: Annotated[bool, Option("--progress", hidden=True)] = False,
     index: Index = None,
 ) -> int:
     """Fetch models; an interrupted pull goes on where it stopped."""
@@ -70,8 +69,7 @@ def pull(
     from qmd.inference.prepare import forms_for
     from qmd.inference.sessions import cuda_works
 
-    session: Session = context.obj
-    models_dir = _models_dir(context, index)
+    models_dir = _models_dir(session, index)
     for record in _records(names):
         say(f"{record.name} ({record.role}) from {record.repository}")
         report = pull_model(
@@ -85,10 +83,10 @@ def pull(
 
 
 def prepare(
-    context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(help="Models; none means every one here that has forms.")] = None,
+    session: Session,
+    names: Annotated[list[str] | None, Argument(help="Models; none means every one here that has forms.")] = None,
     forms: Annotated[
-        list[str] | None, typer.Option("--form", metavar="NAME", help="q8, w8a8 or q4; may be repeated.")
+        list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8 or q4; may be repeated.")
     ] = None,
     index: Index = None,
 ) -> int:
@@ -97,7 +95,7 @@ def prepare(
     from qmd.inference.model_folders import model_path
     from qmd.inference.prepare import prepare_model
 
-    models_dir = _models_dir(context, index)
+    models_dir = _models_dir(session, index)
     all_kept = True
     for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
         if record.tier == BUILT_IN:
@@ -136,20 +134,20 @@ def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
     return found
 
 
-def path(context: typer.Context, name: Name, index: Index = None) -> int:
+def path(session: Session, name: Name, index: Index = None) -> int:
     """Print the folder of a model."""
     from qmd.inference.model_folders import model_path
 
-    out(f"{model_path(_record(name), _models_dir(context, index))}\n")
+    out(f"{model_path(_record(name), _models_dir(session, index))}\n")
     return EXIT_OK
 
 
-def verify(context: typer.Context, names: Names = None, index: Index = None) -> int:
+def verify(session: Session, names: Names = None, index: Index = None) -> int:
     """Check model files against their sizes and checksums."""
     from qmd.inference.model_folders import list_models as states
     from qmd.inference.model_folders import verify_model
 
-    models_dir = _models_dir(context, index)
+    models_dir = _models_dir(session, index)
     present = [state.record for state in states(models_dir) if state.is_present]
     whole = True
     for record in [_record(name) for name in names] if names else present:
@@ -159,44 +157,43 @@ def verify(context: typer.Context, names: Names = None, index: Index = None) -> 
     return EXIT_OK if whole else EXIT_FAILURE
 
 
-def remove(context: typer.Context, name: Name, index: Index = None) -> int:
+def remove(session: Session, name: Name, index: Index = None) -> int:
     """Delete the files of a model."""
     from qmd.inference.model_folders import remove_model
 
-    freed = remove_model(_record(name), _models_dir(context, index))
+    freed = remove_model(_record(name), _models_dir(session, index))
     out(f"✓ Removed {name} ({freed / _MEGABYTE:.1f} MB)\n")
     return EXIT_OK
 
 
 def export(
-    context: typer.Context,
+    session: Session,
     name: Name,
-    target: Annotated[Path, typer.Argument(help="A folder, or a file ending in .tar or .tar.gz.")],
+    target: Annotated[Path, Argument(help="A folder, or a file ending in .tar or .tar.gz.")],
     index: Index = None,
 ) -> int:
     """Copy a model to a folder or archive, for a machine without network."""
     from qmd.inference.model_folders import export_model
 
-    out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(context, index), target)}\n")
+    out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(session, index), target)}\n")
     return EXIT_OK
 
 
 def import_(
-    context: typer.Context,
-    source: Annotated[Path, typer.Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Which model it is.")] = None,
+    session: Session,
+    source: Annotated[Path, Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
+    name: Annotated[str | None, Option("--name", metavar="NAME", help="Which model it is.")] = None,
     index: Index = None,
 ) -> int:
     """Take a model from a folder or archive."""
     from qmd.inference.model_folders import import_model
 
-    record = import_model(source, _models_dir(context, index), _record(name) if name else None)
+    record = import_model(source, _models_dir(session, index), _record(name) if name else None)
     out(f"✓ Imported {record.name}\n")
     return EXIT_OK
 
 
-def _models_dir(context: typer.Context, index: str | None) -> Path:
-    session: Session = context.obj
+def _models_dir(session: Session, index: str | None) -> Path:
     return session.locate(index).models
 
 

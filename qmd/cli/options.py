@@ -4,52 +4,49 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from qmd.cli.declare import Argument, Option
 from qmd.cli.session import warn
 from qmd.errors import UsageError
 from qmd.render.hits import FORMATS, Format
 
-Index = Annotated[str | None, typer.Option("--index", metavar="NAME", help="Use the index of that name.")]
+Index = Annotated[str | None, Option("--index", metavar="NAME", help="Use the index of that name.")]
 Collections = Annotated[
-    list[str] | None, typer.Option("-c", "--collection", metavar="NAME", help="Only this collection; may be repeated.")
+    list[str] | None, Option("-c", "--collection", metavar="NAME", help="Only this collection; may be repeated.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON.")]
-Csv = Annotated[bool, typer.Option("--csv", help="CSV.")]
-Markdown = Annotated[bool, typer.Option("--md", help="Markdown.")]
-Xml = Annotated[bool, typer.Option("--xml", help="XML.")]
-Files = Annotated[bool, typer.Option("--files", help="One line per file: docid, score, address, context.")]
+Json = Annotated[bool, Option("--json", help="JSON.")]
+Csv = Annotated[bool, Option("--csv", help="CSV.")]
+Markdown = Annotated[bool, Option("--md", help="Markdown.")]
+Xml = Annotated[bool, Option("--xml", help="XML.")]
+Files = Annotated[bool, Option("--files", help="One line per file: docid, score, address, context.")]
 FormatName = Annotated[
-    str | None, typer.Option("--format", metavar="NAME", help="cli, json, csv, md, xml or files.", show_default=False)
+    str | None, Option("--format", metavar="NAME", help="cli, json, csv, md, xml or files.", show_default=False)
 ]
-FullPath = Annotated[bool, typer.Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
-NoLineNumbers = Annotated[bool, typer.Option("--no-line-numbers", help="Leave the line numbers out.")]
-NoGpu = Annotated[bool, typer.Option("--no-gpu", help="Run models on the CPU.")]
+FullPath = Annotated[bool, Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
+NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Leave the line numbers out.")]
+NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
     str | None,
-    typer.Option("--chunk-strategy", metavar="NAME", help="auto or regex; kept for scripts, changes nothing."),
+    Option("--chunk-strategy", metavar="NAME", help="auto or regex; kept for scripts, changes nothing."),
 ]
 
 QueryWords = Annotated[
-    list[str] | None, typer.Argument(help="Words, a question, or typed lines (lex:, vec:, hyde:, intent:).")
+    list[str] | None, Argument(help="Words, a question, or typed lines (lex:, vec:, hyde:, intent:).")
 ]
 Limit = Annotated[
-    str | None, typer.Option("-n", "--n", metavar="N", help="Most results [default: 5; 20 for json and files].")
+    str | None, Option("-n", "--n", metavar="N", help="Most results [default: 5; 20 for json and files].")
 ]
-All = Annotated[bool, typer.Option("--all", help="Every result.")]
-MinScore = Annotated[float, typer.Option("--min-score", metavar="X", help="Leave out what scores less, 0 to 1.")]
-Full = Annotated[bool, typer.Option("--full", help="Whole documents instead of passages.")]
-LineNumbers = Annotated[bool, typer.Option("--line-numbers", help="Number the lines as in the file.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
-Intent = Annotated[str | None, typer.Option("--intent", metavar="TEXT", help="What the answer is for.")]
+All = Annotated[bool, Option("--all", help="Every result.")]
+MinScore = Annotated[float, Option("--min-score", metavar="X", help="Leave out what scores less, 0 to 1.")]
+Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
+LineNumbers = Annotated[bool, Option("--line-numbers", help="Number the lines as in the file.")]
+Explain = Annotated[bool, Option("--explain", help="Show how each score came about.")]
+Intent = Annotated[str | None, Option("--intent", metavar="TEXT", help="What the answer is for.")]
 CandidateLimit = Annotated[
-    str | None, typer.Option("-C", "--candidate-limit", metavar="N", help="Candidates kept for reranking.")
+    str | None, Option("-C", "--candidate-limit", metavar="N", help="Candidates kept for reranking.")
 ]
-Rerank = Annotated[bool, typer.Option("--rerank/--no-rerank", help="Rerank the best candidates.")]
-Expand = Annotated[bool | None, typer.Option("--expand/--no-expand", help="Let a model propose more queries.")]
-Budget = Annotated[
-    int | None, typer.Option("--budget", metavar="MS", min=1, help="Answer within so many milliseconds.")
-]
+Rerank = Annotated[bool, Option("--rerank/--no-rerank", help="Rerank the best candidates.")]
+Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]
+Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within so many milliseconds.")]
 
 
 def choose_format(name: str | None, flags: dict[Format, bool]) -> Format:

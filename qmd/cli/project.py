@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from qmd.cli.declare import Argument
 from qmd.cli.options import Index
 from qmd.cli.session import Session, describe_gated, out
 from qmd.config.paths import PROJECT_FOLDER, locate
@@ -15,12 +14,11 @@ from qmd.errors import QmdError, UsageError
 _TEMPLATE = "collections: {}\n"
 
 
-def init(context: typer.Context) -> int:
+def init(session: Session) -> int:
     """Start an index of this folder's own."""
     from qmd.config.edits import write_atomically
     from qmd.store import open_writer
 
-    session: Session = context.obj
     folder = session.cwd / PROJECT_FOLDER
     if session.cwd.resolve() == session.locate(None).home.resolve():
         raise QmdError(
@@ -35,14 +33,13 @@ def init(context: typer.Context) -> int:
 
 
 def trust(
-    context: typer.Context,
-    action: Annotated[str | None, typer.Argument(metavar="[list|revoke]", help="Omitted: trust this project.")] = None,
+    session: Session,
+    action: Annotated[str | None, Argument(metavar="[list|revoke]", help="Omitted: trust this project.")] = None,
     index: Index = None,
 ) -> int:
     """Trust this project's configuration, list what is trusted, or revoke it."""
     from qmd.config.trust import gated_items, record_trust, revoke_trust, trusted_configs
 
-    session: Session = context.obj
     locations = session.locate(index)
     if action == "list":
         records = trusted_configs(locations)

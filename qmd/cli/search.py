@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from qmd.cli.options import (
     All,
     Budget,
@@ -70,7 +68,7 @@ class _Request:
 
 
 def find(
-    context: typer.Context,
+    session: Session,
     query: QueryWords = None,
     n: Limit = None,
     all_results: All = False,
@@ -97,7 +95,6 @@ def find(
     index: Index = None,
 ) -> int:
     """Search, and print the results."""
-    session: Session = context.obj
     text = " ".join(query or ())
     if not text:
         raise session.missing_argument()

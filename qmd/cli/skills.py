@@ -9,8 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Json
 from qmd.cli.session import Session, out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageError
@@ -28,9 +27,9 @@ Run `qmd skill show` and follow what it prints: those instructions belong to the
 _EXTRA_FOLDERS = ("references", "templates", "scripts")
 _FIELD = re.compile(r"^(\w+):[ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
 
-All = Annotated[bool, typer.Option("--all", help="Every skill.")]
-Full = Annotated[bool, typer.Option("--full", help="With the files it refers to.")]
-Names = Annotated[list[str] | None, typer.Argument(help="Names of skills.")]
+All = Annotated[bool, Option("--all", help="Every skill.")]
+Full = Annotated[bool, Option("--full", help="With the files it refers to.")]
+Names = Annotated[list[str] | None, Argument(help="Names of skills.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +62,19 @@ def find_skills(session: Session) -> list[Skill]:
     return sorted(skills, key=lambda skill: skill.name.casefold())
 
 
-def show(context: typer.Context) -> int:
+def show(session: Session) -> int:
     """Print the qmd skill."""
-    out(f"QMD Skill\n\n{_named(find_skills(context.obj), 'qmd').text()}")
+    out(f"QMD Skill\n\n{_named(find_skills(session), 'qmd').text()}")
     return EXIT_OK
 
 
 def install(
-    context: typer.Context,
-    everywhere: Annotated[bool, typer.Option("--global", help="For every project: below the home folder.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Link it for Claude as well, without asking.")] = False,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Replace what is there.")] = False,
+    session: Session,
+    everywhere: Annotated[bool, Option("--global", help="For every project: below the home folder.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Link it for Claude as well, without asking.")] = False,
+    force: Annotated[bool, Option("-f", "--force", help="Replace what is there.")] = False,
 ) -> int:
     """Put the skill where agents look for it."""
-    session: Session = context.obj
     skill = _named(find_skills(session), "qmd")
     base = Path(session.environ.get("HOME") or Path.home()) if everywhere else session.cwd
     target = base / ".agents" / "skills" / "qmd"
@@ -103,9 +101,9 @@ def _link_for_claude(base: Path, target: Path, yes: bool) -> None:
         out(f"✓ Linked {link}\n")
 
 
-def list_skills(context: typer.Context, as_json: Json = False) -> int:
+def list_skills(session: Session, as_json: Json = False) -> int:
     """List the skills."""
-    skills = find_skills(context.obj)
+    skills = find_skills(session)
     if as_json:
         return _json([{"name": skill.name, "description": skill.description} for skill in skills])
     width = max((len(skill.name) for skill in skills), default=0)
@@ -113,11 +111,9 @@ def list_skills(context: typer.Context, as_json: Json = False) -> int:
     return EXIT_OK
 
 
-def get(
-    context: typer.Context, names: Names = None, full: Full = False, every: All = False, as_json: Json = False
-) -> int:
+def get(session: Session, names: Names = None, full: Full = False, every: All = False, as_json: Json = False) -> int:
     """Print skills."""
-    skills = find_skills(context.obj)
+    skills = find_skills(session)
     try:
         if not names and not every:
             raise UsageError("No skill name provided. Usage: qmd skills get <name>")
@@ -139,9 +135,9 @@ def get(
     return EXIT_OK
 
 
-def path(context: typer.Context, names: Names = None, as_json: Json = False) -> int:
+def path(session: Session, names: Names = None, as_json: Json = False) -> int:
     """Print where skills lie on disk."""
-    skills = find_skills(context.obj)
+    skills = find_skills(session)
     try:
         chosen = [_named(skills, name) for name in names] if names else skills
     except QmdError as exc:

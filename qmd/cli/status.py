@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import typer
-
 from qmd.cli.options import Index, Json
 from qmd.cli.session import Session, current_config, open_current_reader, out
 from qmd.errors import ModelError, QmdError
@@ -19,13 +17,12 @@ if TYPE_CHECKING:
     from qmd.records import Collection, IndexStatus
 
 
-def status(context: typer.Context, json: Json = False, index: Index = None) -> int:
+def status(session: Session, json: Json = False, index: Index = None) -> int:
     """Show what the index holds."""
     from datetime import UTC, datetime
 
     from qmd.render.listings import StatusReport, render_status, status_json
 
-    session: Session = context.obj
     locations = session.locate(index)
     if locations.database.exists():
         with open_current_reader(locations) as reader:
@@ -52,9 +49,8 @@ def _tips(counts: IndexStatus, collections: Sequence[Collection]) -> tuple[str, 
     return (f'Add context to collections for better results: {names} (qmd context add qmd://NAME/ "what is there")',)
 
 
-def doctor(context: typer.Context, index: Index = None) -> int:
+def doctor(session: Session, index: Index = None) -> int:
     """Check the installation and the index."""
-    session: Session = context.obj
     locations = session.locate(index)
     version = ".".join(map(str, sys.version_info[:3]))
     out(f"QMD Doctor\n\nIndex: {locations.database}\nRuntime: Python {version} on {sys.platform}\n\n")

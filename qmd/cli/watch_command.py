@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - one option a line reads as a table
 """`qmd watch`: keep the index up to date while files change."""
 
 from __future__ import annotations
@@ -7,8 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from qmd.cli.declare import Option
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.session import Session, apply_trust, open_current_writer, require_collection, say, warn
 from qmd.errors import ModelError, NotFoundError
@@ -24,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def watch(
-    context: typer.Context,
+    session: Session,
     collection: Collections = None,
-    interval: Annotated[float, typer.Option("--interval", metavar="S", min=0.2, help="Seconds between two looks.")] = 1.5,
-    embed: Annotated[bool, typer.Option("--embed/--no-embed", help="Also compute the vectors of what changed.")] = True,
+    interval: Annotated[float, Option("--interval", metavar="S", min=0.2, help="Seconds between two looks.")] = 1.5,
+    embed: Annotated[bool, Option("--embed/--no-embed", help="Also compute the vectors of what changed.")] = True,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:  # fmt: skip
@@ -35,7 +33,6 @@ def watch(
     from qmd.config.settings import load_config
     from qmd.server.watch import Watcher
 
-    session: Session = context.obj
     locations = session.locate(index)
     config = load_config(locations)
     for name in collection or ():
