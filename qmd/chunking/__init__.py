@@ -4,10 +4,15 @@ Borders depend on the text near them alone, so an edit changes the chunks around
 It must not know files, models or the index.
 """
 
-from qmd.chunking.declarations import Declaration, GrammarError, declared_headings, find_declarations
-from qmd.chunking.languages import has_grammar, language_of, suffix_of
-from qmd.chunking.split import OVERLAP_TOKENS, split_code, split_document
-from qmd.chunking.tokens import regex_token_starts
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.chunking.declarations import Declaration, GrammarError, declared_headings, find_declarations
+    from qmd.chunking.languages import has_grammar, language_of, suffix_of
+    from qmd.chunking.split import OVERLAP_TOKENS, split_code, split_document
+    from qmd.chunking.tokens import regex_token_starts
 
 __all__ = [
     "CHUNKING_VERSION",
@@ -26,3 +31,16 @@ __all__ = [
 
 CHUNKING_VERSION = 2
 """To be raised with every change that moves a border: texts that were cut by another version are cut again."""
+
+_HOMES = {"regex_token_starts": "tokens"}
+_HOMES |= dict.fromkeys(("has_grammar", "language_of", "suffix_of"), "languages")
+_HOMES |= dict.fromkeys(("Declaration", "GrammarError", "declared_headings", "find_declarations"), "declarations")
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: a search needs only the name of a file's language."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'split')}"), name)

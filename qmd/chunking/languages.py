@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 
 from qmd.quick_dataclasses import dataclass
 
@@ -257,6 +256,8 @@ def language_of(path: str) -> Language | None:
 
 def has_grammar(path: str) -> bool:
     """Whether the packages that read the language of a file are installed; nothing is imported."""
+    from importlib.util import find_spec
+
     language = language_of(path)
     return language is not None and all(find_spec(name) for name in ("tree_sitter", language.module))
 

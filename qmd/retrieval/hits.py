@@ -101,11 +101,21 @@ def _hit(document: StoredDocument, text: str, entry: Ordered, yardstick: Yardsti
     return Hit(
         document=document,
         relevance=relevance,
-        passage=best_passage(text, yardstick.terms, chunk=span, max_chars=options.snippet_chars),
+        passage=best_passage(
+            text, yardstick.terms, chunk=span, max_chars=options.snippet_chars, is_source=_is_source(document.path)
+        ),
         context=None,
         body=text if options.full_body else None,
         explanation=explanation if options.explain else None,
     )
+
+
+def _is_source(path: str) -> bool:
+    if path.endswith(".md"):
+        return False  # nearly all documents, decided without an import
+    from qmd.chunking import language_of
+
+    return language_of(path) is not None
 
 
 def _with_relevance(hit: Hit, value: float) -> Hit:

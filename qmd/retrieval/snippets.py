@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from qmd.records import Passage
@@ -13,6 +14,12 @@ CHUNK_MARGIN = 100
 """Code points around a chunk that still count as inside it: a chunk may start in the middle of a line."""
 MAX_CHARS = 500
 _ELLIPSIS = "..."
+_DECLARATION = re.compile(
+    r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
+    r"|extern|declare|pub(?:\([^)]*\))?)\s+)*"
+    r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
+    r"|const|let|var|macro_rules!)\b"
+)
 
 
 def best_passage(
@@ -21,6 +28,7 @@ def best_passage(
     *,
     chunk: tuple[int, int] | None = None,
     max_chars: int = MAX_CHARS,
+    is_source: bool = False,
 ) -> Passage:
     """The lines to show of `text`.
 
@@ -30,13 +38,14 @@ def best_passage(
         chunk: Span that matched, if known; the best line is looked for inside it first. A chunk that holds no term is
             shown from its own first line: it matched by meaning.
         max_chars: Longest passage in code points; longer ones end in `...`.
+        is_source: Of equally good lines of source code the one that declares something is shown.
 
     Returns:
         Line -1 to +2 around the best one, clipped to the document; line numbers are those of the file.
     """
     lines = text.split("\n")
     first, last = _line_span(text, len(lines), chunk)
-    best = _best_line(lines[first : last + 1], terms)
+    best = _best_line(lines[first : last + 1], terms, is_source)
     if best is None and chunk is not None:
         best = _first_written(lines, first, last)
     elif best is not None:
@@ -97,8 +106,11 @@ def _line_span(text: str, n_lines: int, chunk: tuple[int, int] | None) -> tuple[
     return first, max(text.count("\n", 0, max(chunk[1] - 1, 0)), first)
 
 
-def _best_line(lines: Sequence[str], terms: Sequence[WeightedTerm]) -> int | None:
-    """Index of the first line with the largest weight of distinct terms; None when no term occurs."""
+def _best_line(lines: Sequence[str], terms: Sequence[WeightedTerm], is_source: bool) -> int | None:
+    """Index of the first line with the largest weight of distinct terms; None when no term occurs.
+
+    In source code a declaration goes before the equally good lines that only use what it declares.
+    """
     folded = fold("\n".join(lines))
     occurrences = find_occurrences(folded, terms)
     if not occurrences:
@@ -112,7 +124,10 @@ def _best_line(lines: Sequence[str], terms: Sequence[WeightedTerm]) -> int | Non
         if (line, occurrence.term) not in seen:
             seen.add((line, occurrence.term))
             scores[line] = scores.get(line, 0.0) + terms[occurrence.term].weight + 1e-6
-    return min(scores, key=lambda number: (-round(scores[number], 6), number))
+    highest = round(max(scores.values()), 6)
+    best = [number for number, score in scores.items() if round(score, 6) == highest]
+    declaring = [number for number in best if _DECLARATION.match(lines[number])] if is_source else []
+    return min(declaring or best)
 
 
 def _first_written(lines: Sequence[str], first: int, last: int) -> int | None:

@@ -75,3 +75,10 @@ def test_line_numbers_are_those_of_the_file(text: str, query: str, max_chars: in
 @given(st.text(max_size=80), st.text(max_size=20), st.integers(0, 90), st.integers(0, 90))
 def test_any_chunk_span_is_survived(text: str, query: str, start: int, length: int) -> None:
     best_passage(text, query_terms(query), chunk=(start, start + length))
+
+
+def test_a_declaration_is_shown_rather_than_an_equally_good_use() -> None:
+    text = "from door import unlock\n\nunlock(1)\n\n\ndef unlock(number):\n    return number\n"
+    terms = query_terms("unlock")
+    assert best_passage(text, terms, is_source=True).line == 6
+    assert best_passage(text, terms).line == 1
