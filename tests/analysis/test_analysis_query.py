@@ -95,6 +95,12 @@ def test_identifiers_give_a_phrase_and_their_parts(query: str, expected: list[st
     assert fts(query) == expected
 
 
+def test_in_a_long_question_a_hyphenated_word_is_its_parts() -> None:
+    assert '"high speed"' in fts("heating of high-speed aircraft")
+    assert '"high speed"' not in fts("measured heating of slender high-speed aircraft wings")
+    assert '"dry run"' in fts("measured heating of slender --dry-run aircraft wings")
+
+
 def test_terms_show_what_the_user_wrote() -> None:
     assert [t.text for t in analyze_query("C++ getUserName 2.8.3")] == [
         "C++",

@@ -127,6 +127,13 @@ def test_the_model_reads_title_and_headings_but_no_front_matter_and_no_file_name
     assert embedded_text(untitled, Chunk(0, 0, 9, "body text", ())) == "body text"
 
 
+def test_headings_in_front_of_a_chunk_are_not_read_twice() -> None:
+    text = "# Guide\n\n## `Set-up`\n\nbody\n\n## Guide\n\nmore"
+    document = parse_document("x.md", text.encode())
+    chunk = Chunk(0, 0, len(text), text, ("Guide", "Set-up"))
+    assert embedded_text(document, chunk) == "Guide > Set-up\nbody\n\n## Guide\n\nmore"
+
+
 def test_front_matter_is_not_embedded(writer: IndexWriter, notes: Path) -> None:
     (notes / "a.md").write_text("---\nsecretkey: zebra\n---\n# Title\n\nplain body")
     index(writer, notes)
