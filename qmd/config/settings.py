@@ -62,7 +62,7 @@ def load_config(locations: Locations) -> Config:
         global_context=_text(content.get("global_context"), "global_context", locations),
         editor_uri=next((str(content[key]) for key in EDITOR_KEYS if content.get(key)), None),
         models={
-            str(slot): str(reference)
+            str(slot): _model(reference, f"models.{slot}", locations)
             for slot, reference in _mapping(content.get("models"), "models", locations).items()
             if reference
         },
@@ -114,6 +114,16 @@ def _text(value: object, where: str, locations: Locations) -> str | None:
     if not isinstance(value, str | int | float):
         raise _wrong(where, "text", value, locations)
     return str(value)
+
+
+def _model(value: object, where: str, locations: Locations) -> str:
+    """A model as one word; a server may be written as a mapping of `url` and `model`, and becomes `url#model`."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    url, model = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model"))
+    if not url or not model:
+        raise _wrong(where, "a name, or a mapping with 'url' and 'model'", dict(value), locations)
+    return f"{url}#{model}"
 
 
 def _wrong(where: str, expected: str, value: object, locations: Locations) -> ConfigError:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from qmd.quick_dataclasses import dataclass
 from qmd.records import SubQuery
 
 if TYPE_CHECKING:
@@ -118,3 +118,5 @@ class Engines:
     reranker: Reranker | None
     expander: Expander | None
     notes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    """The notes that tell of a chosen model which cannot be used: to be shown with every answer."""

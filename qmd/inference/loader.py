@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,11 @@ from qmd.errors import ModelError
 from qmd.inference.base import Embedder, Engines, Expander, Reranker
 from qmd.inference.catalogue import MAXSIM_NAME, MINILM, ModelRecord, Role, find_model, full_model, is_gguf_address
 from qmd.inference.weights import describe_folder, locate_builtin, locate_model
+from qmd.quick_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from qmd.inference.embedder import OnnxEmbedder
+    from qmd.inference.remote_client import RemoteSettings
 
 AUTO = "auto"
 BUILT_IN = "built-in"
@@ -25,12 +26,17 @@ _ENV_NAMES: Mapping[Role, str] = {
     "rerank": "QMD_RERANK_MODEL",
     "expand": "QMD_GENERATE_MODEL",
 }
+_ENV_URLS: Mapping[Role, str] = {
+    "embed": "QMD_EMBED_URL",
+    "rerank": "QMD_RERANK_URL",
+    "expand": "QMD_GENERATE_URL",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a
-    folder, or (embedding only) `fastembed:NAME`.
+    """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
+    server (`http://host:8000/v1#name`), or (embedding only) `fastembed:NAME`.
     """
 
     models_dir: Path
@@ -41,7 +47,9 @@ class EngineSettings:
     threads: int | None = None
     """Threads per engine; None takes what this process may use."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that override: `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`, `QMD_GENERATE_MODEL`, `QMD_FORCE_CPU`."""
+    """Variables that are heard: `QMD_FORCE_CPU`, the models `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`,
+    `QMD_GENERATE_MODEL`, and those of servers (`qmd.inference.remote`).
+    """
 
     def model_for(self, role: Role) -> str:
         """The model asked for: the configured one, else the environment's, else `auto`."""
@@ -85,28 +93,32 @@ def usable_cpus() -> int:
 def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     """Open the models of `roles`; a role without a usable model is None, with the reason in `notes`.
 
-    `auto` takes the full tier where its files are whole, else the built-in tier. A full-tier model that fails to open
-    falls back to the built-in one, with a note: the search goes on with less. The built-in reranker shares the
-    embedder's session when both are the built-in model.
+    `auto` takes the full tier where its files are whole, else the built-in tier. A reranker that fails to open is
+    replaced by the built-in one. An embedder is not: its vectors are another model's, so the search goes on by words.
+    Either way the reason is among the `failures`. The built-in reranker shares the embedder's session when both are the
+    built-in model.
     """
-    notes: list[str] = []
+    notes, failures = _Lines(), _Lines()
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     expander: Expander | None = None
     if "embed" in roles:
-        embedder = _load_embedder(settings, notes)
+        embedder = _load_embedder(settings, notes, failures)
     if "rerank" in roles:
-        reranker = _load_reranker(settings, embedder, notes)
+        reranker = _load_reranker(settings, embedder, notes, failures)
     if "expand" in roles:
-        expander = _load_expander(settings, notes)
-    return Engines(embedder, reranker, expander, tuple(dict.fromkeys(notes)))
+        expander = _load_expander(settings, notes, failures)
+    return Engines(embedder, reranker, expander, tuple(dict.fromkeys([*failures, *notes])), tuple(failures))
 
 
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     """Which model serves `role`, opening nothing.
 
+    A GGUF address, which configurations of tobi/qmd hold, stands for the full tier's model where that is here, and for
+    the built-in one with a note where it is not.
+
     Raises:
-        ModelError: A local folder holds no model.
+        ModelError: The model asked for is unknown or not on this machine.
     """
     asked = settings.model_for(role)
     full = full_model(role)
@@ -123,95 +135,156 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
         return ModelChoice(known, local)
     record = find_model(asked, role)
     if record is None:
-        reason = "GGUF models cannot be read" if is_gguf_address(asked) else "it is not in the catalogue"
-        return ModelChoice(None, None, f"{role} model '{asked}' is not used: {reason}; see: qmd models list")
+        if is_gguf_address(asked):
+            note = f"{role} model '{asked}' is not used: GGUF models cannot be read; see: qmd models list"
+            return ModelChoice(None, None, note)
+        raise ModelError("it is neither a folder nor in the catalogue", "see: qmd models list")
     if record.tier == BUILT_IN:
         return ModelChoice(None, None)
     folder = locate_model(record, settings.models_dir)
-    if folder is None:
+    if folder is None and is_gguf_address(asked):
         return ModelChoice(None, None, f"{role} model '{asked}' is not on this machine; get it: qmd models pull")
+    if folder is None:
+        raise ModelError("it is not on this machine", f"get it: qmd models pull {record.name}")
     return ModelChoice(record, folder)
 
 
-def _load_embedder(settings: EngineSettings, notes: list[str]) -> Embedder | None:
-    asked = settings.model_for("embed")
-    if asked.startswith(FASTEMBED_PREFIX):
-        try:
-            from qmd.inference.fastembed_bulk import load_fastembed
+class _Lines(list[str]):
+    """Lines for the user."""
 
-            name = asked.removeprefix(FASTEMBED_PREFIX)
-            return load_fastembed(name, settings.models_dir / "fastembed", threads=settings.usable_threads)
-        except (ModelError, ImportError) as exc:
-            notes.append(f"built-in embedding instead of '{asked}': {exc}")
-            return _open_builtin(settings, notes)
-    choice = _choose(settings, "embed", notes)
-    if choice.record is not None and choice.folder is not None:
-        try:
-            return _open_embedder(choice.folder, choice.record, settings)
-        except ModelError as exc:
-            notes.append(f"built-in embedding instead of '{choice.record.name}': {exc.message}")
-    return _open_builtin(settings, notes)
+    def add(self, about: str, error: ModelError | ImportError) -> None:
+        """Note an error with its remedy, on one line."""
+        hint = f"; {error.hint}" if isinstance(error, ModelError) and error.hint else ""
+        reason = f"{error}{hint}"
+        # A missing package stops every role for one reason.
+        if not any(line.endswith(reason) for line in self):
+            self.append(f"{about}: {reason}")
 
 
-def _open_builtin(settings: EngineSettings, notes: list[str]) -> OnnxEmbedder | None:
+def _load_embedder(settings: EngineSettings, notes: _Lines, failures: _Lines) -> Embedder | None:
     try:
-        return _open_embedder(locate_builtin(), MINILM, settings)
-    except ModelError as exc:
-        notes.append(f"no embedding model: {exc.message}")
+        return _open_chosen_embedder(settings, notes)
+    except (ModelError, ImportError) as exc:
+        failures.add(f"embedding model '{_shown(settings, 'embed')}' cannot be used", exc)
         return None
+
+
+def _open_chosen_embedder(settings: EngineSettings, notes: _Lines) -> Embedder | None:
+    asked = settings.model_for("embed")
+    server = _server(settings, "embed")
+    if server is not None:
+        from qmd.inference.remote import connect_embedder
+
+        return connect_embedder(server, settings.env)
+    if asked.startswith(FASTEMBED_PREFIX):
+        from qmd.inference.fastembed_bulk import load_fastembed
+
+        name = asked.removeprefix(FASTEMBED_PREFIX)
+        return load_fastembed(name, settings.models_dir / "fastembed", threads=settings.usable_threads)
+    choice = _choose(settings, "embed", notes)
+    if choice.record is None or choice.folder is None:
+        return _open_embedder(locate_builtin(), MINILM, settings)
+    return _open_embedder(choice.folder, choice.record, settings)
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder:
+    from qmd.inference.embedder import load_embedder
+
+    return load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed)
+
+
+def _load_reranker(
+    settings: EngineSettings, embedder: Embedder | None, notes: _Lines, failures: _Lines
+) -> Reranker | None:
     try:
-        from qmd.inference.embedder import load_embedder
+        chosen = _open_chosen_reranker(settings, notes)
+        if chosen is not None:
+            return chosen
+    except (ModelError, ImportError) as exc:
+        failures.add(f"reranking model '{_shown(settings, 'rerank')}' cannot be used", exc)
+    try:
+        return _open_maxsim(settings, embedder)
+    except (ModelError, ImportError) as exc:
+        failures.add("built-in reranking cannot be used", exc)
+        return None
 
-        embedder = load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed)
-    except ImportError as exc:
-        raise ModelError(f"the inference packages cannot be imported: {exc}", "reinstall qmd") from exc
-    return embedder
 
+def _open_chosen_reranker(settings: EngineSettings, notes: _Lines) -> Reranker | None:
+    """The configured or full-tier reranker; None where the built-in one is meant."""
+    server = _server(settings, "rerank")
+    if server is not None:
+        from qmd.inference.remote import connect_reranker
 
-def _load_reranker(settings: EngineSettings, embedder: Embedder | None, notes: list[str]) -> Reranker | None:
+        return connect_reranker(server, settings.env)
     choice = _choose(settings, "rerank", notes)
-    if choice.record is not None and choice.folder is not None:
-        try:
-            from qmd.inference.cross_encoder import load_cross_encoder
-            from qmd.inference.weights_choice import prepared_notes
+    if choice.record is None or choice.folder is None:
+        return None
+    from qmd.inference.cross_encoder import load_cross_encoder
+    from qmd.inference.weights_choice import prepared_notes
 
-            notes.extend(prepared_notes(choice.folder, choice.record))
-            return load_cross_encoder(choice.folder, settings)
-        except (ModelError, ImportError) as exc:
-            notes.append(f"built-in reranking instead of '{choice.record.name}': {exc}")
+    notes.extend(prepared_notes(choice.folder, choice.record))
+    return load_cross_encoder(choice.folder, settings)
+
+
+def _open_maxsim(settings: EngineSettings, embedder: Embedder | None) -> Reranker:
     from qmd.inference.embedder import OnnxEmbedder
     from qmd.inference.maxsim import MaxSimReranker
 
-    shared = isinstance(embedder, OnnxEmbedder) and embedder.description.tier == BUILT_IN
-    builtin = embedder if shared else _open_builtin(settings, notes)
-    return MaxSimReranker(builtin.encoder, MAXSIM_NAME) if isinstance(builtin, OnnxEmbedder) else None
+    is_shared = isinstance(embedder, OnnxEmbedder) and embedder.description.tier == BUILT_IN
+    builtin = embedder if is_shared else _open_embedder(locate_builtin(), MINILM, settings)
+    assert isinstance(builtin, OnnxEmbedder)
+    return MaxSimReranker(builtin.encoder, MAXSIM_NAME)
 
 
-def _load_expander(settings: EngineSettings, notes: list[str]) -> Expander | None:
-    """The full tier's expander, or None: the built-in tier has none, for no small model earned its time."""
-    choice = _choose(settings, "expand", notes)
-    if choice.record is None or choice.folder is None:
-        return None
+def _load_expander(settings: EngineSettings, notes: _Lines, failures: _Lines) -> Expander | None:
+    """The full tier's or a server's expander, or None: the built-in tier has none, for no small one earned its time."""
     try:
+        server = _server(settings, "expand")
+        if server is not None:
+            from qmd.inference.remote import connect_expander
+
+            return connect_expander(server, settings.env)
+        choice = _choose(settings, "expand", notes)
+        if choice.record is None or choice.folder is None:
+            return None
         from qmd.inference.expansion import load_expander
         from qmd.inference.weights_choice import prepared_notes
 
         notes.extend(prepared_notes(choice.folder, choice.record))
         return load_expander(choice.folder, settings)
     except (ModelError, ImportError) as exc:
-        notes.append(f"no query expansion: {exc}")
+        failures.add(f"expansion model '{_shown(settings, 'expand')}' cannot be used", exc)
         return None
 
 
-def _choose(settings: EngineSettings, role: Role, notes: list[str]) -> ModelChoice:
-    """`choose_model` with everything it has to say in `notes`."""
-    try:
-        choice = choose_model(settings, role)
-    except ModelError as exc:
-        choice = ModelChoice(None, None, exc.message)
+def _server(settings: EngineSettings, role: Role) -> RemoteSettings | None:
+    """The server that serves a role."""
+    asked = settings.model_for(role)
+    # Two look-ups before an import that every search would pay for.
+    if not asked.startswith("http") and not settings.env.get(_ENV_URLS[role]):
+        return None
+    from qmd.inference.remote import remote_settings
+
+    return remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, settings.env)
+
+
+def _shown(settings: EngineSettings, role: Role) -> str:
+    """What messages call the model of a role: as it was asked for, without what may be a key."""
+    asked = settings.model_for(role)
+    if asked == AUTO:
+        full = full_model(role)
+        return full.name if locate_model(full, settings.models_dir) else MINILM.name
+    address, _, name = asked.partition("#")
+    return f"{address.partition('?')[0]}#{name}" if name else asked
+
+
+def _choose(settings: EngineSettings, role: Role, notes: _Lines) -> ModelChoice:
+    """`choose_model` with what it has to say in `notes`.
+
+    Raises:
+        ModelError: The model asked for is unknown or not on this machine.
+    """
+    choice = choose_model(settings, role)
     if choice.note is not None:
         notes.append(choice.note)
     return choice

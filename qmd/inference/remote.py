@@ -1,8 +1,9 @@
 """Engines that are OpenAI-compatible servers: the same protocols, the work done elsewhere.
 
-For a bigger machine or an inference cluster (vLLM, text-embeddings-inference, llama.cpp's server). A URL comes from
-`QMD_EMBED_URL`, `QMD_RERANK_URL`, `QMD_GENERATE_URL`, the model's name from `QMD_*_MODEL`, the key from `QMD_*_API_KEY`
-or `QMD_API_KEY`. With `QMD_OFFLINE` set only servers on this machine are used.
+For a bigger machine or an inference cluster (vLLM, text-embeddings-inference, llama.cpp's server). A model written as
+`http://host:8000/v1#name` is a server's; the URL may also come from `QMD_EMBED_URL`, `QMD_RERANK_URL`,
+`QMD_GENERATE_URL`. Keys come from `QMD_*_API_KEY` or `QMD_API_KEY` alone, for configurations are shared. With
+`QMD_OFFLINE` set only servers on this machine are used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.expansion_checks import Related, check_expansions
-from qmd.inference.remote_client import DeadlineError, RemoteClient, RemoteSettings, TooLargeError
+from qmd.inference.remote_client import (
+    DEFAULT_TIMEOUT_S,
+    DeadlineError,
+    RemoteClient,
+    RemoteSettings,
+    TooLargeError,
+)
 from qmd.inference.sessions import is_truthy
 from qmd.records import SubQuery
 
@@ -43,21 +50,56 @@ _INSTRUCTIONS = (
 )
 
 
-def remote_settings(role: Role, env: Mapping[str, str]) -> RemoteSettings | None:
-    """The server that the environment names for a role, or None.
+def is_remote(model: str) -> bool:
+    """True for a model that is written as a server's address."""
+    return model.strip().lower().startswith(("http://", "https://"))
+
+
+def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSettings | None:
+    """The server that serves a role, or None for a model of this machine.
+
+    Args:
+        role: The role.
+        model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
+        env: `QMD_*_URL`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_REMOTE_TIMEOUT`, `QMD_EMBED_DIM`,
+            `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`.
 
     Raises:
-        ModelError: If a URL is set without a model name.
+        ModelError: A server without a model's name, or a number that is none.
     """
     stem = _ENV_STEMS[role]
-    url = env.get(f"{stem}_URL", "").strip()
+    url, name = env.get(f"{stem}_URL", "").strip(), model.strip()
+    if is_remote(name):
+        url, _, name = name.partition("#")
     if not url:
         return None
-    model = env.get(f"{stem}_MODEL", "").strip()
-    if not model:
-        raise ModelError(f"{stem}_URL names a server but no model", f"set {stem}_MODEL to the model's name there")
+    if not name:
+        raise ModelError(f"model server '{url}' is named without a model", f"write {url}#NAME, or set {stem}_MODEL")
     key = env.get(f"{stem}_API_KEY") or env.get("QMD_API_KEY")
-    return RemoteSettings(url, model, api_key=key.strip() if key else None)
+    dim = _positive(env, "QMD_EMBED_DIM") if role == "embed" else None
+    return RemoteSettings(
+        url,
+        name,
+        api_key=key.strip() if key else None,
+        timeout_s=_positive(env, "QMD_REMOTE_TIMEOUT") or DEFAULT_TIMEOUT_S,
+        dim=None if dim is None else int(dim),
+        document_prompt=env.get("QMD_EMBED_DOCUMENT_PROMPT", "") if role == "embed" else "",
+        query_prompt=env.get("QMD_EMBED_QUERY_PROMPT", "") if role == "embed" else "",
+    )
+
+
+def _positive(env: Mapping[str, str], name: str) -> float | None:
+    """A variable as a number above 0; None where it is not set."""
+    text = env.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ModelError(f"{name} is '{text}', not a number above 0", f"unset {name}, or write a number")
+    return number
 
 
 def is_offline(env: Mapping[str, str]) -> bool:
@@ -117,8 +159,9 @@ class RemoteEmbedder:
         return self._embed([f"{self._settings.document_prompt}{text}" for text in texts], on_progress)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Vectors, shape (len(texts), dim), L2-normalised."""
-        return self._embed([f"{self._settings.query_prompt}{text}" for text in texts], None)
+        """Vectors, shape (len(texts), dim), L2-normalised. Someone waits: one time-out covers all tries."""
+        prompted = [f"{self._settings.query_prompt}{text}" for text in texts]
+        return self._embed(prompted, None, limit_s=self._settings.timeout_s)
 
     def embeds(self, text: str) -> bool:
         """True always: which languages the server's model reads is not known here."""
@@ -128,7 +171,9 @@ class RemoteEmbedder:
         """1 always: what the server's model was trained on is its user's choice."""
         return 1.0
 
-    def _embed(self, texts: Sequence[str], on_progress: Callable[[int], None] | None) -> npt.NDArray[np.float32]:
+    def _embed(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None, limit_s: float | None = None
+    ) -> npt.NDArray[np.float32]:
         import numpy as np
 
         if not texts:
@@ -136,23 +181,24 @@ class RemoteEmbedder:
         parts: list[npt.NDArray[np.float32]] = []
         done = 0
         for batch in _batches(texts, self._settings.batch_size):
-            parts.append(self._embed_batch(batch))
+            parts.append(self._embed_batch(batch, limit_s))
             done += len(batch)
             if on_progress is not None:
                 on_progress(done)
         return np.concatenate(parts)
 
-    def _embed_batch(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def _embed_batch(self, texts: Sequence[str], limit_s: float | None) -> npt.NDArray[np.float32]:
         import numpy as np
 
         body = {"model": self._settings.model, "input": list(texts), "encoding_format": "float"}
         try:
-            answer = self._client.post(body)
+            answer = self._client.post(body, limit_s=limit_s)
         except TooLargeError:
             if len(texts) == 1:
                 raise
             middle = len(texts) // 2
-            return np.concatenate([self._embed_batch(texts[:middle]), self._embed_batch(texts[middle:])])
+            halves = (texts[:middle], texts[middle:])
+            return np.concatenate([self._embed_batch(half, limit_s) for half in halves])
         vectors = self._read_vectors(answer, len(texts))
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         result: npt.NDArray[np.float32] = (vectors / np.where(norms == 0, 1, norms)).astype(np.float32)
@@ -222,7 +268,7 @@ class RemoteReranker:
                 "return_documents": False,
             }
             try:
-                answer = self._client.post(body, deadline_s=deadline_s)
+                answer = self._client.post(body, deadline_s=deadline_s, limit_s=self._settings.timeout_s)
             except DeadlineError:
                 break
             raw.update(zip(batch, self._read_scores(answer, len(batch)), strict=True))
@@ -284,7 +330,7 @@ class RemoteExpander:
             "seed": 0,
         }
         try:
-            answer = self._client.post(body, deadline_s=deadline_s)
+            answer = self._client.post(body, deadline_s=deadline_s, limit_s=self._settings.timeout_s)
         except DeadlineError:
             return Expansion((), ((query, "no time was left for expansion"),))
         try:

@@ -8,15 +8,16 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from qmd.errors import ModelError
+from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 
+DEFAULT_TIMEOUT_S = 30.0
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BACKOFF_S = 0.5
 _MAX_WAIT_S = 20.0
@@ -42,7 +43,8 @@ class RemoteSettings:
     """Base (`http://host:8000/v1`), host alone, or the whole address of the endpoint."""
     model: str
     api_key: str | None = None
-    timeout_s: float = 30.0
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    """For one try, and for all tries of a call that someone waits for."""
     retries: int = 2
     batch_size: int = 32
     """Texts in one request."""
@@ -77,8 +79,11 @@ class RemoteClient:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.url = endpoint_url(settings.url, endpoint)
-        host = urlsplit(self.url).hostname or ""
+        self._address = endpoint_url(settings.url, endpoint)
+        parts = urlsplit(self._address)
+        self.url = parts._replace(query="").geturl()
+        """For messages: without what follows the question mark, which may be a key."""
+        host = parts.hostname or ""
         self._is_loopback = is_loopback(host)
         if is_offline and not self._is_loopback:
             raise ModelError(f"model server '{host}' is not used: QMD_OFFLINE is set", "unset QMD_OFFLINE")
@@ -89,12 +94,13 @@ class RemoteClient:
         self._closed_until = -math.inf
         self._lock = threading.Lock()
 
-    def post(self, body: Mapping[str, Any], *, deadline_s: float | None = None) -> Any:
+    def post(self, body: Mapping[str, Any], *, deadline_s: float | None = None, limit_s: float | None = None) -> Any:
         """Send `body`, return the answer's JSON.
 
         Args:
             body: JSON object.
-            deadline_s: A `time.monotonic` value that no try and no pause outlasts.
+            deadline_s: A `time.monotonic` value that no try and no pause outlasts; the caller's own business.
+            limit_s: Without a deadline: seconds for all tries together, after which the server counts as failed.
 
         Raises:
             DeadlineError: The deadline came first.
@@ -109,9 +115,19 @@ class RemoteClient:
                 f"model server '{self.url}' failed {_BREAKER_FAILURES} times, next try in {math.ceil(rest_s)} s",
                 "check that the server runs",
             )
+        is_limited = deadline_s is None and limit_s is not None
+        if is_limited:
+            deadline_s = self._clock() + (limit_s or 0.0)
         try:
             answer = self._post_with_retries(body, deadline_s)
-        except (DeadlineError, TooLargeError):
+        except DeadlineError as exc:
+            if not is_limited:
+                raise
+            self._note_failure()
+            cause = exc.__cause__
+            message = cause.message if isinstance(cause, _RetryError) else f"model server '{self.url}' does not answer"
+            raise ModelError(f"{message} (tried for {limit_s:g} s)", "check that it runs") from exc
+        except TooLargeError:
             raise
         except ModelError:
             self._note_failure()
@@ -159,7 +175,7 @@ class RemoteClient:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "qmd"}
         if self._settings.api_key:
             headers["Authorization"] = f"Bearer {self._settings.api_key}"
-        request = Request(self.url, json.dumps(body).encode("utf-8"), headers, method="POST")
+        request = Request(self._address, json.dumps(body).encode("utf-8"), headers, method="POST")
         try:
             with _opener(self._is_loopback).open(request, timeout=timeout_s) as response:
                 raw = response.read()

@@ -64,6 +64,8 @@ def search(
     trace = Trace(options.budget_ms, strict=options.strict)
     if not query.text.strip() and not query.subqueries:
         return _list_by_date(reader, query, options)
+    for failure in engines.failures if options.mode != "lexical" else ():
+        trace.warn(failure)
     legs = _Legs()
     with trace.stage("lexical"):
         _search_lexical(reader, query, options, legs, trace)

@@ -221,6 +221,7 @@ def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
         reranker=engines.reranker if "rerank" in roles else None,
         expander=engines.expander if "expand" in roles else None,
         notes=engines.notes,
+        failures=engines.failures,
     )
 
 

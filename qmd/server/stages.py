@@ -30,6 +30,7 @@ def announce_stages(engines: Engines, on_stage: StageSink) -> Engines:
         reranker=_announce_reranker(engines.reranker, on_stage) if engines.reranker else None,
         expander=_Expander(engines.expander, on_stage) if engines.expander else None,
         notes=engines.notes,
+        failures=engines.failures,
     )
 
 

@@ -94,13 +94,24 @@ def test_the_configured_model_goes_before_the_environment(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["no-such-model", "hf:someone/thing-GGUF/thing.gguf", "Xenova/jina-embeddings-v2-base-zh"]
+    "name", ["hf:someone/thing-GGUF/thing.gguf", "hf:ggml-org/embeddinggemma-300M-GGUF/embeddinggemma-300M-Q8_0.gguf"]
 )
-def test_a_model_that_cannot_be_used_is_named_in_a_note(tmp_path: Path, name: str) -> None:
+def test_a_gguf_address_leaves_the_built_in_model_with_a_note(tmp_path: Path, name: str) -> None:
     engines = load_engines(EngineSettings(tmp_path, embed=name), ("embed",))
     assert engines.embedder is not None
     assert engines.embedder.description.tier == "built-in"
     assert any(name in note for note in engines.notes)
+    assert engines.failures == ()
+
+
+@pytest.mark.parametrize("name", ["no-such-model", "Xenova/jina-embeddings-v2-base-zh"])
+def test_a_chosen_model_that_is_not_here_is_no_reason_to_embed_with_another(tmp_path: Path, name: str) -> None:
+    engines = load_engines(EngineSettings(tmp_path, embed=name), ("embed", "rerank"))
+    assert engines.embedder is None
+    assert engines.reranker is not None
+    (failure,) = engines.failures
+    assert name in failure and "qmd models" in failure
+    assert failure in engines.notes
 
 
 def test_without_downloads_the_built_in_tier_answers_silently(tmp_path: Path) -> None:
@@ -121,12 +132,14 @@ def test_only_the_asked_roles_are_loaded(tmp_path: Path) -> None:
     assert engines.reranker is not None
 
 
-def test_a_damaged_full_model_leaves_the_built_in_one_with_a_note(tmp_path: Path) -> None:
+def test_a_damaged_embedding_model_is_a_failure_and_a_damaged_reranker_leaves_the_built_in_one(tmp_path: Path) -> None:
     place(JINA_ZH, tmp_path)
-    engines = load_engines(EngineSettings(tmp_path), ("embed",))
-    assert engines.embedder is not None
-    assert engines.embedder.description.model == MINILM.name
-    assert any(JINA_ZH.name in note for note in engines.notes)
+    place(QWEN_RERANKER, tmp_path)
+    engines = load_engines(EngineSettings(tmp_path), ("embed", "rerank"))
+    assert engines.embedder is None
+    assert engines.reranker is not None and engines.reranker.description.tier == "built-in"
+    assert [name in line for name, line in zip((JINA_ZH.name, QWEN_RERANKER.name), engines.failures, strict=True)]
+    assert all("\n" not in line for line in engines.failures)
 
 
 def test_a_folder_without_a_model_is_a_note(tmp_path: Path) -> None:

@@ -350,8 +350,36 @@ def test_a_url_of_another_kind_is_refused(url: str) -> None:
 
 def test_the_environment_names_server_model_and_key() -> None:
     env = {"QMD_RERANK_URL": "http://h", "QMD_RERANK_MODEL": "m", "QMD_API_KEY": " k "}
-    assert remote_settings("embed", env) is None
-    found = remote_settings("rerank", env)
+    assert remote_settings("embed", "m", env) is None
+    found = remote_settings("rerank", "m", env)
     assert found is not None and (found.url, found.model, found.api_key) == ("http://h", "m", "k")
-    with pytest.raises(ModelError, match="QMD_RERANK_URL"):
-        remote_settings("rerank", {"QMD_RERANK_URL": "http://h"})
+    with pytest.raises(ModelError, match="without a model") as caught:
+        remote_settings("rerank", "", {"QMD_RERANK_URL": "http://h"})
+    assert "QMD_RERANK_MODEL" in (caught.value.hint or "")
+
+
+def test_a_model_written_as_an_address_names_its_server() -> None:
+    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_EMBED_DIM": "384", "QMD_REMOTE_TIMEOUT": "2.5"})
+    assert found is not None
+    assert (found.url, found.model, found.dim, found.timeout_s) == ("https://h/v1", "org/name", 384, 2.5)
+
+
+@pytest.mark.parametrize("text", ["none", "-1", "0", "inf", "nan"])
+def test_a_time_out_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(ModelError, match="QMD_REMOTE_TIMEOUT"):
+        remote_settings("embed", "http://h#m", {"QMD_REMOTE_TIMEOUT": text})
+
+
+def test_a_key_in_the_address_is_sent_and_never_shown(server: Server) -> None:
+    settings = replace(server.settings, url=f"{server.url}/v1?key=hidden")
+    embedder = RemoteEmbedder(settings, RemoteClient(settings, "/embeddings"))
+    embedder.embed_queries(["a"])
+    assert server.requests[0][0] == "/v1/embeddings?key=hidden"
+    assert "hidden" not in embedder.description.provider
+
+
+def test_a_query_waits_for_one_time_out_in_all_and_says_what_was_wrong(server: Server) -> None:
+    server.answer = lambda path, body: (503, {"error": "overloaded"}, {"Retry-After": "9"})
+    with pytest.raises(ModelError, match=r"503: overloaded \(tried for 5 s\)"):
+        _embedder(server).embed_queries(["a"])
+    assert len(server.requests) == 1
