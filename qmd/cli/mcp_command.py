@@ -30,6 +30,7 @@ def mcp(
     host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
     port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
     daemon: Annotated[bool, Option("--daemon", help="With --http: stay in the background.")] = False,
+    watch: Annotated[bool, Option("--watch", help="With --http: also refresh the index as files change.")] = False,
     token_file: Annotated[Path | None, Option("--token-file", metavar="FILE", help="With --http: ask for the token in this file (or QMD_TOKEN).")] = None,
     print_config: Annotated[str | None, Option("--print-config", metavar="CLIENT", help="Print the settings for claude, vscode, cursor or zed.")] = None,
     index: Index = None,
@@ -45,6 +46,7 @@ def mcp(
             ("--daemon", daemon),
             ("--host", host),
             ("--port", port),
+            ("--watch", watch),
             ("--token-file", token_file),
         ):
             if is_given:
@@ -53,8 +55,8 @@ def mcp(
     policy = _policy(session.environ, host or session.environ.get("QMD_HOST") or _DEFAULT_HOST, token_file)
     chosen_port = _DEFAULT_PORT if port is None else port
     if daemon:
-        return _start(session, locations, index, policy, chosen_port, token_file)
-    return _serve_http(session, locations, policy, chosen_port)
+        return _start(session, locations, index, policy, chosen_port, token_file, watches=watch)
+    return _serve_http(session, locations, policy, chosen_port, watches=watch)
 
 
 def _print_config(client: str, index: str | None, session: Session) -> int:
@@ -88,7 +90,7 @@ def _serve_stdio(session: Session, locations: Locations) -> int:
     return 0
 
 
-def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, port: int) -> int:
+def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, port: int, *, watches: bool) -> int:
     from qmd.server.calls import ServiceCalls
     from qmd.server.http_app import serve
     from qmd.server.lifecycle import remove_own_pid, running_server, server_files, write_pid
@@ -100,6 +102,8 @@ def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, po
     if has_pid_file:
         with contextlib.suppress(OSError):
             write_pid(files)
+    if watches:
+        _watch_beside(session, locations, service)
     try:
         with worker_beside(locations.cache, locations.database, ServiceCalls(service), session.environ):
             serve(service, policy, port)
@@ -108,14 +112,34 @@ def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, po
     return 0
 
 
+def _watch_beside(session: Session, locations: Locations, service: SearchService) -> None:
+    """Watch all collections while this process lives, with the models that it has loaded."""
+    import threading
+
+    from qmd.cli.watch_command import WatchedIndex, make_watcher
+    from qmd.server.watch import DEFAULT_INTERVAL_S
+
+    watcher = make_watcher(WatchedIndex(session, locations, service))
+    threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True).start()
+
+
 def _start(
-    session: Session, locations: Locations, index: str | None, policy: AccessPolicy, port: int, token_file: Path | None
+    session: Session,
+    locations: Locations,
+    index: str | None,
+    policy: AccessPolicy,
+    port: int,
+    token_file: Path | None,
+    *,
+    watches: bool,
 ) -> int:
     from qmd.server.lifecycle import server_files, start_server
 
     if port == 0:
         raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")
     arguments = ["mcp", "--http", "--host", policy.bind_host, "--port", str(port)]
+    if watches:
+        arguments.append("--watch")
     if token_file is not None:
         arguments += ["--token-file", str(token_file.absolute())]
     if index is not None:

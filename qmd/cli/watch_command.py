@@ -1,37 +1,41 @@
+# ruff: noqa: E501 - one option a line reads as a table
 """`qmd watch`: keep the index up to date while files change."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from qmd.cli.declare import Option
+from qmd.cli.locks import embed_lock
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.session import Session, apply_trust, open_current_writer, require_collection, say, warn
-from qmd.errors import ModelError, NotFoundError
+from qmd.errors import NotFoundError
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.config.settings import Config
-    from qmd.inference import Engines, EngineSettings
     from qmd.records import Collection
-    from qmd.server.pools import Role
-    from qmd.server.watch import Snapshot
-    from qmd.store import IndexWriter
+    from qmd.server.service import SearchService
+    from qmd.server.watch import Snapshot, Watcher
+
+_EMBED_SLICE_S = 5.0
+"""Vectors are computed for so long at a time; then files are looked at again."""
 
 
 def watch(
     session: Session,
     collection: Collections = None,
-    interval: Annotated[float, Option("--interval", metavar="S", min=0.2, help="Seconds between two looks.")] = 1.5,
+    interval: Annotated[float, Option("--interval", metavar="S", min=0.2, help="Seconds between two looks where the system reports no changes.")] = 1.5,
     embed: Annotated[bool, Option("--embed/--no-embed", help="Also compute the vectors of what changed.")] = True,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:  # fmt: skip
     """Refresh the index as files change, until interrupted; commands of 'collection update-cmd' are not run."""
     from qmd.config.settings import load_config
-    from qmd.server.watch import Watcher
+    from qmd.server.service import open_service
 
     locations = session.locate(index)
     config = load_config(locations)
@@ -39,64 +43,91 @@ def watch(
         require_collection(config, name)
     if not config.collections:
         raise NotFoundError("nothing to watch: there is no collection", "qmd collection add FOLDER")
-    actions = _Actions(session, locations, tuple(collection or ()), embed, not no_gpu)
+    service = open_service(locations, session.environ) if embed else None
+    actions = WatchedIndex(session, locations, service, names=tuple(collection or ()), allow_gpu=not no_gpu)
     say(f"watching {', '.join(watched.name for watched in actions.collections())}; stop with Ctrl-C")
     with contextlib.suppress(KeyboardInterrupt):
-        Watcher(actions, warn).run(interval)
+        make_watcher(actions).run(interval)
     say("stopped")
     return 0
 
 
-class _Actions:
-    """How the watcher looks and refreshes. The index is open only while it is written, so others get their turn."""
+def make_watcher(actions: WatchedIndex) -> Watcher:
+    """A watcher that hears what the system reports and tells its troubles on stderr."""
+    from qmd.server.file_events import SystemEvents
+    from qmd.server.watch import Watcher
+
+    return Watcher(actions, warn, events=SystemEvents(say))
+
+
+class WatchedIndex:
+    """How the watcher looks and refreshes. The index is open only while it is written, so others get their turn.
+
+    Args:
+        session: The command.
+        locations: The index.
+        service: Computes vectors; None leaves them out.
+        names: Collections to watch; empty = all.
+        allow_gpu: Whether models may run there.
+    """
 
     def __init__(
-        self, session: Session, locations: Locations, names: tuple[str, ...], embeds: bool, allow_gpu: bool
+        self,
+        session: Session,
+        locations: Locations,
+        service: SearchService | None,
+        *,
+        names: tuple[str, ...] = (),
+        allow_gpu: bool = True,
     ) -> None:
-        from qmd.server.pools import EnginePool, parse_model_ttl
-
         self._session = session
         self._locations = locations
+        self._service = service
         self._names = names
-        self._embeds = embeds
         self._allow_gpu = allow_gpu
         self._configs: tuple[Config, Config] | None = None
-        self._engines = EnginePool(_load, parse_model_ttl(session.environ.get("QMD_MODEL_TTL")))
 
     def collections(self) -> Sequence[Collection]:
-        self._engines.unload_if_idle()
+        """See `WatchActions`."""
+        if self._service is not None:
+            self._service.release_idle()
         _, trusted = self._current_configs()
         return [c for c in trusted.collections if not self._names or c.name in self._names]
 
     def snapshot(self, collection: Collection) -> Snapshot:
+        """See `WatchActions`."""
         from qmd.ingest import scan_collection
 
         return {entry.path: (entry.size_bytes, entry.mtime_ns) for entry in scan_collection(collection).files}
 
     def refresh(self, collection: Collection) -> None:
+        """See `WatchActions`."""
         from qmd.indexing import update_collection
 
         # The whole configuration, not the trusted part: collections that it lacks would be deleted.
         config, _ = self._current_configs()
         with open_current_writer(self._locations, config) as writer:
             report = update_collection(writer, collection, on_warning=warn)
-            if report.new or report.updated or report.removed:
-                say(f"{collection.name}: {report.new} new, {report.updated} updated, {report.removed} removed")
-            if self._embeds:
-                self._embed(writer, collection)
+        if report.new or report.updated or report.removed:
+            say(f"{collection.name}: {report.new} new, {report.updated} updated, {report.removed} removed")
 
-    def _embed(self, writer: IndexWriter, collection: Collection) -> None:
+    def embed(self, collection: Collection) -> bool:
+        """See `WatchActions`."""
         from qmd.cli.engines import engine_settings
-        from qmd.indexing import embed_pending
 
+        if self._service is None:
+            return False
         _, trusted = self._current_configs()
         settings = engine_settings(self._session, self._locations, allow_gpu=self._allow_gpu, config=trusted)
-        with self._engines.engines(settings, frozenset({"embed"})) as engines:
-            if engines.embedder is None:
-                raise ModelError(f"vectors are not computed: {'; '.join(engines.notes) or 'no embedding model'}")
-            report = embed_pending(writer, engines.embedder, collections=[collection.name])
+        end = time.monotonic() + _EMBED_SLICE_S
+        with embed_lock(self._locations.database) as is_ours:
+            if not is_ours:
+                # A run of 'qmd embed' does the same work.
+                return True
+            report = self._service.embed(settings, [collection.name], should_stop=lambda: time.monotonic() > end)
         if report.embedded:
             say(f"{collection.name}: {report.embedded} vectors computed")
+        return report.stopped
 
     def _current_configs(self) -> tuple[Config, Config]:
         """The configuration as it is now, and the part of it that is trusted."""
@@ -106,9 +137,3 @@ class _Actions:
             config = load_config(self._locations)
             self._configs = (config, apply_trust(self._session, self._locations, config))
         return self._configs
-
-
-def _load(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
-    from qmd.inference import load_engines
-
-    return load_engines(settings, roles)

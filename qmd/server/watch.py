@@ -1,7 +1,8 @@
-"""Keeps an index equal to its folders while it runs, by looking at sizes and times every second or two.
+"""Keeps an index equal to its folders while it runs: the system's reports say when to look, looking says what changed.
 
-Looking instead of listening works on every file system (network, containers, synchronised folders) and cannot miss an
-event; for ten thousand files one look takes a fraction of a second.
+Looking at sizes and times works on every file system (network, containers, synchronised folders) and cannot miss
+anything; for ten thousand files one look takes a fraction of a second. Reports make it both quicker and rarer. They are
+believed, collection by collection, once they have been seen to arrive, and no longer when one stayed away.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from qmd.errors import BusyError, QmdError
 from qmd.records import Collection
+from qmd.server.file_events import ChangeEvents, NoEvents
 
 Snapshot = Mapping[str, tuple[int, int]]
 """Path → (size, mtime) of every file of a collection."""
@@ -23,6 +25,9 @@ DEBOUNCE_S = 0.8
 
 MAX_DELAY_S = 10.0
 """A collection that never rests is refreshed all the same after this long."""
+
+REPORTED_INTERVAL_S = 30.0
+"""Seconds between two looks at a collection whose changes are reported."""
 
 _IDLE_SHARE = 10
 """Looking takes at most one part in so many of the time, however many files there are."""
@@ -43,6 +48,10 @@ class WatchActions(Protocol):
         """Bring the index up to date with its files."""
         ...
 
+    def embed(self, collection: Collection) -> bool:
+        """Compute vectors for some seconds; True if some are still missing."""
+        ...
+
 
 @dataclass
 class _Watched:
@@ -50,56 +59,106 @@ class _Watched:
 
     indexed: Snapshot | None = None
     seen: Snapshot | None = None
+    looked_at: float = 0.0
     changed_at: float | None = None
     rests_since: float = 0.0
+    is_reported: bool = False
+    """Whether the system's reports have been seen to arrive."""
+    lacks_vectors: bool = False
     failure: str | None = None
+    embed_failure: str | None = None
 
 
 @dataclass
 class Watcher:
-    """Looks at every collection in turn and refreshes those that changed and came to rest.
+    """Looks at every collection in turn, refreshes those that changed and came to rest, then computes their vectors.
 
     Args:
         actions: How to look and refresh.
         say: Gets one line for everything that goes wrong, once until it changes.
         clock: Monotonic seconds.
+        events: Reports of changes.
     """
 
     actions: WatchActions
     say: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
+    events: ChangeEvents = field(default_factory=NoEvents)
     _state: dict[str, _Watched] = field(default_factory=dict)
+    _looking_s: float = 0.0
 
-    def look(self) -> bool:
-        """One round; True if some change still waits to come to rest."""
+    def run(self, interval_s: float) -> None:
+        """Look for ever.
+
+        Args:
+            interval_s: Seconds between two looks at collections whose changes are not reported.
+        """
+        reported: frozenset[str] = frozenset()
+        while True:
+            waits = self.look(reported)
+            # Vectors are computed in pieces, so that new words never wait for them.
+            is_behind = self.embed()
+            pause_s = 0.0 if is_behind else min(interval_s, DEBOUNCE_S) if waits else interval_s
+            pause_s = max(pause_s, self._looking_s * _IDLE_SHARE)
+            reported = self.events.wait(pause_s)
+
+    def look(self, reported: frozenset[str] = frozenset()) -> bool:
+        """One round; True if some change still waits to come to rest.
+
+        Args:
+            reported: Names of collections in which something is said to have changed.
+        """
         waits = False
+        self._looking_s = 0.0
         collections = self.actions.collections()
+        # Before looking, so that nothing falls between a look and the first report.
+        self.events.follow(collections)
         for name in self._state.keys() - {collection.name for collection in collections}:
             del self._state[name]
         for collection in collections:
             state = self._state.setdefault(collection.name, _Watched())
+            is_reported = collection.name in reported
+            if not (is_reported or self._is_due(state)):
+                continue
             try:
-                waits |= self._look_at(collection, state)
+                waits |= self._look_at(collection, state, is_reported)
                 state.failure = None
             except QmdError as error:
-                self._report(collection, state, error)
+                state.failure = self._tell(collection, state.failure, error)
                 waits |= isinstance(error, BusyError)
         return waits
 
-    def run(self, interval_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Look for ever."""
-        while True:
-            started = self.clock()
-            waits = self.look()
-            took_s = self.clock() - started
-            pause_s = min(interval_s, DEBOUNCE_S) if waits else interval_s
-            sleep(max(pause_s, took_s * _IDLE_SHARE))
+    def embed(self) -> bool:
+        """Compute some vectors of the collections that lack them; True if there is more to do."""
+        for collection in self.actions.collections():
+            state = self._state.get(collection.name)
+            if state is None or not state.lacks_vectors:
+                continue
+            try:
+                state.lacks_vectors = self.actions.embed(collection)
+                state.embed_failure = None
+            except QmdError as error:
+                state.embed_failure = self._tell(collection, state.embed_failure, error)
+                # A model that is missing is not tried again until there is something new to embed.
+                state.lacks_vectors = isinstance(error, BusyError)
+                return False
+        return any(state.lacks_vectors for state in self._state.values())
 
-    def _look_at(self, collection: Collection, state: _Watched) -> bool:
+    def _is_due(self, state: _Watched) -> bool:
+        if state.indexed is None or state.changed_at is not None or not state.is_reported:
+            return True
+        return self.clock() - state.looked_at >= REPORTED_INTERVAL_S
+
+    def _look_at(self, collection: Collection, state: _Watched, is_reported: bool) -> bool:
+        started = self.clock()
         snapshot = self.actions.snapshot(collection)
-        now = self.clock()
+        now = state.looked_at = self.clock()
+        self._looking_s += now - started
         if state.seen != snapshot:
             state.rests_since = now
+            state.is_reported = is_reported
+        elif is_reported and snapshot != state.indexed:
+            state.is_reported = True
         state.seen = snapshot
         if state.indexed is None:
             # The first round makes up for everything that changed while nobody watched.
@@ -119,8 +178,10 @@ class Watcher:
         # What was seen before the refresh, not after it: a file written meanwhile must count as changed.
         state.indexed = snapshot
         state.changed_at = None
+        state.lacks_vectors = True
 
-    def _report(self, collection: Collection, state: _Watched, error: QmdError) -> None:
-        if error.message != state.failure:
+    def _tell(self, collection: Collection, known: str | None, error: QmdError) -> str:
+        """Say what went wrong unless it is `known`; its message."""
+        if error.message != known:
             self.say(f"{collection.name}: {error.message}")
-        state.failure = error.message
+        return error.message

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qmd.errors import BusyError, NotFoundError
+from qmd.errors import BusyError, ModelError, NotFoundError
 from qmd.records import Collection
-from qmd.server.watch import DEBOUNCE_S, MAX_DELAY_S, Snapshot, Watcher
+from qmd.server.file_events import NoEvents
+from qmd.server.watch import DEBOUNCE_S, MAX_DELAY_S, REPORTED_INTERVAL_S, Snapshot, Watcher
 
 NOTES = Collection("notes", Path("/srv/notes"))
 WORK = Collection("work", Path("/srv/work"))
@@ -27,6 +28,10 @@ class World:
     said: list[str] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
     is_busy: bool = False
+    embedded: list[str] = field(default_factory=list)
+    pieces: int = 0
+    """Pieces of work that the vectors of a collection take beyond the first."""
+    model_failure: str | None = None
     now: float = 0.0
 
     def collections(self) -> Sequence[Collection]:
@@ -41,6 +46,13 @@ class World:
         if self.is_busy:
             raise BusyError("the index is locked")
         self.refreshed.append(collection.name)
+
+    def embed(self, collection: Collection) -> bool:
+        if self.model_failure is not None:
+            raise ModelError(self.model_failure)
+        self.embedded.append(collection.name)
+        self.pieces -= 1
+        return self.pieces >= 0
 
     def watcher(self) -> Watcher:
         watcher = Watcher(self, self.said.append, lambda: self.now)
@@ -72,7 +84,7 @@ def test_a_change_is_taken_over_once_it_rests_and_only_its_collection() -> None:
     world.files["notes"]["b.md"] = (1, 1)
     assert world.look_after(watcher, 1) is True
     assert world.refreshed == []
-    assert world.look_after(watcher, DEBOUNCE_S) is False
+    assert world.look_after(watcher, DEBOUNCE_S + 0.1) is False
     assert world.refreshed == ["notes"]
     world.look_after(watcher, 5)
     assert world.refreshed == ["notes"]
@@ -143,20 +155,119 @@ def test_new_collections_are_taken_up_and_removed_ones_let_go() -> None:
     assert world.refreshed == ["work"]
 
 
+@dataclass
+class Script(NoEvents):
+    """Events that come as written down; the run is interrupted at the end."""
+
+    world: World
+    reports: list[frozenset[str]]
+    pauses: list[float] = field(default_factory=list)
+
+    def wait(self, timeout_s: float) -> frozenset[str]:
+        self.pauses.append(timeout_s)
+        self.world.now += timeout_s
+        if not self.reports:
+            raise KeyboardInterrupt
+        return self.reports.pop(0)
+
+
+def run(world: World, *reports: frozenset[str], interval_s: float = 1.0) -> list[float]:
+    script = Script(world, list(reports))
+    with contextlib.suppress(KeyboardInterrupt):
+        Watcher(world, world.said.append, lambda: world.now, script).run(interval_s)
+    return script.pauses
+
+
 def test_looking_takes_a_small_share_of_the_time() -> None:
     world = World()
-    pauses: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 2:
-            raise KeyboardInterrupt
 
     def slow_snapshot(collection: Collection) -> Snapshot:
         world.now += 0.5
         return {}
 
     world.snapshot = slow_snapshot  # type: ignore[method-assign]
-    with contextlib.suppress(KeyboardInterrupt):
-        Watcher(world, world.said.append, lambda: world.now).run(1.0, sleep)
-    assert pauses == [10.0, 10.0]
+    assert run(world, frozenset()) == [10.0, 10.0]
+
+
+def test_a_long_refresh_does_not_make_the_next_look_late() -> None:
+    world = World()
+
+    def slow_refresh(collection: Collection) -> None:
+        world.now += 60
+
+    world.refresh = slow_refresh  # type: ignore[method-assign]
+    assert run(world) == [1.0]
+
+
+def test_vectors_are_computed_in_pieces_with_a_look_between_them() -> None:
+    world = World(known=[NOTES], pieces=2)
+    pauses = run(world, frozenset(), frozenset(), frozenset())
+    assert world.embedded == ["notes"] * 3
+    assert pauses == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_a_missing_model_is_told_once_and_tried_again_with_the_next_change() -> None:
+    world = World(known=[NOTES], model_failure="no model")
+    watcher = world.watcher()
+    for _ in range(3):
+        assert watcher.embed() is False
+        world.look_after(watcher, 5)
+    assert world.said == ["notes: no model"]
+    world.model_failure = None
+    world.files["notes"]["a.md"] = (9, 9)
+    world.look_after(watcher, 5)
+    world.look_after(watcher, 5)
+    watcher.embed()
+    assert world.embedded == ["notes"]
+
+
+def changed_and_reported(world: World) -> Watcher:
+    """A watcher that has seen one change reported and taken over."""
+    watcher = world.watcher()
+    world.files["notes"]["b.md"] = (1, 1)
+    world.now += 0.1
+    assert watcher.look(frozenset({"notes"})) is True
+    world.look_after(watcher, DEBOUNCE_S + 0.1)
+    assert world.refreshed == ["notes"]
+    world.refreshed.clear()
+    return watcher
+
+
+def test_a_collection_whose_changes_are_reported_is_looked_at_rarely() -> None:
+    world = World(known=[NOTES])
+    watcher = changed_and_reported(world)
+    looked: list[str] = []
+    plain = world.snapshot
+
+    def counted(collection: Collection) -> Snapshot:
+        looked.append(collection.name)
+        return plain(collection)
+
+    world.snapshot = counted  # type: ignore[method-assign]
+    for _ in range(10):
+        world.look_after(watcher, 1.5)
+    assert looked == []
+    world.look_after(watcher, REPORTED_INTERVAL_S)
+    assert looked == ["notes"]
+
+
+def test_a_change_that_was_not_reported_brings_back_regular_looks() -> None:
+    world = World(known=[NOTES])
+    watcher = changed_and_reported(world)
+    world.files["notes"]["c.md"] = (1, 1)
+    world.look_after(watcher, REPORTED_INTERVAL_S)
+    world.look_after(watcher, DEBOUNCE_S + 0.1)
+    world.files["notes"]["d.md"] = (1, 1)
+    world.look_after(watcher, 1.5)
+    world.look_after(watcher, DEBOUNCE_S + 0.1)
+    assert world.refreshed == ["notes", "notes"]
+
+
+def test_a_report_leads_to_a_look_at_once() -> None:
+    world = World(known=[NOTES])
+    watcher = changed_and_reported(world)
+    world.files["notes"]["c.md"] = (1, 1)
+    world.now += 0.1
+    assert watcher.look(frozenset({"notes"})) is True
+    world.look_after(watcher, DEBOUNCE_S + 0.1)
+    assert world.refreshed == ["notes"]

@@ -1,0 +1,140 @@
+"""Changes below the folders of collections as the operating system reports them.
+
+A report only says where to look; what changed is told by looking. So a lost, late or needless report does no harm, and
+where the system reports nothing (network file systems, too many folders) the watcher goes on looking by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from qmd.records import Collection
+
+_STEP_MS = 100
+"""How often the listener gathers reports: short beside the time for which files must rest."""
+
+_IGNORE_FILES = frozenset({".gitignore", ".qmdignore"})
+
+
+class ChangeEvents(Protocol):
+    """Where the watcher hears of changes."""
+
+    def follow(self, collections: Sequence[Collection]) -> None:
+        """Listen to these collections from now on; costs nothing when they are the same as before."""
+        ...
+
+    def wait(self, timeout_s: float) -> frozenset[str]:
+        """Names of collections in which something changed since the last call; empty when the time is over first."""
+        ...
+
+
+class NoEvents:
+    """Hears nothing: the watcher then looks at its own pace."""
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
+
+    def follow(self, collections: Sequence[Collection]) -> None:
+        """See `ChangeEvents`."""
+
+    def wait(self, timeout_s: float) -> frozenset[str]:
+        """See `ChangeEvents`."""
+        self._sleep(timeout_s)
+        return frozenset()
+
+
+class SystemEvents:
+    """Hears what inotify, FSEvents or ReadDirectoryChangesW report.
+
+    Args:
+        say: Gets a line when the system refuses to report.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._roots: Mapping[str, frozenset[str]] = {}
+        self._stop = threading.Event()
+        self._changed: set[str] = set()
+        self._news = threading.Condition()
+
+    def follow(self, collections: Sequence[Collection]) -> None:
+        """See `ChangeEvents`. Folders that are away are left out until they are back."""
+        roots = roots_of(collections)
+        if roots == self._roots:
+            return
+        self.close()
+        self._roots, self._stop = roots, threading.Event()
+        if roots:
+            threading.Thread(target=self._listen, args=(roots, self._stop), name="file-events", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> frozenset[str]:
+        """See `ChangeEvents`."""
+        with self._news:
+            self._news.wait_for(lambda: self._changed, timeout_s)
+            changed = frozenset(self._changed)
+            self._changed.clear()
+        return changed
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._stop.set()
+        self._roots = {}
+
+    def _listen(self, roots: Mapping[str, frozenset[str]], stop: threading.Event) -> None:
+        try:
+            from watchfiles import watch
+
+            reports = watch(
+                *roots,
+                watch_filter=None,
+                debounce=2 * _STEP_MS,
+                step=_STEP_MS,
+                stop_event=stop,
+                # The watcher has its own polling, which knows what the collections leave out.
+                force_polling=False,
+                ignore_permission_denied=True,
+            )
+            for report in reports:
+                self._announce(collections_at((path for _, path in report), roots))
+        except (ImportError, OSError) as error:
+            if not stop.is_set():
+                self._say(f"the system does not report changes ({error}): looking for them instead")
+
+    def _announce(self, names: frozenset[str]) -> None:
+        if names:
+            with self._news:
+                self._changed |= names
+                self._news.notify_all()
+
+
+def roots_of(collections: Sequence[Collection]) -> Mapping[str, frozenset[str]]:
+    """Real path of each folder that is there → names of the collections in it."""
+    roots: dict[str, frozenset[str]] = {}
+    for collection in collections:
+        if collection.path.exists():
+            root = os.path.realpath(collection.path)
+            roots[root] = roots.get(root, frozenset()) | {collection.name}
+    return roots
+
+
+def collections_at(paths: Iterable[str], roots: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Names of the collections that some of these paths may concern.
+
+    Files and folders whose name starts with a dot are no news (they are never indexed, and an index may lie in one),
+    except for the files that say what to ignore.
+    """
+    found: set[str] = set()
+    for path in paths:
+        for root, names in roots.items():
+            if names <= found or not (path == root or path.startswith(root.rstrip(os.sep) + os.sep)):
+                continue
+            inside = Path(path).parts[len(Path(root).parts) :]
+            hidden = [part for part in inside if part.startswith(".")]
+            if not hidden or (len(hidden) == 1 and inside[-1] in _IGNORE_FILES):
+                found |= names
+    return frozenset(found)
