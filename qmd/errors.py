@@ -1,12 +1,12 @@
 """The exception tree. Everything a user can cause derives from `QmdError`.
 
-    QmdError                 exit 1
-    ├── UsageError           exit 2   wrong arguments, empty query, malformed query document
-    ├── NotFoundError        exit 3   no index, collection, document
-    ├── ModelError           exit 4   model or runtime unavailable, broken model file
-    ├── BusyError            exit 5   another process holds the index
-    ├── StoreError           exit 1   the index is damaged, read-only or out of space
-    └── ConfigError          exit 1   index.yml cannot be read
+QmdError                 exit 1
+├── UsageError           exit 2   wrong arguments, empty query, malformed query document
+├── NotFoundError        exit 3   no index, collection, document
+├── ModelError           exit 4   model or runtime unavailable, broken model file
+├── BusyError            exit 5   another process holds the index
+├── StoreError           exit 1   the index is damaged, read-only or out of space
+└── ConfigError          exit 1   index.yml cannot be read
 """
 
 from __future__ import annotations

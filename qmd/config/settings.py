@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, cast
 
 from qmd.config.paths import Locations
 from qmd.errors import ConfigError
@@ -81,7 +82,16 @@ def _read(locations: Locations) -> bytes:
 
 def _digest(raw: bytes, locations: Locations) -> str:
     parts = (raw, str(locations.base).encode(), str(locations.home).encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+    digest: str = _sha256()(b"\0".join(parts)).hexdigest()
+    return digest
+
+
+def _sha256() -> Callable[[bytes], Any]:
+    # hashlib loads OpenSSL, which a search would wait for; CPython's own module, where there is one, loads in no time.
+    for module in ("_sha2", "_sha256", "hashlib"):
+        with suppress(ImportError):
+            return cast("Callable[[bytes], Any]", import_module(module).sha256)
+    raise AssertionError("hashlib is always there")
 
 
 def _parse(raw: bytes, locations: Locations) -> Mapping[object, object]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
 from qmd.render.text import human_size, json_text, parse_time, relative_time
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _OLD_DAYS = 180
 _PREVIEW_CHARACTERS = 60

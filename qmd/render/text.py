@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
-_NEEDS_QUOTES = re.compile('[,"\n\r]')
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
 
 
 def json_text(value: object) -> str:
     """JSON with two-space indent, literal non-ASCII, whole numbers without `.0`, and a final newline."""
+    import json
+
     return json.dumps(_whole_numbers(value), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -38,7 +41,7 @@ def csv_row(fields: Iterable[object]) -> str:
 
 
 def _csv_field(text: str) -> str:
-    return quoted(text) if _NEEDS_QUOTES.search(text) else text
+    return quoted(text) if re.search('[,"\n\r]', text) else text
 
 
 def quoted(text: str) -> str:
@@ -48,7 +51,7 @@ def quoted(text: str) -> str:
 
 def xml_text(text: str) -> str:
     """`text` escaped for element content and attributes; characters that XML cannot hold are dropped."""
-    text = _NOT_XML.sub("", text)
+    text = re.sub(_NOT_XML, "", text)
     for raw, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;")):
         text = text.replace(raw, escaped)
     return text
@@ -80,6 +83,8 @@ def relative_time(moment: str | None, now: datetime) -> str:
 
 def parse_time(moment: str) -> datetime:
     """An ISO time as an aware datetime; UTC when it names no zone."""
+    from datetime import UTC, datetime
+
     parsed = datetime.fromisoformat(moment)
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 

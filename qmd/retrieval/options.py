@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from qmd.quick_dataclasses import dataclass
 
 Mode = Literal["lexical", "dense", "hybrid"]
 

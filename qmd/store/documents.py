@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from qmd.errors import UsageError
 from qmd.records import Collection, MetadataValue, Scope, StoredDocument
@@ -22,6 +21,8 @@ _COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata"
 
 def utc_now() -> str:
     """The time now as ISO 8601 with milliseconds, as all times in the index."""
+    from datetime import UTC, datetime
+
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -78,8 +79,8 @@ def read_collections(database: Database) -> list[Collection]:
             name=name,
             path=Path(path),
             pattern=pattern,
-            ignore=tuple(json.loads(ignore)),
-            context=json.loads(context),
+            ignore=tuple(_from_json(ignore)),
+            context=_from_json(context),
             update_command=command,
             include_by_default=bool(included),
         )
@@ -113,9 +114,18 @@ def _document(row: Row) -> StoredDocument:
 
 
 def _metadata(raw: str) -> Mapping[str, MetadataValue]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in _from_json(raw).items()}
+
+
+def _from_json(raw: str) -> Any:
+    # Most values are empty, and a search that meets no other need not import the reader.
     if raw == "{}":
         return {}
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(raw).items()}
+    if raw == "[]":
+        return []
+    import json
+
+    return json.loads(raw)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -131,6 +141,8 @@ def write_meta(database: Database, key: str, value: str | None) -> None:
 
 def mirror_collections(database: Database, collections: Sequence[Collection]) -> None:
     """Replace the table of collections; documents stay."""
+    import json
+
     database.run("DELETE FROM collections")
     database.run_many(
         "INSERT INTO collections (name, path, pattern, ignore_json, context_json, update_command, include_by_default,"
