@@ -30,6 +30,8 @@ class EmbedRequest:
     force: bool = False
     timeout_s: float | None = None
     allow_gpu: bool = True
+    cut_declarations: bool = True
+    """False: source files are cut as plain text."""
 
 
 def embed_index(
@@ -48,6 +50,8 @@ def embed_index(
 
 
 def _embed(session: Session, locations: Locations, config: Config, writer: IndexWriter, request: EmbedRequest) -> None:
+    from qmd.indexing import forget_outdated_chunks
+
     settings = engine_settings(session, locations, allow_gpu=request.allow_gpu, config=config)
     embedding = _Embedding(session, locations, settings)
     facts = embedding.describe()
@@ -58,6 +62,7 @@ def _embed(session: Session, locations: Locations, config: Config, writer: Index
     if request.force:
         out("Force re-indexing: clearing all vectors...\n")
         writer.clear_vectors(request.collections)
+    forget_outdated_chunks(writer, facts.fingerprint)
     n_contents, _ = writer.count_pending(facts.fingerprint, request.collections)
     if not n_contents:
         out("✓ All content hashes already have embeddings.\n")
@@ -70,6 +75,8 @@ def _embed(session: Session, locations: Locations, config: Config, writer: Index
         f"✓ Done! Embedded {report.chunks} chunks{reused} from {report.documents} documents"
         f" in {_duration(report.elapsed_s)}\n"
     )
+    for warning in report.warnings:
+        warn(warning)
     if report.stopped:
         say("stopped at the time limit; run 'qmd embed' again to go on")
 
@@ -107,7 +114,7 @@ class _Embedding:
         from qmd.server.client import embed_with_daemon
 
         deadline = None if request.timeout_s is None else time.monotonic() + request.timeout_s
-        if self._engines is None:
+        if self._engines is None and request.cut_declarations:
             report = embed_with_daemon(
                 self._locations,
                 self._settings,
@@ -118,6 +125,7 @@ class _Embedding:
             )
             if report is not None:
                 return report
+        if self._engines is None:
             self._engines = open_engines(self._settings, ["embed"])
         if self._engines.embedder is None:
             raise ModelError("there is no embedding model", "see: qmd doctor")
@@ -127,6 +135,7 @@ class _Embedding:
             collections=request.collections,
             on_progress=on_progress,
             should_stop=lambda: deadline is not None and time.monotonic() > deadline,
+            cut_declarations=request.cut_declarations,
         )
 
 

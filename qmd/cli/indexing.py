@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from qmd.cli.declare import Argument, Option
-from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, check_chunk_strategy
+from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
 from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, apply_trust, open_current_writer, out, require_collection, say, warn
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
@@ -33,12 +33,14 @@ def index(
     glob: Glob = None,
     no_embed: Annotated[bool, Option("--no-embed", help="Words only, no vectors.")] = False,
     verify: Verify = False,
+    chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Make folders searchable, or refresh all."""
     from qmd.cli.embedding import EmbedRequest, embed_index
 
+    cut_declarations = cuts_declarations(chunk_strategy)
     locations = session.locate(index)
     wanted = _collections_for(session, locations, paths or (), name, glob)
     config = apply_trust(session, locations, load_config(locations))
@@ -48,7 +50,8 @@ def index(
     with open_current_writer(locations, config) as writer:
         failures = [_refresh(writer, collection, verify) for collection in chosen]
         if not no_embed:
-            request = EmbedRequest([c.name for c in chosen] if paths else None, allow_gpu=not no_gpu)
+            names = [c.name for c in chosen] if paths else None
+            request = EmbedRequest(names, allow_gpu=not no_gpu, cut_declarations=cut_declarations)
             try:
                 embed_index(session, locations, config, writer, request)
             except ModelError as exc:
@@ -228,7 +231,7 @@ def embed(
     """Compute the vectors that are missing."""
     from qmd.cli.embedding import EmbedRequest, embed_index
 
-    check_chunk_strategy(chunk_strategy)
+    cut_declarations = cuts_declarations(chunk_strategy)
     for value, label in ((max_docs, "maxDocsPerBatch"), (max_megabytes, "maxBatchBytes")):
         # Batches are sized by measured speed; the options are only checked.
         if value is not None and (not value.isdigit() or int(value) < 1):
@@ -243,7 +246,8 @@ def embed(
     if not config.collections and not locations.database.exists():
         out("No collections found. Run 'qmd collection add .' to index files.\n")
         return 0
-    request = EmbedRequest(collection or None, force, timeout * 60 if timeout else None, not no_gpu)
+    timeout_s = timeout * 60 if timeout else None
+    request = EmbedRequest(collection or None, force, timeout_s, not no_gpu, cut_declarations)
     with open_current_writer(locations, config) as writer:
         embed_index(session, locations, config, writer, request)
     return 0

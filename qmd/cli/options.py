@@ -26,7 +26,7 @@ NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Leave the line
 NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
     str | None,
-    Option("--chunk-strategy", metavar="NAME", help="auto or regex; kept for scripts, changes nothing."),
+    Option("--chunk-strategy", metavar="NAME", help="auto cuts source code at declarations, regex as plain text."),
 ]
 
 QueryWords = Annotated[
@@ -78,7 +78,12 @@ def positive_number(text: str | None, option: str, default: int) -> int:
     return number
 
 
-def check_chunk_strategy(name: str | None) -> None:
-    """Refuse a strategy that never existed."""
-    if name is not None and name not in ("auto", "regex"):
-        raise UsageError(f"unknown --chunk-strategy '{name}'", "Valid: auto, regex")
+def cuts_declarations(chunk_strategy: str | None) -> bool:
+    """Whether source code is to be cut at its declarations (`auto`, the default) or as plain text (`regex`).
+
+    Raises:
+        UsageError: A strategy that does not exist.
+    """
+    if chunk_strategy not in (None, "auto", "regex"):
+        raise UsageError(f"unknown --chunk-strategy '{chunk_strategy}'", "Valid: auto, regex")
+    return chunk_strategy != "regex"

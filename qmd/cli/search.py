@@ -29,8 +29,8 @@ from qmd.cli.options import (
     QueryWords,
     Rerank,
     Xml,
-    check_chunk_strategy,
     choose_format,
+    cuts_declarations,
     positive_number,
 )
 from qmd.cli.session import Session, current_config, open_current_reader, out, scope_collections, warn
@@ -98,7 +98,7 @@ def find(
     text = " ".join(query or ())
     if not text:
         raise session.missing_argument()
-    check_chunk_strategy(chunk_strategy)
+    cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
     from qmd.retrieval import SearchOptions
 
