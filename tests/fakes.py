@@ -61,6 +61,8 @@ class FakeReader:
     items: dict[int, tuple[StoredDocument, str]] = field(default_factory=dict)
     embedder: HashingEmbedder | None = None
     embedded: bool = True
+    bare: frozenset[str] = frozenset()
+    """Collections without vectors."""
     context: str | None = None
     roots: dict[str, Collection] = field(default_factory=dict)
     cache: dict[str, str] = field(default_factory=dict)
@@ -145,7 +147,7 @@ class FakeReader:
     ) -> Mapping[int, Candidate]:
         if self.embedder is None or not self.embedded or fingerprint != self.embedder.fingerprint:
             return {}
-        known = [number for number in document_ids if number in self.items]
+        known = [n for n in document_ids if n in self.items and self.items[n][0].collection not in self.bare]
         if not known:
             return {}
         vectors = self.embedder.embed_documents([self.items[number][1] for number in known])
@@ -156,7 +158,8 @@ class FakeReader:
 
     def status(self, fingerprint: str | None) -> IndexStatus:
         total = len(self.items)
-        done = total if self.embedded and self.embedder is not None and fingerprint is not None else 0
+        done = sum(document.collection not in self.bare for document, _ in self.items.values())
+        done = done if self.embedded and self.embedder is not None and fingerprint is not None else 0
         return IndexStatus(Path("fake.sqlite"), 0, total, done, total - done, done, done, None, fingerprint, ())
 
     def cached(self, key: str) -> str | None:

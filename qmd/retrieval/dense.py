@@ -69,6 +69,18 @@ def has_vectors(reader: Reader, embedder: Embedder, trace: Trace) -> bool:
     return status.vectors > 0
 
 
+def explain_absence(
+    reader: Reader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
+) -> None:
+    """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
+    model = embedder.description.model
+    if not any(embedder.query_trust(_text(item)) > 0 for item in texts):
+        trace.warn(f"{model} does not know the query's script: searched by words alone")
+    elif next(iter(reader.iter_documents(scope)), None) is not None:
+        hint = ": run 'qmd embed'" if reader.status(embedder.fingerprint).pending_documents else f" of {model}"
+        trace.warn(f"searched by words alone: no document in scope has vectors{hint}")
+
+
 def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
     """For each document the chunk with the highest cosine over all rankings."""
     best: dict[int, Candidate] = {}

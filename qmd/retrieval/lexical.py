@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from qmd.analysis import analyze_query, has_cjk, has_user_operators, parse_lex, prefix_form
-from qmd.analysis.stopwords import stop_words_of
+from qmd.analysis import analyze_query, has_cjk, parse_lex, prefix_form
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope, SubQuery
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
@@ -18,13 +16,6 @@ PREFIX_TRUST = 0.7
 
 SPELLING_TRUST = 0.5
 """Share of a term's weight that a corrected spelling of it earns in coverage."""
-
-SENTENCE_WORDS = 5
-"""Unmarked words from which a query with a stop word is a sentence. With quotes demanded everywhere, BM25 fell from
-.328 to .309 nDCG@10 on shell questions that cite names, and from .456 to .451 on computing abstracts."""
-
-_MARKED = re.compile(r'[+-]?"[^"]*"|(?<!\S)[+-]\S+')
-_PLAIN_WORD = re.compile(r"[^\W_]+")
 
 SURE_LENGTH = 7
 """Letters from which a corrected spelling is searched beside known words; `hate` is near to too many other words."""
@@ -114,21 +105,6 @@ def read_demands(reader: Reader, queries: Sequence[LexicalQuery], scope: Scope) 
     if excluded:
         refused = _ids(reader.search_lexical([replace(term, excluded=False) for term in excluded], limit, scope))
     return Demands(allowed, refused)
-
-
-def reads_operators(text: str, trace: Trace) -> bool:
-    """Whether quotes, `+`, `-` and `*` in a plain query are demands.
-
-    In a sentence they are punctuation: a question that cites a name does not want that name required. Told apart by
-    `SENTENCE_WORDS` unmarked words, one of them a stop word; `lex:` lines are always read as demands.
-    """
-    if not has_user_operators(text):
-        return False
-    words = _PLAIN_WORD.findall(_MARKED.sub(" ", text).lower())
-    is_sentence = len(words) >= SENTENCE_WORDS and bool(stop_words_of(words))
-    if is_sentence:
-        trace.warn("quotes and signs are read as part of the sentence; a 'lex:' line makes them demands")
-    return not is_sentence
 
 
 def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace, *, is_alone: bool) -> list[LexicalTerm]:

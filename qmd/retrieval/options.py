@@ -28,9 +28,9 @@ class SearchOptions:
     """Candidates that the reranker sees. 30 of 40: deeper gave nothing on the development collections."""
     budget_ms: int | None = None
     """Wall time for the whole query; stages are cut to hold it, and a warning says which."""
-    explain: bool = False
     strict: bool = False
     """Whether a model that fails ends the search instead of being left out with a warning: for measuring."""
+    explain: bool = False
     full_body: bool = False
     snippet_chars: int = 500
     """Longest passage text in code points."""

@@ -15,6 +15,7 @@ from qmd.retrieval.expansion import skip_reason
 from qmd.retrieval.fusion import Fused, fuse_zscores
 from qmd.retrieval.hits import Ordered, Yardstick, build_hits
 from qmd.retrieval.lexical import LexicalQuery
+from qmd.retrieval.marks import read_marks
 from qmd.retrieval.matching import coverage, find_occurrences, fold
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.reranking import rerank
@@ -105,8 +106,8 @@ def _search_lexical(reader: Reader, query: Query, options: SearchOptions, legs: 
         # Here terms only measure and show; what the index lacks is no news to someone who did not search by words.
         trace = Trace(None)
     if not query.subqueries:
-        syntax = lexical.reads_operators(query.text, trace)
-        legs.queries.append(lexical.lexical_query(reader, query.text, trace, lex_syntax=syntax))
+        marked = read_marks(query.text, trace)
+        legs.queries.append(lexical.lexical_query(reader, marked or query.text, trace, lex_syntax=marked is not None))
     for subquery in typed:
         legs.queries.append(lexical.lexical_query(reader, subquery.text, trace, lex_syntax=True))
     if not legs.queries:
@@ -194,7 +195,7 @@ def _rank_dense(
     depth = max(DEPTH, options.limit, options.candidate_limit)
     legs.dense = dense.dense_rankings(reader, embedder, texts, also, depth, query.scope, trace)
     if not legs.dense:
-        trace.warn(f"{embedder.description.model} does not know the query's script: searched by words alone")
+        dense.explain_absence(reader, embedder, texts, query.scope, trace)
 
 
 # --- fusion ---------------------------------------------------------------------------------------

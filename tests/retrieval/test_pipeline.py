@@ -109,10 +109,22 @@ def test_a_required_phrase_that_nothing_holds_is_relaxed_with_a_warning() -> Non
     assert any("window sliding" in warning for warning in answer.warnings)
 
 
-def test_quotes_in_a_sentence_are_citations() -> None:
+def test_one_quoted_word_in_a_sentence_is_cited() -> None:
     answer = ask(notes(), 'how do I water the "red" tomatoes in summer', LEXICAL)
     assert paths(answer)[0] == "garden.md"
-    assert any("part of the sentence" in warning for warning in answer.warnings)
+    assert any("cited in a sentence" in warning for warning in answer.warnings)
+
+
+def test_a_phrase_is_demanded_in_a_sentence_too() -> None:
+    answer = ask(notes(EMBEDDER), 'what is the "sliding window" of our tomatoes for', HYBRID, embedder=EMBEDDER)
+    assert paths(answer) == ["limiter.md"]
+
+
+def test_a_signed_word_decides_in_a_sentence_too() -> None:
+    answer = ask(notes(), "how do I water tomatoes or set the sliding window -limiter", LEXICAL)
+    assert "garden.md" in paths(answer)
+    assert "limiter.md" not in paths(answer)
+    assert "documents with 'limiter' are left out because of '-limiter'" in answer.warnings
 
 
 def test_scope_is_applied_before_the_cut() -> None:
@@ -154,6 +166,17 @@ def test_without_vectors_words_answer_and_the_command_is_named() -> None:
     answer = ask(reader, "tomatoes", DENSE, embedder=EMBEDDER)
     assert paths(answer) == ["garden.md"]
     assert "3 documents (100%) need embeddings. Run 'qmd embed' for better results." in answer.warnings
+
+
+def test_a_scope_without_vectors_is_not_taken_for_an_unknown_script() -> None:
+    reader = notes(EMBEDDER)
+    reader.add("new.md", "tomatoes in pots", collection="fresh")
+    reader.bare = frozenset({"fresh"})
+    query = replace(parse_query("tomatoes"), scope=Scope(collections=("fresh",)))
+    answer = search(reader, fakes.fake_engines(EMBEDDER), query, HYBRID)
+    assert paths(answer) == ["new.md"]
+    assert "searched by words alone: no document in scope has vectors: run 'qmd embed'" in answer.warnings
+    assert not any("script" in warning for warning in answer.warnings)
 
 
 def test_a_failing_model_is_a_warning() -> None:
