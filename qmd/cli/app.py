@@ -65,7 +65,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "ls", "qmd.cli.documents", "list_files", "ls [collection[/prefix]]", "List collections or their files."
     ),
     CommandSpec("status", "qmd.cli.status", "status", "status [--json]", "Show what the index holds."),
-    CommandSpec("doctor", "qmd.cli.status", "doctor", "doctor", "Check the installation and the index."),
+    CommandSpec("doctor", "qmd.cli.doctor", "doctor", "doctor [--json]", "Check the installation and the index."),
     CommandSpec(
         "bench",
         "qmd.cli.bench",

@@ -55,10 +55,13 @@ def _embed(session: Session, locations: Locations, config: Config, writer: Index
     settings = engine_settings(session, locations, allow_gpu=request.allow_gpu, config=config)
     embedding = _Embedding(session, locations, settings)
     facts = embedding.describe()
+    if facts.description is None or facts.fingerprint is None:
+        # The first note is the failure. Another model would fill the index with vectors of its own.
+        raise ModelError(
+            facts.notes[0] if facts.notes else "there is no embedding model", "search by words works; see: qmd doctor"
+        )
     for note in facts.notes:
         warn(note)
-    if facts.description is None or facts.fingerprint is None:
-        raise ModelError("there is no embedding model", "see: qmd doctor")
     if request.force:
         out("Force re-indexing: clearing all vectors...\n")
         writer.clear_vectors(request.collections)

@@ -10,7 +10,7 @@ from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_decla
 from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, apply_trust, open_current_writer, out, require_collection, say, warn
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
-from qmd.errors import ModelError, NotFoundError, UsageError
+from qmd.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +52,7 @@ def index(
         if not no_embed:
             names = [c.name for c in chosen] if paths else None
             request = EmbedRequest(names, allow_gpu=not no_gpu, cut_declarations=cut_declarations)
-            try:
-                embed_index(session, locations, config, writer, request)
-            except ModelError as exc:
-                warn(f"only words are indexed: {exc.message}")
+            embed_index(session, locations, config, writer, request)
     return NotFoundError.exit_code if any(failures) else 0
 
 

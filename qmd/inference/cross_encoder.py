@@ -19,6 +19,7 @@ from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.loader import EngineSettings
+    from qmd.inference.sessions import Session
 
 # The official prompt of Qwen3-Reranker; without it the scores are close to random.
 _PREFIX = (
@@ -74,6 +75,11 @@ class QwenReranker:
     def description(self) -> EngineDescription:
         """What runs."""
         return self._description
+
+    @property
+    def session(self) -> Session:
+        """The open model."""
+        return self._runner.session
 
     def score(
         self,

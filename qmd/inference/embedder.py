@@ -98,6 +98,11 @@ class OnnxEmbedder:
         return EngineDescription("embed", self._record.name, session.format, self._record.tier, session.got)
 
     @property
+    def session(self) -> Session:
+        """The open model."""
+        return self.encoder.session
+
+    @property
     def dim(self) -> int:
         """Length of a vector."""
         return self._dim

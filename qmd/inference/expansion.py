@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from qmd.inference.loader import EngineSettings
+    from qmd.inference.sessions import Session
 
 _SYSTEM = (
     "You expand search queries over a collection of notes and documents. Write in the language of the query.\n"
@@ -102,6 +103,11 @@ class QwenExpander:
     def description(self) -> EngineDescription:
         """What runs."""
         return self._description
+
+    @property
+    def session(self) -> Session:
+        """The open model."""
+        return self._decoder.session
 
     def expand(
         self,

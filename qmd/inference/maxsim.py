@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from qmd.analysis.stopwords import stop_words_of
 from qmd.inference.base import EngineDescription, Tier
 from qmd.inference.embedder import TokenEncoder
+from qmd.inference.sessions import Session
 from qmd.inference.tokenization import Tokens
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class MaxSimReranker:
         """Model, format and provider, for `status` and cache keys."""
         session = self._encoder.session
         return EngineDescription("rerank", self._model, session.format, self._tier, session.got)
+
+    @property
+    def session(self) -> Session:
+        """The open model."""
+        return self._encoder.session
 
     def with_idf(self, idf: Idf) -> MaxSimReranker:
         """The same reranker, weighing query words by a collection's document frequencies."""

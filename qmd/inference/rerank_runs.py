@@ -47,6 +47,11 @@ class ScoreHead:
 class PassageRunner(Protocol):
     """Runs a prompt's prefix with several endings."""
 
+    @property
+    def session(self) -> Session:
+        """The open model."""
+        ...
+
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """Yield (indexes into `endings`, logits of their last tokens) until all are done.
 
@@ -65,6 +70,11 @@ class SharedPrefixRunner:
         self._decoder = decoder
         self._context: KeyValueContext | None = None
         self._capacity = 0
+
+    @property
+    def session(self) -> Session:
+        """The open model."""
+        return self._decoder.session
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""
@@ -109,6 +119,11 @@ class BatchRunner:
         self._window = window
         self._side: Side | None = None
         self._is_tried = False
+
+    @property
+    def session(self) -> Session:
+        """The open model."""
+        return self._session
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""

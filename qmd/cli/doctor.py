@@ -1,0 +1,222 @@
+"""`doctor`: whether the installation, the index and the models are well, and what to do where they are not."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from qmd.cli.declare import Option
+from qmd.cli.options import Index, NoGpu
+from qmd.cli.session import Session, current_config, open_current_reader, out
+from qmd.errors import QmdError
+from qmd.quick_dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from qmd.config.paths import Locations
+    from qmd.inference.base import Embedder
+    from qmd.inference.inspection import EngineReport
+    from qmd.inference.loader import EngineSettings
+    from qmd.store import IndexReader
+
+_MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing examined: what was found, or what is wrong and what to do."""
+
+    name: str
+    is_well: bool
+    detail: str
+    advice: str | None = None
+
+
+def doctor(
+    session: Session,
+    json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    no_gpu: NoGpu = False,
+    index: Index = None,
+) -> int:
+    """Check the installation, the index and the models."""
+    from qmd.cli.engines import engine_settings
+
+    locations = session.locate(index)
+    checks = [
+        _check("SQLite", _sqlite),
+        _check("configuration", lambda: _configuration(locations)),
+        _check("index", lambda: _index(locations)),
+        _check("CUDA", _cuda),
+    ]
+    reports: list[EngineReport] = []
+
+    def models() -> str:
+        settings = engine_settings(session, locations, allow_gpu=not no_gpu)
+        reports.extend(_inspect(settings))
+        checks.append(_check("vectors", lambda: _vectors(locations, settings)))
+        return ""
+
+    failed = _check("models", models)
+    if not failed.is_well:
+        checks.append(failed)
+    environment = _environment(session.environ)
+    if json:
+        out(_as_json(locations, checks, reports, environment))
+        return 0
+    version = ".".join(map(str, sys.version_info[:3]))
+    out(f"QMD Doctor\n\nIndex: {locations.database}\nRuntime: Python {version} on {sys.platform}\n\n")
+    for check in checks:
+        advice = f"; {check.advice}" if check.advice else ""
+        out(f"{'✓' if check.is_well else '⚠'} {check.name}: {check.detail}{advice}\n")
+    for report in reports:
+        out("".join(f"{line}\n" for line in _engine_lines(report)))
+    if environment:
+        out(f"⚠ environment: {', '.join(f'{name}={value}' for name, value in environment.items())}\n")
+    return 0
+
+
+def _check(name: str, examine: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, examine())
+    except QmdError as exc:
+        return Check(name, False, exc.message, exc.hint)
+
+
+def _sqlite() -> str:
+    import apsw
+
+    return f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
+
+
+def _configuration(locations: Locations) -> str:
+    n_collections = len(current_config(locations).collections)
+    return f"{locations.config_file}, {n_collections} collection{'' if n_collections == 1 else 's'}"
+
+
+def _index(locations: Locations) -> str:
+    with open_current_reader(locations) as reader:
+        problems = reader.check()
+        if problems:
+            raise QmdError("; ".join(problems), "move the file away and run: qmd index")
+        return f"sound, {reader.count_documents()} documents"
+
+
+def _cuda() -> str:
+    from qmd.inference.sessions import cuda_verdict
+
+    verdict = cuda_verdict()
+    return "works (a test session ran on it)" if verdict is None else f"not used: {verdict}"
+
+
+def _inspect(settings: EngineSettings) -> list[EngineReport]:
+    from qmd.inference.inspection import inspect_engine
+
+    return [inspect_engine(settings, role) for role in ("embed", "rerank", "expand")]
+
+
+# --- vectors --------------------------------------------------------------------------------------
+
+
+def _vectors(locations: Locations, settings: EngineSettings) -> str:
+    from qmd.cli.engines import open_engines
+
+    if not locations.database.exists():
+        return "no index yet"
+    with open_current_reader(locations) as reader:
+        embedder = open_engines(settings, ["embed"]).embedder
+        if embedder is None:
+            return "not examined: there is no embedding model"
+        return _compare_vectors(reader, embedder)
+
+
+def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
+    """Counts for the present model, and a sample embedded again.
+
+    Raises:
+        QmdError: The vectors are another model's, or are not what the model computes now.
+    """
+    from qmd.indexing.vector_sample import sample_vectors
+
+    now, last = reader.status(embedder.fingerprint), reader.status(None)
+    if not now.vectors and last.vectors:
+        raise QmdError(
+            f"{last.vectors} vectors are of another model (fingerprint {last.fingerprint}), none of the present one",
+            "run: qmd embed",
+        )
+    if now.pending_documents:
+        raise QmdError(f"{now.pending_documents} of {now.documents} documents have none", "run: qmd embed")
+    sample = sample_vectors(reader, embedder)
+    if sample is None:
+        return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}"
+    distance = f"{sample.n_chunks} chunks embedded again are {sample.largest_distance:.5f} away at most"
+    if not sample.agrees:
+        raise QmdError(f"{distance}: stored vectors are not what the model computes now", "run: qmd embed --force")
+    return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}; {distance}"
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def _engine_lines(report: EngineReport) -> list[str]:
+    from qmd.cli.engines import describe
+
+    if report.description is None:
+        if not report.notes:
+            return [f"✓ {report.role} model: none, queries run without it; get one: qmd models pull"]
+        return [f"⚠ {report.role} model: {'; '.join(report.notes)}"]
+    is_well = report.answer_s is not None and not report.notes
+    lines = [f"{'✓' if is_well else '⚠'} {report.role} model: {describe(report.description)}"]
+    if report.asked is not None:
+        lines.append(f"    provider: asked {report.asked}, got {report.description.provider} ({report.reason})")
+    if report.nodes:
+        counts = ", ".join(f"{count} on {provider}" for provider, count in sorted(report.nodes.items()))
+        lines.append(f"    nodes: {counts}; {report.nodes_elsewhere} off the preferred provider")
+    answer = "" if report.answer_s is None else f", first answer {1000 * report.answer_s:.0f} ms"
+    memory = "" if report.memory_bytes is None else f", memory {report.memory_bytes / _MEBIBYTE:.0f} MiB"
+    lines.append(f"    load {report.load_s:.2f} s{answer}{memory}")
+    return [*lines, *(f"    note: {note}" for note in report.notes)]
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that change what qmd does; keys are not shown."""
+    names = sorted(name for name in environ if name.startswith("QMD_") or name in ("INDEX_PATH", "HF_ENDPOINT"))
+    return {name: "(set)" if name.endswith(("_KEY", "_TOKEN")) else environ[name] for name in names}
+
+
+def _as_json(
+    locations: Locations, checks: list[Check], reports: list[EngineReport], environment: dict[str, str]
+) -> str:
+    import json
+
+    rows = [
+        {"name": check.name, "ok": check.is_well, "detail": check.detail, "advice": check.advice} for check in checks
+    ]
+    content = {
+        "index": str(locations.database),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "platform": sys.platform,
+        "checks": rows,
+        "engines": [_engine_row(report) for report in reports],
+        "environment": environment,
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _engine_row(report: EngineReport) -> dict[str, object]:
+    held = report.description
+    return {
+        "role": report.role,
+        "model": held.model if held else None,
+        "format": held.format if held else None,
+        "tier": held.tier if held else None,
+        "provider_asked": report.asked,
+        "provider": held.provider if held else None,
+        "reason": report.reason,
+        "nodes": dict(report.nodes),
+        "nodes_elsewhere": report.nodes_elsewhere,
+        "load_s": round(report.load_s, 3),
+        "answer_s": None if report.answer_s is None else round(report.answer_s, 3),
+        "memory_bytes": report.memory_bytes,
+        "notes": list(report.notes),
+    }

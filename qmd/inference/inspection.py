@@ -1,0 +1,119 @@
+"""What each role's engine really is on this machine: model, format, placement, cost. For `qmd doctor`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from qmd.errors import ModelError
+from qmd.inference.base import EngineDescription, Engines
+from qmd.inference.catalogue import Role
+from qmd.quick_dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from qmd.inference.loader import EngineSettings
+    from qmd.inference.sessions import Session
+
+_PROBE_TEXT = "how to restore a backup"
+
+
+@runtime_checkable
+class HasSession(Protocol):
+    """An engine that runs in this process."""
+
+    @property
+    def session(self) -> Session: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """One role's engine, loaded and tried."""
+
+    role: Role
+    description: EngineDescription | None
+    """None where no model serves the role; `notes` say why."""
+    asked: str | None
+    """Where the model's format belongs (`cpu`, `cuda`); None for servers and foreign runtimes."""
+    reason: str | None
+    """Why it belongs there, or why it runs elsewhere."""
+    nodes: Mapping[str, int]
+    """Graph nodes by provider; empty where that is not known."""
+    load_s: float
+    answer_s: float | None
+    """A first, short piece of work; None where there was none, or where it failed."""
+    memory_bytes: int | None
+    """What the process grew by; None where the system does not say."""
+    notes: tuple[str, ...]
+
+    @property
+    def nodes_elsewhere(self) -> int:
+        """Nodes that are not on the provider the format belongs to."""
+        return sum(count for provider, count in self.nodes.items() if provider != self.asked)
+
+
+def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
+    """Load the engine of a role, try it, and describe both; what fails is in the notes."""
+    from qmd.inference.loader import load_engines
+
+    _import_libraries()
+    memory, started = resident_bytes(), time.monotonic()
+    engines = load_engines(settings, [role])
+    load_s = time.monotonic() - started
+    engine = {"embed": engines.embedder, "rerank": engines.reranker, "expand": engines.expander}[role]
+    if engine is None:
+        return EngineReport(role, None, None, None, {}, load_s, None, None, engines.notes)
+    notes = list(engines.notes)
+    answer_s: float | None = None
+    started = time.monotonic()
+    try:
+        _try(engines)
+        answer_s = time.monotonic() - started
+    except ModelError as exc:
+        notes.append(f"{exc.message}{f'; {exc.hint}' if exc.hint else ''}")
+    after = resident_bytes()
+    grown = max(0, after - memory) if memory is not None and after is not None else None
+    asked, reason, nodes = _placement(engine)
+    return EngineReport(role, engine.description, asked, reason, nodes, load_s, answer_s, grown, tuple(notes))
+
+
+def _try(engines: Engines) -> None:
+    """One short piece of work: a graph that opens may still fail to run, and a server may not be there."""
+    if engines.embedder is not None:
+        engines.embedder.embed_queries([_PROBE_TEXT])
+    if engines.reranker is not None:
+        engines.reranker.score(_PROBE_TEXT, ["Stop the service and copy the archive into place."])
+    if engines.expander is not None:
+        engines.expander.expand(_PROBE_TEXT)
+
+
+def _placement(engine: object) -> tuple[str | None, str | None, Mapping[str, int]]:
+    """Where the engine's format belongs, the reason for that or for its running elsewhere, nodes by provider."""
+    if not isinstance(engine, HasSession):
+        return None, None, {}
+    from qmd.inference.sessions import preferred_provider
+
+    session = engine.session
+    return session.asked, session.note or preferred_provider(session.format).reason, session.nodes_by_provider()
+
+
+def _import_libraries() -> None:
+    """Import what every engine needs, so that the first one's load time is its own."""
+    import importlib
+    from contextlib import suppress
+
+    for name in ("numpy", "onnxruntime", "tokenizers"):
+        with suppress(ImportError):
+            importlib.import_module(name)
+
+
+def resident_bytes() -> int | None:
+    """Memory that this process holds now; None where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    import os
+
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,120 @@
+"""What `qmd doctor` says of engines and vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qmd.indexing.vector_sample import sample_vectors
+from qmd.inference.catalogue import MINILM, QWEN_EXPANDER
+from qmd.inference.embedder import load_embedder
+from qmd.inference.weights import locate_builtin
+from qmd.store import open_reader
+from tests.cli.conftest import Qmd
+from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
+from tests.inference.tiny_tokenizer import write_tokenizer
+
+
+def _engine(qmd: Qmd, role: str) -> dict[str, Any]:
+    (row,) = [row for row in json.loads(qmd("doctor", "--json").out)["engines"] if row["role"] == role]
+    return dict(row)
+
+
+def test_an_engine_is_shown_with_its_placement_and_cost(qmd: Qmd) -> None:
+    row = _engine(qmd, "embed")
+    assert (row["model"], row["format"], row["provider_asked"], row["provider"]) == (MINILM.name, "int8", "cpu", "cpu")
+    assert "no CUDA kernels" in row["reason"]
+    assert row["nodes"]["cpu"] > 10 and row["nodes_elsewhere"] == 0
+    assert row["load_s"] > 0 and row["answer_s"] > 0
+    shown = qmd("doctor").out
+    assert "provider: asked cpu, got cpu (" in shown
+    assert "0 off the preferred provider" in shown
+
+
+def test_a_format_for_cuda_kept_on_the_cpu_says_why_and_counts_its_nodes(
+    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache" / "qmd" / "models" / QWEN_EXPANDER.folder
+    write_tokenizer(folder)
+    form = replace(PUBLISHED, activations="fp16", linear="q4")
+    write_model(folder / QWEN_EXPANDER.formats[0].weights.path, form, random_weights())
+    monkeypatch.setenv("QMD_FORCE_CPU", "1")
+    row = _engine(qmd, "expand")
+    assert (row["format"], row["provider_asked"], row["provider"]) == ("q4f16", "cuda", "cpu")
+    assert "switched off" in row["reason"]
+    assert row["nodes_elsewhere"] == row["nodes"]["cpu"] > 0
+
+
+def test_a_role_without_a_model_is_no_fault(qmd: Qmd) -> None:
+    assert _engine(qmd, "expand")["model"] is None
+    assert "✓ expand model: none" in qmd("doctor").out
+
+
+def test_a_model_that_cannot_be_opened_is_named_and_doctor_goes_on(
+    qmd: Qmd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("QMD_EMBED_MODEL", str(tmp_path))
+    run = qmd("doctor")
+    assert run.status == 0
+    assert f"⚠ embed model: embedding model '{tmp_path}' cannot be used: no ONNX model" in run.out
+    assert "✓ rerank model" in run.out
+
+
+def test_keys_are_not_shown(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QMD_API_KEY", "very-secret")
+    assert "QMD_API_KEY=(set)" in qmd("doctor").out
+    assert "very-secret" not in qmd("doctor", "--json").out
+
+
+# --- vectors ---
+
+
+def test_missing_vectors_are_advised_and_present_ones_sampled(indexed: Qmd) -> None:
+    assert "3 of 3 documents have none; run: qmd embed" in indexed("doctor").out
+    indexed("embed")
+    checks = {check["name"]: check for check in json.loads(indexed("doctor", "--json").out)["checks"]}
+    assert checks["vectors"]["ok"]
+    assert "3 chunks embedded again" in checks["vectors"]["detail"]
+
+
+def test_vectors_of_another_model_are_told_from_missing_ones(
+    indexed: Qmd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    indexed("embed")
+    other = tmp_path / "other-model"
+    other.mkdir()
+    for name in ("model.onnx", "tokenizer.json"):
+        (other / name).symlink_to(locate_builtin() / name)
+    (other / "1_Pooling").mkdir()
+    (other / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    monkeypatch.setenv("QMD_EMBED_MODEL", str(other))
+    assert "vectors are of another model" in indexed("doctor").out
+
+
+class Drifted:
+    """The built-in model, computing something else under its old fingerprint."""
+
+    def __init__(self) -> None:
+        self._inner = load_embedder(locate_builtin(), MINILM)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def embed_documents(self, texts: Sequence[str]) -> Any:
+        vectors = self._inner.embed_documents(texts)[:, ::-1]
+        return np.ascontiguousarray(vectors)
+
+
+def test_vectors_that_the_model_no_longer_computes_are_found(indexed: Qmd, tmp_path: Path) -> None:
+    indexed("embed")
+    with open_reader(tmp_path / "cache" / "qmd" / "index.sqlite") as reader:
+        sound = sample_vectors(reader, load_embedder(locate_builtin(), MINILM), seed=1)
+        drifted = sample_vectors(reader, Drifted(), seed=1)  # type: ignore[arg-type]
+    assert sound is not None and sound.agrees and sound.n_chunks == 3
+    assert drifted is not None and not drifted.agrees
