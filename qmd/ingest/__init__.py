@@ -4,10 +4,15 @@ It must not know the index, the models or the terms that search uses.
 What it cannot take it says: a skipped path with a reason, a warning on the document, or `UnindexableFileError`.
 """
 
-from qmd.ingest.document import MAX_SIZE_BYTES, parse_document, read_document
-from qmd.ingest.errors import UnindexableFileError
-from qmd.ingest.globs import compile_globs, split_mask
-from qmd.ingest.scan import ScanResult, SkippedPath, scan_collection
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.ingest.document import MAX_SIZE_BYTES, parse_document, read_document
+    from qmd.ingest.errors import UnindexableFileError
+    from qmd.ingest.globs import compile_globs, split_mask
+    from qmd.ingest.scan import ScanResult, SkippedPath, scan_collection
 
 __all__ = [
     "MAX_SIZE_BYTES",
@@ -20,3 +25,21 @@ __all__ = [
     "scan_collection",
     "split_mask",
 ]
+
+_HOMES = {
+    "ScanResult": "scan",
+    "SkippedPath": "scan",
+    "scan_collection": "scan",
+    "UnindexableFileError": "errors",
+    "compile_globs": "globs",
+    "split_mask": "globs",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: `multi-get` needs the globs and not the parsers."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'document')}"), name)

@@ -19,6 +19,8 @@ HEAVY = (
     "sqlite_vec",
     "asyncio",
 )
+SLOW_TO_IMPORT = ("typer", "click", "dataclasses", "inspect", "ast", "_hashlib", "subprocess", "shutil", "difflib")
+"""Together they take as long to import as a search with its answer may take."""
 
 
 def test_the_version_is_one_line(qmd) -> None:
@@ -129,18 +131,39 @@ def test_an_unforeseen_failure_is_one_line_and_names_the_switch_for_more(qmd, mo
     [["search", "pricing"], ["get", "pricing.md"], ["ls", "notes"], ["status"], ["--help"], ["search", "--help"]],
 )
 def test_commands_without_models_load_nothing_heavy(indexed, argv: list[str]) -> None:
+    assert not _modules_loaded_by(argv) & set(HEAVY)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["search", "why do we charge per seat"],
+        ["search", "pricing", "--json", "-n", "3"],
+        ["get", "pricing.md", "-l", "2"],
+        ["multi-get", "*.md", "--md"],
+        ["ls", "notes"],
+        ["status"],
+        ["collection", "list"],
+        ["--help"],
+    ],
+)
+def test_a_plain_command_loads_nothing_that_is_slow_to_import(indexed, argv: list[str]) -> None:
+    assert not _modules_loaded_by(argv) & set(SLOW_TO_IMPORT)
+
+
+def _modules_loaded_by(argv: list[str]) -> set[str]:
+    """Top-level names of the modules that a process of the program holds at its end."""
     program = "import sys; from qmd.cli.app import main; status = main(sys.argv[1:]); print(status, *sys.modules)"
-    root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", program, *argv],
         capture_output=True,
         encoding="utf-8",
         check=True,
-        env=_environment(root),
+        env=_environment(Path(__file__).parents[2]),
     )
     status, *modules = done.stdout.splitlines()[-1].split()
     assert status == "0"
-    assert not [name for name in modules if name.split(".")[0] in HEAVY]
+    return {name.partition(".")[0] for name in modules}
 
 
 def test_a_reader_that_goes_away_is_no_error(indexed) -> None:
