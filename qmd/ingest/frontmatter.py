@@ -154,7 +154,7 @@ def _parse_simple(block: str) -> dict[str, MetadataValue]:
             open_key, items = None, []
         # Keys with a tab after the colon, quoted keys and indented (nested) lines are for the parser.
         name, colon, raw = (line.rstrip() + " ").partition(": ")
-        if not colon or name[0] in _NO_KEY_START or "\t" in name:
+        if not (colon and name) or name[0] in _NO_KEY_START or "\t" in name:
             raise _NotSimpleError
         key, raw = name.rstrip().lower(), raw.strip()
         if raw and raw[0] == "[":

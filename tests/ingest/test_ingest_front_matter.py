@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qmd.ingest import parse_document
@@ -102,6 +102,7 @@ def test_what_is_no_front_matter(text: str) -> None:
     assert (document.metadata, document.body_offset, document.warnings) == ({}, 0, ())
 
 
+@example("a:\n:")
 @given(st.text(alphabet="ab:-[]{}'\"#&*!|>%@\n\t ,0.~", max_size=40))
 @settings(deadline=None)
 def test_no_block_breaks_the_reader(block: str) -> None:
