@@ -33,7 +33,7 @@ from qmd.cli.options import (
     cuts_declarations,
     positive_number,
 )
-from qmd.cli.session import Session, current_config, open_current_reader, out, scope_collections, warn
+from qmd.cli.session import Session, current_config, open_current_reader, out, say, scope_collections, warn
 from qmd.errors import NotFoundError
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.render.hits import Format, HitOptions, render_hits
@@ -138,6 +138,8 @@ def _run(session: Session, locations: Locations, request: _Request) -> int:
         shown = _hit_options(session, locations, request, response, reader)
     for warning in response.warnings:
         warn(warning)
+    if request.options.explain:
+        _explain_expansion(response)
     if session.command == "query":
         _mention_built_in_models(session, locations, response)
     out(render_hits(response, request.format, shown))
@@ -224,6 +226,15 @@ def _hit_options(
     )
 
 
+def _explain_expansion(response: SearchResponse) -> None:
+    """Sub-queries that a model proposed, those that were refused with the reason, and where the time went."""
+    for subquery in response.expansions:
+        say(f"expansion: {subquery.kind}: {subquery.text}")
+    for text, reason in response.dropped_expansions:
+        say(f"expansion dropped: '{text}': {reason}")
+    say("time: " + ", ".join(f"{one.stage} {one.elapsed_ms:.0f} ms" for one in response.timings))
+
+
 def _editor_template(session: Session, locations: Locations) -> str:
     from qmd.config.settings import load_config, needs_full_config
 
@@ -236,8 +247,6 @@ def _editor_template(session: Session, locations: Locations) -> str:
 def _mention_built_in_models(session: Session, locations: Locations, response: SearchResponse) -> None:
     """Say once for each cache folder that larger models exist; a line on every query would only be noise."""
     import contextlib
-
-    from qmd.cli.session import say
 
     if not any("built-in" in model for model in response.models):
         return
