@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from io import TextIOWrapper
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import qmd
-from qmd.cli.arguments import Arguments, find_command, sort_arguments
+from qmd.cli.arguments import VALUE_OPTIONS, Arguments, find_command, is_option, sort_arguments
 from qmd.cli.declare import CommandFunction, bind_arguments, declared_options, declared_parameters, typer_command
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
 from qmd.quick_dataclasses import dataclass
@@ -247,29 +248,55 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     names = {spec.name for spec in COMMANDS}
     name, args = find_command(argv, names | ALIASES.keys())
-    before = argv[: argv.index("--")] if "--" in argv else argv
+    options = _options(argv)
+    if {"--version", "-v"} & set(options):
+        sys.stdout.write(f"qmd {qmd.__version__}\n")
+        return EXIT_OK
+    if "--skill" in options:
+        name, args = "skill show", []
     if name is None:
-        return _run_without_command(before)
+        return _run_without_command(argv, options)
     spec = _spec(ALIASES.get(name, name))
     if spec is not None:
         return _run_command(spec, args)
     if _group(name):
         return _run_group(name, args)
     if name == "help":
-        sys.stdout.write(general_help())
-        return EXIT_OK
+        return _print_help(argv)
     raise UsageError(f"Unknown command: {name}", _nearest_hint(name, [*names, *ALIASES]))
 
 
-def _run_without_command(options: Sequence[str]) -> int:
-    if "--version" in options or "-v" in options:
-        sys.stdout.write(f"qmd {qmd.__version__}\n")
-        return EXIT_OK
-    unknown = [option for option in options if option not in ("--help", "-h")]
-    if unknown and unknown[0].startswith("-"):
-        sort_arguments(unknown, {"--help": False, "--version": False, "--index": True}, "")
-    sys.stdout.write(general_help())
-    return EXIT_OK if {"--help", "-h"} & set(options) else EXIT_FAILURE
+def _options(argv: Sequence[str]) -> list[str]:
+    """The options among the arguments, without values and without what follows `--`."""
+    found: list[str] = []
+    rest = iter(argv)
+    for argument in rest:
+        if argument == "--":
+            break
+        if is_option(argument):
+            found.append(argument)
+            if argument in VALUE_OPTIONS:
+                next(rest, None)
+    return found
+
+
+def _run_without_command(argv: Sequence[str], options: Sequence[str]) -> int:
+    if {"--help", "-h"} & set(options):
+        return _print_help(argv)
+    if options:
+        # An unknown option is the likelier mistake than a forgotten command.
+        sort_arguments(argv, {"--help": False, "--version": False, "--index": True}, "")
+    _print_help(argv)
+    return EXIT_FAILURE
+
+
+def _print_help(argv: Sequence[str]) -> int:
+    from qmd.cli.help import general_help
+    from qmd.config.paths import locate
+
+    index = next((value for option, value in pairwise(argv) if option == "--index"), None)
+    sys.stdout.write(general_help(COMMANDS, locate(index, Path.cwd(), os.environ).database))
+    return EXIT_OK
 
 
 def _run_group(name: str, args: Sequence[str]) -> int:
@@ -280,10 +307,11 @@ def _run_group(name: str, args: Sequence[str]) -> int:
         known = [spec.name.partition(" ")[2] for spec in _group(name)]
         hint = f"Available: {', '.join(known)}; run 'qmd {name} help' for usage"
         raise UsageError(f"Unknown subcommand: {words[0]}", hint)
-    lines = [f"Usage: qmd {name} <subcommand> [options]", "", *_help_lines(_group(name)), ""]
+    from qmd.cli.help import group_help
+
     # A program that lists collections this way reads stdout; a context needs its text, so there it is an error.
     is_error = name == "context" and not wants_help
-    (sys.stderr if is_error else sys.stdout).write("\n".join(lines))
+    (sys.stderr if is_error else sys.stdout).write(group_help(name, _group(name)))
     return EXIT_USAGE if is_error else EXIT_OK
 
 
@@ -336,36 +364,6 @@ def _load(spec: CommandSpec) -> CommandFunction:
 
     function: CommandFunction = getattr(import_module(spec.module), spec.function)
     return function
-
-
-def general_help() -> str:
-    """What `qmd --help` prints."""
-    top = [spec for spec in COMMANDS if " " not in spec.name]
-    sections = [
-        "Usage: qmd <command> [options]",
-        "",
-        "Search your own markdown, on this machine.",
-        "",
-        "Commands:",
-        *_help_lines(top),
-        "",
-        "Collections and notes:",
-        *_help_lines(spec for spec in COMMANDS if " " in spec.name),
-        "",
-        "Start with:",
-        "  qmd index ~/notes                 make a folder searchable",
-        '  qmd query "how do I roll back"    ask it',
-        "",
-        "Every command takes --index NAME for an index of its own, and --help.",
-        "",
-    ]
-    return "\n".join(sections)
-
-
-def _help_lines(specs: Iterable[CommandSpec]) -> list[str]:
-    rows = [(spec.name, spec.help) for spec in specs]
-    width = max(len(name) for name, _ in rows)
-    return [f"  {name:<{width}}  {text}" for name, text in rows]
 
 
 def _spec(name: str) -> CommandSpec | None:

@@ -218,10 +218,11 @@ def _unknown_option(name: str, known: Mapping[str, bool], command: str) -> Usage
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, n=1, cutoff=0.6) if name.startswith("--") else []
+    manual = f"see: qmd {command} --help" if command else "see: qmd --help"
     if near:
-        hint = f"did you mean '{near[0]}'? see: qmd {command} --help"
+        hint = f"did you mean '{near[0]}'? {manual}"
     elif name.startswith("--") or command not in _QUERY_COMMANDS:
-        hint = f"see: qmd {command} --help"
+        hint = manual
     else:
-        hint = f"for a word that starts with '-' quote the whole query or put '--' before it; see: qmd {command} --help"
+        hint = f"for a word that starts with '-' quote the whole query or put '--' before it; {manual}"
     return UsageError(f"unknown option '{name}'", hint)

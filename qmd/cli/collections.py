@@ -57,7 +57,7 @@ def add(
     index: Index = None,
 ) -> int:
     """Add a folder and index its words."""
-    from qmd.cli.indexing import change_summary, remember_trust, run_update
+    from qmd.cli.indexing import change_summary, embed_advice, remember_trust, run_update
     from qmd.config.edits import add_collection
 
     if not path:
@@ -73,11 +73,11 @@ def add(
     out(f"Creating collection '{chosen}'...\nCollection: {folder} ({mask})\n\n")
     with open_current_writer(locations, config) as writer:
         report = run_update(writer, require_collection(config, chosen))
+        n_pending = writer.status(None).pending_documents
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
     out(f"Indexed: {change_summary(report)}\n\n")
-    if report.new:
-        out(f"Run 'qmd embed' to update embeddings ({report.new} unique hashes need vectors)\n")
+    out(embed_advice(n_pending))
     out(f"✓ Collection '{chosen}' created successfully\n")
     return 0
 
@@ -141,7 +141,7 @@ def rename(
         # First the index: were the file first and this failed, the old name's documents would be dropped as stale.
         writer.rename_collection(old, new)
         config = rename_collection(locations, old, new)
-        writer.mirror_config(config.collections, config.global_context, config.digest)
+    mirror_to_index(locations, config)
     out(f"✓ Renamed collection '{old}' to '{new}'\n  Virtual paths updated: qmd://{old}/ → qmd://{new}/\n")
     return 0
 
@@ -158,7 +158,7 @@ def remove(session: Session, name: Name = None, index: Index = None) -> int:
     with open_current_writer(locations, config) as writer:
         n_documents = writer.remove_collection(name)
         config = remove_collection(locations, name)
-        writer.mirror_config(config.collections, config.global_context, config.digest)
+    mirror_to_index(locations, config)
     out(f"✓ Removed collection '{name}'\n  Deleted {n_documents} documents\n")
     return 0
 

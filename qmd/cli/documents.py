@@ -61,7 +61,12 @@ def get(
         index, reference = index or unquote(suffix["index"]), reference.replace(suffix[0], "")
     locations = session.locate(index)
     with open_current_reader(locations) as reader:
-        document = resolve_document(reader, reference)
+        try:
+            document = resolve_document(reader, reference)
+        except NotFoundError as exc:
+            from qmd.cli.missing import explain_missing
+
+            raise explain_missing(exc, reference, reader.collections(), session.cwd) from exc
         collection = _collection_of(document, reader.collections())
         note = context_for(collection, reader.global_context(), document.path)
         text = reader.texts([document.hash])[document.hash]

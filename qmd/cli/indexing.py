@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Which files [default: **/*.md].")]
 Verify = Annotated[bool, Option("--verify", help="Read every file, even those that look unchanged.")]
+Pull = Annotated[bool, Option("--pull", help="First run 'git pull' where a folder is a git checkout.")]
 
 _WARNINGS_SHOWN = 10
 
@@ -68,7 +69,7 @@ def _collections_for(
     absolute = [(session.cwd / path.expanduser()).resolve() for path in paths]
     for given, path in zip(paths, absolute, strict=True):
         if not path.exists():
-            raise NotFoundError(f"path '{given}' does not exist")
+            raise NotFoundError(f"path '{given}' does not exist", "name an existing folder or file: qmd index ~/notes")
     names = []
     for path in absolute:
         config = load_config(locations)
@@ -139,6 +140,11 @@ def run_update(writer: IndexWriter, collection: Collection, *, verify: bool = Fa
     return report
 
 
+def embed_advice(n_pending: int) -> str:
+    """The line that says how many texts wait for vectors; nothing when none does."""
+    return f"Run 'qmd embed' to update embeddings ({n_pending} unique hashes need vectors)\n" if n_pending else ""
+
+
 def change_summary(report: UpdateReport) -> str:
     """`3 new, 0 updated, 0 unchanged, 0 removed`."""
     return f"{report.new} new, {report.updated} updated, {report.unchanged} unchanged, {report.removed} removed"
@@ -148,6 +154,7 @@ def update(
     session: Session,
     collection: Collections = None,
     verify: Verify = False,
+    pull: Pull = False,
     index: Index = None,
 ) -> int:
     """Refresh the words of the collections."""
@@ -165,16 +172,21 @@ def update(
     with open_current_writer(locations, config) as writer:
         for number, one in enumerate(chosen, 1):
             out(f"[{number}/{len(chosen)}] {one.name} ({one.pattern})\n")
-            status = _update_with_hook(session, writer, one, verify) or status
-        out("✓ All collections updated.\n" if not status else "✗ Some collections could not be updated.\n")
-    out("\nRun 'qmd embed' to compute the vectors of new text\n")
+            status = _update_with_hook(session, writer, one, verify, pull) or status
+        n_pending = writer.status(None).pending_documents
+    out("✓ All collections updated.\n" if not status else "✗ Some collections could not be updated.\n")
+    if n_pending:
+        out(f"\n{embed_advice(n_pending)}")
     return status
 
 
-def _update_with_hook(session: Session, writer: IndexWriter, collection: Collection, verify: bool) -> int:
+def _update_with_hook(session: Session, writer: IndexWriter, collection: Collection, verify: bool, pull: bool) -> int:
     """Run the collection's command, then update it; a failure here does not keep the others from being updated."""
-    if collection.update_command:
-        status = _run_hook(session, collection, collection.update_command)
+    from qmd.cli.hooks import git_pull_command, run_hook
+
+    command = collection.update_command or (git_pull_command(collection) if pull else None)
+    if command:
+        status = run_hook(session, collection, command)
         if status:
             out(f"✗ Update command failed with exit code {status}\n")
             return status
@@ -185,33 +197,6 @@ def _update_with_hook(session: Session, writer: IndexWriter, collection: Collect
         return exc.exit_code
     out(f"Collection: {collection.path} ({collection.pattern})\n\nIndexed: {change_summary(report)}\n\n")
     return 0
-
-
-def _run_hook(session: Session, collection: Collection, command: str) -> int:
-    """Run an update command in the collection's folder, its output indented on stdout; its exit status."""
-    import shutil
-    import subprocess
-
-    out(f"    Running update command: {command}\n")
-    shell = shutil.which("bash") or shutil.which("sh")
-    arguments: str | list[str] = [shell, "-c", command] if shell else command
-    try:
-        done = subprocess.run(
-            arguments,
-            shell=shell is None,
-            cwd=collection.path,
-            env=dict(session.environ),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
-    except OSError as exc:
-        warn(f"cannot run the update command of '{collection.name}': {exc.strerror}")
-        return 1
-    for line in (done.stdout + done.stderr).splitlines():
-        out(f"    {line}\n")
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 def embed(
@@ -263,11 +248,14 @@ def cleanup(
         raise NotFoundError(f"no index at '{locations.database}'", "make one: qmd index PATH")
     with open_writer(locations.database) as writer, ProgressLine("Cleaning"):
         counts = writer.cleanup(dry_run=dry_run)
+    counts = dict(counts)
+    n_cached = counts.pop("cached answers", 0)
     if dry_run:
-        out("Dry run — no changes made.\n\n")
+        out(f"Dry run — no changes made.\n\nWould clear {n_cached} cached API responses\n")
         out("".join(f"Would remove {count} {what}\n" for what, count in counts.items() if count))
         out("Would compact FTS and vacuum the database\n")
         return 0
+    out(f"✓ Cleared {n_cached} cached API responses\n")
     out("".join(f"✓ Removed {count} {what}\n" for what, count in counts.items() if count))
     out("✓ FTS compacted, database vacuumed\n")
     return 0

@@ -38,6 +38,7 @@ def trust(
     index: Index = None,
 ) -> int:
     """Trust this project's configuration, list what is trusted, or revoke it."""
+    from qmd.cli.collections import mirror_to_index
     from qmd.config.trust import gated_items, record_trust, revoke_trust, trusted_configs
 
     locations = session.locate(index)
@@ -50,15 +51,19 @@ def trust(
         return 0
     if action == "revoke":
         done = revoke_trust(locations)
+        mirror_to_index(locations, load_config(locations))
         out(f"✓ Revoked trust for {locations.config_file}\n" if done else f"{locations.config_file} was not trusted.\n")
         return 0
     if action is not None:
         raise UsageError("Usage: qmd trust [list|revoke]")
     items = gated_items(load_config(locations), locations)
     if not items:
-        out(f"Nothing in {locations.config_file} needs trust.\n")
+        is_own = locations.project_root is None
+        reason = "is your own and never needs trust" if is_own else "holds nothing that needs trust"
+        out(f"{locations.config_file} {reason}.\n")
         return 0
     out("\n".join(describe_gated(items)) + "\n")
     record_trust(items, locations)
+    mirror_to_index(locations, load_config(locations))
     out(f"✓ Trusted {locations.config_file}\n")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -78,13 +79,12 @@ def open_current_reader(locations: Locations) -> IndexReader:
     if reader.config_hash() == config_digest(locations) or not locations.config_file.exists():
         return reader
     config = load_config(locations)
-    names = {collection.name for collection in config.collections}
     # Only a writing command deletes documents; until then those of a collection that left the file are out of scope.
-    gone = [replace(known, include_by_default=False) for known in reader.collections() if known.name not in names]
+    collections = _with_the_rest(_trusted_collections(locations, config), reader.collections())
     reader.close()
     try:
         with _open_writer(locations, _MIRROR_TIMEOUT_MS) as writer:
-            writer.mirror_config([*config.collections, *gone], config.global_context, config.digest)
+            writer.mirror_config(collections, config.global_context, config.digest)
     except (BusyError, StoreError) as exc:
         warn(f"'{locations.config_file.name}' changed, but this run still uses its old settings: {exc.message}")
     return open_reader(locations.database)
@@ -104,12 +104,30 @@ def open_current_writer(locations: Locations, config: Config) -> IndexWriter:
         say(f"the index of another program was moved to '{aside}'; building a new one from '{locations.config_file}'")
         writer = _open_writer(locations, None)
     if locations.config_file.exists():
-        names = {collection.name for collection in config.collections}
+        # `config` may lack what is not trusted; documents are deleted only with their collection's entry in the file.
+        written = config if locations.project_root is None else load_config(locations)
+        names = {collection.name for collection in written.collections}
         for known in writer.collections():
             if known.name not in names:
                 writer.remove_collection(known.name)
-        writer.mirror_config(config.collections, config.global_context, config.digest)
+        collections = _with_the_rest(_trusted_collections(locations, config), writer.collections())
+        writer.mirror_config(collections, config.global_context, config.digest)
     return writer
+
+
+def _trusted_collections(locations: Locations, config: Config) -> Sequence[Collection]:
+    """The collections of `config`, of a project's own one only those that the user trusts."""
+    if locations.project_root is None:
+        return config.collections
+    from qmd.config.trust import trusted_part
+
+    return trusted_part(config, locations, os.environ).collections
+
+
+def _with_the_rest(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
+    """`collections`, then the other known ones, which are searched only when they are named."""
+    names = {collection.name for collection in collections}
+    return [*collections, *(replace(one, include_by_default=False) for one in known if one.name not in names)]
 
 
 def current_config(locations: Locations) -> Config:
@@ -192,7 +210,7 @@ def apply_trust(session: Session, locations: Locations, config: Config) -> Confi
 
     On a terminal the user is asked; elsewhere the gated items are left out with a warning.
     """
-    from qmd.config.trust import gated_items, is_trusted, record_trust
+    from qmd.config.trust import gated_items, is_trusted, record_trust, trusted_part
 
     items = gated_items(config, locations)
     if is_trusted(items, locations, session.environ):
@@ -205,16 +223,11 @@ def apply_trust(session: Session, locations: Locations, config: Config) -> Confi
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             record_trust(items, locations)
             return config
-    outside = dict(items.paths)
-    for name, path in outside.items():
+    for name, path in items.paths:
         warn(f"Skipping collection '{name}' — path {path} is outside this project and this .qmd config is not trusted.")
     if items.hooks or items.models:
         warn("update commands and custom models of this project are not used; to allow them run: qmd trust")
-    return replace(
-        config,
-        collections=tuple(replace(c, update_command=None) for c in config.collections if c.name not in outside),
-        models={slot: model for slot, model in config.models.items() if (slot, model) not in items.models},
-    )
+    return trusted_part(config, locations, session.environ)
 
 
 def describe_gated(items: GatedItems) -> list[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         record_trust,
         revoke_trust,
         trusted_configs,
+        trusted_part,
     )
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "record_trust",
     "revoke_trust",
     "trusted_configs",
+    "trusted_part",
 ]
 
 _HOMES = {"Locations": "paths", "locate": "paths"} | dict.fromkeys(

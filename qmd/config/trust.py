@@ -15,7 +15,7 @@ from pathlib import Path
 from qmd.config.edits import write_atomically
 from qmd.config.paths import PROJECT_FOLDER, Locations
 from qmd.config.settings import Config
-from qmd.quick_dataclasses import dataclass
+from qmd.quick_dataclasses import dataclass, replace
 
 _OFF_WORDS = frozenset({"", "0", "false", "off", "no", "none"})
 _DEFAULT_MODELS = frozenset(
@@ -71,6 +71,19 @@ def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, st
         return True
     record = _load(locations).get(_key(locations), {})
     return record.get("hooks") == items.digest
+
+
+def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str]) -> Config:
+    """`config` without what is gated and not trusted: collections outside the project, update commands, models."""
+    items = gated_items(config, locations)
+    if is_trusted(items, locations, environ):
+        return config
+    outside = {name for name, _ in items.paths}
+    return replace(
+        config,
+        collections=tuple(replace(c, update_command=None) for c in config.collections if c.name not in outside),
+        models={slot: model for slot, model in config.models.items() if (slot, model) not in items.models},
+    )
 
 
 def record_trust(items: GatedItems, locations: Locations) -> None:

@@ -16,7 +16,7 @@ from qmd.records import Collection, FileEntry
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
 
-_NEVER_INDEXED = frozenset({"node_modules", ".git", ".cache"})
+NEVER_INDEXED = frozenset({"node_modules", ".git", ".cache"})
 _BUILD_OUTPUT = frozenset({"build", "dist", "vendor"})
 _MANIFESTS = frozenset(
     {"package.json", "pyproject.toml", "setup.py", "Cargo.toml", "go.mod", "composer.json", "Gemfile", "Makefile"}
@@ -199,7 +199,7 @@ def _is_junction(entry: os.DirEntry[str]) -> bool:
 
 
 def _enters(walk: _Walk, path: str, name: str, has_manifest: bool, ignores: Sequence[IgnoreFile]) -> bool:
-    if name in _NEVER_INDEXED or (name in _BUILD_OUTPUT and has_manifest and name not in walk.asked_for):
+    if name in NEVER_INDEXED or (name in _BUILD_OUTPUT and has_manifest and name not in walk.asked_for):
         return False
     if walk.ignore_dirs is not None and walk.ignore_dirs.fullmatch(path):
         return False

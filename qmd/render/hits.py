@@ -93,12 +93,13 @@ def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
     Line numbers are those of the source file; the header, which is no line of it, has none.
     """
     passage = hit.passage
-    text = passage.text
+    count = passage.end_line - passage.start_line + 1
+    # A passage that reaches the end of the file ends with the file's last line break, which begins no line.
+    text = "\n".join(passage.text.split("\n")[:count])
     if len(text) > max_characters:
         text = text[: max_characters - 3] + "..."
     if line_numbers:
         text = number_lines(text, passage.start_line)
-    count = passage.end_line - passage.start_line + 1
     header = f"@@ -{passage.start_line},{count} @@ ({passage.lines_before} before, {passage.lines_after} after)"
     return f"{header}\n{text}"
 

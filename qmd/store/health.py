@@ -39,12 +39,9 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
         " JOIN documents ON documents.hash = content.hash WHERE embedded.model = ?",
         (model_id,),
     )
-    counts = {
-        row[0]: row[1:]
-        for row in database.rows(
-            "SELECT collection, count(*), max(modified_at) FROM documents WHERE active = 1 GROUP BY collection"
-        )
-    }
+    counts: dict[str, int] = dict(
+        database.rows("SELECT collection, count(*) FROM documents WHERE active = 1 GROUP BY collection")
+    )
     updated: dict[str, str] = dict(
         database.rows("SELECT substr(key, 12), value FROM meta WHERE key GLOB 'updated_at:*'")
     )
@@ -52,7 +49,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
     return IndexStatus(
         path=database.path,
         size_bytes=_size_bytes(database.path),
-        documents=sum(count for count, _ in counts.values()),
+        documents=sum(counts.values()),
         embedded_documents=embedded,
         pending_documents=contents - done,
         chunks=database.value("SELECT count(*) FROM chunks WHERE model = ?", (model_id,)),
@@ -64,8 +61,8 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
                 name=collection.name,
                 path=collection.path,
                 pattern=collection.pattern,
-                documents=counts.get(collection.name, (0, None))[0],
-                updated_at=counts.get(collection.name, (0, None))[1],
+                documents=counts.get(collection.name, 0),
+                updated_at=updated.get(collection.name),
                 include_by_default=collection.include_by_default,
             )
             for collection in known

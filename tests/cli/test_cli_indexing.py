@@ -36,7 +36,11 @@ def test_folders_of_one_name_get_names_of_their_own(qmd, home: Path) -> None:
 
 def test_a_missing_path_stops_before_anything_is_written(qmd, notes: Path, tmp_path: Path) -> None:
     run = qmd("index", "notes", "nope")
-    assert (run.status, run.out, run.err) == (3, "", "error: path 'nope' does not exist\n")
+    assert (run.status, run.out, run.err) == (
+        3,
+        "",
+        "error: path 'nope' does not exist\nhint: name an existing folder or file: qmd index ~/notes\n",
+    )
     assert not (tmp_path / "config").exists()
 
 

@@ -1,0 +1,62 @@
+"""The texts of `qmd --help` and of a group of commands such as `qmd collection`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.cli.app import CommandSpec
+
+_SYNTAX = """\
+Queries of 'qmd query' are plain text, or lines that each say what they are:
+  lex: words      full text: "a phrase", -without, +must
+  vec: question   meaning
+  hyde: passage   what an answer could look like
+  intent: purpose what the answer is for; steers ranking, is not searched for
+Filters may stand among the words: tag:ops  path:daily/  title:runbook  after:2026-01  before:2026-03
+"""
+
+
+def general_help(commands: Sequence[CommandSpec], database: Path) -> str:
+    """What `qmd --help` prints; `database` is the index that a command would use here."""
+    return "\n".join(
+        [
+            "Usage: qmd <command> [options]",
+            "",
+            "Search your own markdown, on this machine.",
+            "",
+            "Commands:",
+            *command_lines(spec for spec in commands if " " not in spec.name),
+            "",
+            "Collections and notes:",
+            *command_lines(spec for spec in commands if " " in spec.name),
+            "",
+            "Start with:",
+            "  qmd index ~/notes                 make a folder searchable",
+            '  qmd query "how do I roll back"    ask it',
+            "",
+            _SYNTAX,
+            "Options may stand anywhere; '--' ends them. Every command takes --index NAME for an index of its own, and",
+            "--help. On a terminal, paths are links into the editor of QMD_EDITOR_URI.",
+            "",
+            f"Index: {database}",
+            "",
+        ]
+    )
+
+
+def group_help(name: str, commands: Sequence[CommandSpec]) -> str:
+    """What `qmd collection` prints: the sub-commands with their arguments."""
+    rows = [(spec.usage, spec.help) for spec in commands]
+    width = max(len(usage) for usage, _ in rows)
+    lines = [f"  qmd {usage:<{width}}  {text}" for usage, text in rows]
+    return "\n".join([f"Usage: qmd {name} <subcommand> [options]", "", *lines, ""])
+
+
+def command_lines(commands: Iterable[CommandSpec]) -> list[str]:
+    """Name and purpose of each command, in two columns."""
+    rows = [(spec.name, spec.help) for spec in commands]
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name:<{width}}  {text}" for name, text in rows]

@@ -1,0 +1,117 @@
+"""The command that a collection runs before it is updated: where, for how long, and what is shown of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from qmd.cli.session import Session, out, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from subprocess import Popen
+
+    from qmd.records import Collection
+
+DEFAULT_TIMEOUT_S = 600.0
+EXIT_TIMED_OUT = 124
+"""As `timeout(1)` says it."""
+_NO_START = 1
+_GRACE_S = 2.0
+
+
+def git_pull_command(collection: Collection) -> str | None:
+    """What `update --pull` runs for a collection: a fast-forward pull inside a git checkout, else nothing."""
+    folder = collection.path.resolve()
+    is_checkout = any((place / ".git").exists() for place in (folder, *folder.parents))
+    return "git pull --ff-only" if is_checkout else None
+
+
+def run_hook(session: Session, collection: Collection, command: str) -> int:
+    """Run a command in the collection's folder, its output indented on stdout.
+
+    A command that is still running after `QMD_HOOK_TIMEOUT` seconds (600 unless set, 0 for no limit) is ended together
+    with everything that it started: one that waits for a password must not keep an unattended update from finishing.
+
+    Returns:
+        Its exit status; 124 when it was ended, 128 and the number of the signal when one killed it.
+    """
+    import shutil
+    import subprocess
+
+    out(f"    Running update command: {command}\n")
+    shell = shutil.which("bash") or shutil.which("sh")
+    timeout_s = hook_timeout_s(session.environ)
+    # On a terminal the command shares it: git may have to ask for a passphrase.
+    owns_group = os.name == "posix" and not session.is_interactive
+    try:
+        process = subprocess.Popen(
+            [shell, "-c", command] if shell else command,
+            shell=shell is None,
+            cwd=collection.path if collection.path.is_dir() else collection.path.parent,
+            env=dict(session.environ),
+            stdin=None if session.is_interactive else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=owns_group,
+        )
+    except OSError as exc:
+        warn(f"cannot run the update command of '{collection.name}': {exc.strerror}")
+        return _NO_START
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+            status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        except subprocess.TimeoutExpired:
+            stdout, stderr = _end(process, owns_group)
+            warn(
+                f"the update command of '{collection.name}' was ended after {timeout_s:g} s; "
+                "QMD_HOOK_TIMEOUT sets another limit in seconds, 0 none"
+            )
+            status = EXIT_TIMED_OUT
+        except BaseException:
+            # A command in a session of its own hears nothing of Ctrl-C.
+            _end(process, owns_group)
+            raise
+    for line in (stdout + stderr).splitlines():
+        out(f"    {line}\n")
+    return status
+
+
+def hook_timeout_s(environ: Mapping[str, str]) -> float | None:
+    """Seconds that a command may take; None without a limit."""
+    text = environ.get("QMD_HOOK_TIMEOUT", "").strip()
+    if not text:
+        return DEFAULT_TIMEOUT_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        warn(f"QMD_HOOK_TIMEOUT '{text}' is not a number of seconds; using {DEFAULT_TIMEOUT_S:g}")
+        return DEFAULT_TIMEOUT_S
+    return seconds or None
+
+
+def _end(process: Popen[str], owns_group: bool) -> tuple[str, str]:
+    """Ask the command and its children to end, then make them; what it had written."""
+    import subprocess
+
+    _signal(process, signal.SIGTERM, owns_group)
+    try:
+        return process.communicate(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM), owns_group)
+        return process.communicate()
+
+
+def _signal(process: Popen[str], number: int, owns_group: bool) -> None:
+    if not owns_group:
+        process.send_signal(number)
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,52 @@
+"""What to say of a document that was asked for by name and is not in the index."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qmd.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from qmd.records import Collection
+
+_SCHEME = re.compile(r"\A(?:qmd:/*|//)(?=[^/])")
+
+
+def explain_missing(
+    error: NotFoundError, reference: str, collections: Sequence[Collection], cwd: Path
+) -> NotFoundError:
+    """`error` in the words that scripts know, or where the file exists on disk the reason why it is not indexed."""
+    from qmd.ingest.exclusion import find_exclusion
+
+    for collection, path in _places(reference, collections, cwd):
+        exclusion = find_exclusion(collection, path)
+        if exclusion is None:
+            known = f"Document not found: {reference} (the file exists, but is not indexed)"
+            return NotFoundError(known, "run: qmd update")
+        return NotFoundError(
+            f"Document is excluded by ignore rule: {reference}\n  Collection: {collection.name}\n"
+            f"  Matched path: {path}\n  Ignore rule: {exclusion.rule} ({exclusion.source})",
+            "change the rule, then run: qmd update",
+        )
+    return NotFoundError(f"Document not found: {reference}", error.hint)
+
+
+def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Iterator[tuple[Collection, str]]:
+    """(collection, path in it) of each file on disk that the reference can mean."""
+    name = re.sub(r"(?<=.):\d+(?::\d+)?\Z", "", reference)
+    bare = _SCHEME.sub("", name)
+    absolute = Path(os.path.normpath(cwd / Path(name).expanduser()))
+    for collection in collections:
+        relative = [bare.removeprefix(f"{collection.name}/")] if bare.startswith(f"{collection.name}/") else []
+        if bare == name:
+            relative += [bare.removeprefix("./")] if not Path(bare).is_absolute() else []
+            if absolute.is_relative_to(collection.path):
+                relative.append(absolute.relative_to(collection.path).as_posix())
+        for path in relative:
+            # `..` in a reference must not lead to a verdict on a file outside the collection.
+            if path and ".." not in path.split("/") and (collection.path / path).is_file():
+                yield collection, path
