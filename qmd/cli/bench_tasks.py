@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.cli.session import Session, collection_not_found, open_current_reader, warn
+from qmd.cli.session import Session, open_current_reader, warn
 from qmd.errors import NotFoundError
 from qmd.quick_dataclasses import dataclass
+from qmd.workspace.collections import collection_not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

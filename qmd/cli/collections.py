@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index, Json
-from qmd.cli.session import Session, current_config, open_current_writer, out, require_collection
+from qmd.cli.session import Session, current_config, open_current_writer, out
 from qmd.config.settings import DEFAULT_PATTERN, load_config
-from qmd.errors import QmdError, UsageError
+from qmd.errors import QmdError
+from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +60,7 @@ def add(
     """Add a folder and index its words."""
     from qmd.cli.indexing import change_summary, embed_advice, remember_trust, run_update
     from qmd.config.edits import add_collection
+    from qmd.workspace.collections import check_name
 
     if not path:
         raise session.missing_argument()
@@ -127,20 +129,15 @@ def rename(
     index: Index = None,
 ) -> int:
     """Rename a collection."""
-    from qmd.config.edits import rename_collection
+    from qmd.workspace.collections import rename_collection
 
     if not old or not new:
         raise session.missing_argument()
     locations = session.locate(index)
     config = load_config(locations)
     require_collection(config, old)
-    check_name(new)
-    if config.collection(new) is not None:
-        raise QmdError(f"Collection name already exists: {new}", "choose another name")
     with open_current_writer(locations, config) as writer:
-        # First the index: were the file first and this failed, the old name's documents would be dropped as stale.
-        writer.rename_collection(old, new)
-        config = rename_collection(locations, old, new)
+        config = rename_collection(writer, locations, config, old, new)
     mirror_to_index(locations, config)
     out(f"✓ Renamed collection '{old}' to '{new}'\n  Virtual paths updated: qmd://{old}/ → qmd://{new}/\n")
     return 0
@@ -148,7 +145,7 @@ def rename(
 
 def remove(session: Session, name: Name = None, index: Index = None) -> int:
     """Forget a collection; its files stay."""
-    from qmd.config.edits import remove_collection
+    from qmd.workspace.collections import remove_collection
 
     if not name:
         raise session.missing_argument()
@@ -156,8 +153,7 @@ def remove(session: Session, name: Name = None, index: Index = None) -> int:
     config = load_config(locations)
     require_collection(config, name)
     with open_current_writer(locations, config) as writer:
-        n_documents = writer.remove_collection(name)
-        config = remove_collection(locations, name)
+        n_documents, config = remove_collection(writer, locations, config, name)
     mirror_to_index(locations, config)
     out(f"✓ Removed collection '{name}'\n  Deleted {n_documents} documents\n")
     return 0
@@ -212,9 +208,3 @@ def mirror_to_index(locations: Locations, config: Config) -> None:
     """Bring an existing index's copy of the configuration up to date."""
     if locations.database.exists():
         open_current_writer(locations, config).close()
-
-
-def check_name(name: str) -> None:
-    """Refuse names that no address could hold."""
-    if not name.strip("/ ") or any(ord(character) < 32 for character in name):
-        raise UsageError(f"collection name '{name}' is not usable", "use letters, digits, dots, dashes")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from qmd.cli.collections import mirror_to_index
 from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index
-from qmd.cli.session import Session, current_config, out, require_collection
+from qmd.cli.session import Session, current_config, out
 from qmd.config.settings import load_config
 from qmd.errors import NotFoundError, UsageError
+from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
     from qmd.config.settings import Config

@@ -22,10 +22,11 @@ from qmd.cli.options import (
     choose_format,
     positive_number,
 )
-from qmd.cli.session import Session, collection_not_found, current_config, open_current_reader, out, say, warn
+from qmd.cli.session import Session, current_config, open_current_reader, out, say, warn
 from qmd.errors import EXIT_NOT_FOUND, NotFoundError
 from qmd.render.documents import FetchedDocument, keep_lines, render_document, render_documents
 from qmd.render.hits import file_identifier
+from qmd.workspace.collections import collection_not_found
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qmd.cli.engines import describe, engine_settings, open_engines
-from qmd.cli.locks import embed_lock
 from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, out, say, warn
 from qmd.config.paths import Locations
 from qmd.config.settings import Config
 from qmd.errors import ModelError
 from qmd.quick_dataclasses import dataclass
+from qmd.workspace.locks import embed_lock
 
 if TYPE_CHECKING:
     from qmd.indexing import EmbedReport

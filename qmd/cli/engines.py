@@ -48,18 +48,11 @@ def engine_settings(
     session: Session, locations: Locations, *, allow_gpu: bool = True, config: Config | None = None
 ) -> EngineSettings:
     """Which models to use: those of a trusted configuration, else the environment's, else automatic."""
-    from qmd.inference.loader import EngineSettings
+    from qmd import workspace
 
     if config is None:
         config = apply_trust(session, locations, load_config(locations)) if needs_full_config(locations) else Config()
-    return EngineSettings(
-        models_dir=locations.models,
-        embed=config.models.get("embed", "auto"),
-        rerank=config.models.get("rerank", "auto"),
-        expand=config.models.get("generate", "auto"),
-        allow_gpu=allow_gpu,
-        env=session.environ,
-    )
+    return workspace.engine_settings(config, locations, session.environ, allow_gpu=allow_gpu)
 
 
 def describe(description: EngineDescription) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from qmd.cli.declare import Argument, Option
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
 from qmd.cli.progress import ProgressLine
-from qmd.cli.session import Session, apply_trust, open_current_writer, out, require_collection, say, warn
+from qmd.cli.session import Session, apply_trust, open_current_writer, out, say, warn
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
 from qmd.errors import NotFoundError, UsageError
+from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +62,8 @@ def _collections_for(
     session: Session, locations: Locations, paths: Sequence[Path], name: str | None, glob: str | None
 ) -> list[str]:
     """Names of the collections at `paths`, the new ones written to the configuration."""
-    from qmd.cli.collections import check_name
     from qmd.config.edits import add_collection
+    from qmd.workspace.collections import check_name
 
     if name and len(paths) > 1:
         raise UsageError("--name fits one path only", "index the paths one by one")

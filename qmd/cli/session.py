@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import Config, config_digest, load_config
-from qmd.errors import BusyError, NotFoundError, StoreError, UsageError
-from qmd.quick_dataclasses import dataclass, replace
+from qmd.errors import UsageError
+from qmd.quick_dataclasses import dataclass
+from qmd.workspace import opening
+from qmd.workspace.collections import collection_not_found
 
 if TYPE_CHECKING:
     from qmd.config.trust import GatedItems
     from qmd.records import Collection
     from qmd.store import IndexReader, IndexWriter
-
-_MIRROR_TIMEOUT_MS = 250
-"""How long a search waits to refresh the index's copy of the configuration before it goes on with the old copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +71,7 @@ def open_current_reader(locations: Locations) -> IndexReader:
         NotFoundError: There is no index yet.
         StoreError: The index is damaged or foreign.
     """
-    from qmd.store import open_reader
-
-    reader = open_reader(locations.database)
-    # Without the file (an index copied alone) the index's own copy is all there is.
-    if reader.config_hash() == config_digest(locations) or not locations.config_file.exists():
-        return reader
-    config = load_config(locations)
-    # Only a writing command deletes documents; until then those of a collection that left the file are out of scope.
-    collections = _with_the_rest(_trusted_collections(locations, config), reader.collections())
-    reader.close()
-    try:
-        with _open_writer(locations, _MIRROR_TIMEOUT_MS) as writer:
-            writer.mirror_config(collections, config.global_context, config.digest)
-    except (BusyError, StoreError) as exc:
-        warn(f"'{locations.config_file.name}' changed, but this run still uses its old settings: {exc.message}")
-    return open_reader(locations.database)
+    return opening.open_current_reader(locations, os.environ, warn)
 
 
 def open_current_writer(locations: Locations, config: Config) -> IndexWriter:
@@ -95,39 +79,7 @@ def open_current_writer(locations: Locations, config: Config) -> IndexWriter:
 
     An index of another program with the same name is moved aside, whole, and rebuilt from the configuration.
     """
-    from qmd.store import ForeignIndexError
-
-    try:
-        writer = _open_writer(locations, None)
-    except ForeignIndexError:
-        aside = _move_aside(locations.database)
-        say(f"the index of another program was moved to '{aside}'; building a new one from '{locations.config_file}'")
-        writer = _open_writer(locations, None)
-    if locations.config_file.exists():
-        # `config` may lack what is not trusted; documents are deleted only with their collection's entry in the file.
-        written = config if locations.project_root is None else load_config(locations)
-        names = {collection.name for collection in written.collections}
-        for known in writer.collections():
-            if known.name not in names:
-                writer.remove_collection(known.name)
-        collections = _with_the_rest(_trusted_collections(locations, config), writer.collections())
-        writer.mirror_config(collections, config.global_context, config.digest)
-    return writer
-
-
-def _trusted_collections(locations: Locations, config: Config) -> Sequence[Collection]:
-    """The collections of `config`, of a project's own one only those that the user trusts."""
-    if locations.project_root is None:
-        return config.collections
-    from qmd.config.trust import trusted_part
-
-    return trusted_part(config, locations, os.environ).collections
-
-
-def _with_the_rest(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
-    """`collections`, then the other known ones, which are searched only when they are named."""
-    names = {collection.name for collection in collections}
-    return [*collections, *(replace(one, include_by_default=False) for one in known if one.name not in names)]
+    return opening.open_current_writer(locations, config, os.environ, say)
 
 
 def current_config(locations: Locations) -> Config:
@@ -138,51 +90,6 @@ def current_config(locations: Locations) -> Config:
 
     with open_reader(locations.database) as reader:
         return Config(tuple(reader.collections()), reader.global_context(), digest=config_digest(locations))
-
-
-def _open_writer(locations: Locations, busy_timeout_ms: int | None) -> IndexWriter:
-    from qmd.store import open_writer
-
-    return open_writer(locations.database, busy_timeout_ms=busy_timeout_ms)
-
-
-def _move_aside(database: Path) -> Path:
-    aside = database.with_name(f"{database.name}.original")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = database.with_name(f"{database.name}.original-{number}")
-    for suffix in ("", "-wal", "-shm"):
-        part = database.with_name(database.name + suffix)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + suffix))
-    return aside
-
-
-def require_collection(config: Config, name: str) -> Collection:
-    """The collection called `name`.
-
-    Raises:
-        NotFoundError: There is none; the hint names the nearest.
-    """
-    collection = config.collection(name)
-    if collection is None:
-        raise collection_not_found(name, [known.name for known in config.collections])
-    return collection
-
-
-def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
-    """The error for an unknown collection."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, n=1)
-    if near:
-        hint = f"did you mean '{near[0]}'? see: qmd collection list"
-    elif known:
-        hint = f"known: {', '.join(known)}; see: qmd collection list"
-    else:
-        hint = "add one: qmd index PATH"
-    return NotFoundError(f"Collection not found: {name}", hint)
 
 
 def scope_collections(collections: Sequence[Collection], names: Sequence[str]) -> tuple[str, ...] | None:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from qmd.cli.declare import Option
-from qmd.cli.locks import embed_lock
 from qmd.cli.options import Collections, Index, NoGpu
-from qmd.cli.session import Session, apply_trust, open_current_writer, require_collection, say, warn
+from qmd.cli.session import Session, apply_trust, open_current_writer, say, warn
 from qmd.errors import NotFoundError
+from qmd.workspace.collections import require_collection
+from qmd.workspace.locks import embed_lock
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations

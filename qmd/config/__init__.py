@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations, locate
-    from qmd.config.settings import Config, config_digest, load_config, needs_full_config
+    from qmd.config.settings import Config, config_digest, load_config, needs_full_config, parse_config
     from qmd.config.trust import (
         GatedItems,
         gated_items,
@@ -31,6 +31,7 @@ __all__ = [
     "load_config",
     "locate",
     "needs_full_config",
+    "parse_config",
     "record_trust",
     "revoke_trust",
     "trusted_configs",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 _HOMES = {"Locations": "paths", "locate": "paths"} | dict.fromkeys(
-    ("Config", "config_digest", "load_config", "needs_full_config"), "settings"
+    ("Config", "config_digest", "load_config", "needs_full_config", "parse_config"), "settings"
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,14 @@ from qmd.errors import ConfigError, NotFoundError
 YamlMap = MutableMapping[str, Any]
 """A YAML mapping in memory; its values have no static type."""
 
+Change = Callable[[YamlMap], None]
+"""An edit of the whole configuration, in place."""
 
-def edit_config(locations: Locations, change: Callable[[YamlMap], None]) -> Config:
+Target = Locations | Callable[[Change], Config]
+"""What is edited: the configuration file of an index, or a function that edits a configuration kept elsewhere."""
+
+
+def edit_config(locations: Locations, change: Change) -> Config:
     """Apply `change` to the parsed file, write it back, and return the new configuration.
 
     The file is created when missing and left alone when `change` alters nothing.
@@ -76,70 +82,74 @@ def write_atomically(path: Path, text: str) -> None:
         raise ConfigError(f"cannot write '{path}': {exc.strerror}", "check the permissions of that folder") from exc
 
 
-def add_collection(locations: Locations, name: str, path: Path, pattern: str = DEFAULT_PATTERN) -> Config:
+def add_collection(
+    target: Target, name: str, path: Path, pattern: str = DEFAULT_PATTERN, ignore: Sequence[str] = ()
+) -> Config:
     """Add a collection; other keys of an entry of that name stay."""
 
     def change(root: YamlMap) -> None:
         entry = _child(_child(root, "collections"), name)
         entry["path"] = str(path)
         entry["pattern"] = pattern
+        if ignore:
+            entry["ignore"] = list(ignore)
 
-    return edit_config(locations, change)
+    return _edit(target, change)
 
 
-def remove_collection(locations: Locations, name: str) -> Config:
+def remove_collection(target: Target, name: str) -> Config:
     """Drop a collection's entry; no entry, no change."""
-    return edit_config(locations, lambda root: _child(root, "collections").pop(name, None))
+    return _edit(target, lambda root: _child(root, "collections").pop(name, None))
 
 
-def rename_collection(locations: Locations, old: str, new: str) -> Config:
+def rename_collection(target: Target, old: str, new: str) -> Config:
     """Give a collection another name; its entry moves to the end."""
 
     def change(root: YamlMap) -> None:
         collections = _child(root, "collections")
         collections[new] = collections.pop(old)
 
-    return edit_config(locations, change)
+    return _edit(target, change)
 
 
-def set_update_command(locations: Locations, name: str, command: str | None) -> Config:
+def set_update_command(target: Target, name: str, command: str | None) -> Config:
     """Set or clear the hook that `update` runs before it scans the collection."""
 
     def change(root: YamlMap) -> None:
         _put(_entry(root, name), "update", command or None)
 
-    return edit_config(locations, change)
+    return _edit(target, change)
 
 
-def set_included(locations: Locations, name: str, included: bool) -> Config:
+def set_included(target: Target, name: str, included: bool) -> Config:
     """Make a collection part of unscoped searches, or not. True is the default and is not written."""
 
     def change(root: YamlMap) -> None:
         _put(_entry(root, name), "includeByDefault", None if included else False)
 
-    return edit_config(locations, change)
+    return _edit(target, change)
 
 
-def set_global_context(locations: Locations, text: str | None) -> Config:
+def set_global_context(target: Target, text: str | None) -> Config:
     """Set or clear the note that applies to every document."""
 
     def change(root: YamlMap) -> None:
         _put(root, "global_context", text or None)
 
-    return edit_config(locations, change)
+    return _edit(target, change)
 
 
-def set_context(locations: Locations, name: str, prefix: str, text: str) -> Config:
+def set_context(target: Target, name: str, prefix: str, text: str) -> Config:
     """Attach a note to a path prefix; an entry that spells the prefix with another slash is reused."""
 
     def change(root: YamlMap) -> None:
         context = _child(_entry(root, name), "context")
         context[_existing_key(context, prefix) or prefix] = text
 
-    return edit_config(locations, change)
+    return _edit(target, change)
 
 
-def remove_context(locations: Locations, name: str, prefix: str) -> Config:
+def remove_context(target: Target, name: str, prefix: str) -> Config:
     """Remove the note of a path prefix, whichever way its slashes are written.
 
     Raises:
@@ -156,7 +166,11 @@ def remove_context(locations: Locations, name: str, prefix: str) -> Config:
         if not context:
             del entry["context"]
 
-    return edit_config(locations, change)
+    return _edit(target, change)
+
+
+def _edit(target: Target, change: Change) -> Config:
+    return edit_config(target, change) if isinstance(target, Locations) else target(change)
 
 
 def _existing_key(context: YamlMap, prefix: str) -> str | None:

@@ -55,8 +55,15 @@ def load_config(locations: Locations) -> Config:
         ConfigError: If the file cannot be read or parsed, or holds a value of the wrong kind.
     """
     raw = _read(locations)
-    digest = _digest(raw, locations)
-    content = _parse(raw, locations)
+    return parse_config(_parse(raw, locations), locations, _digest(raw, locations))
+
+
+def parse_config(content: Mapping[object, object], locations: Locations, digest: str) -> Config:
+    """The configuration in a mapping of the shape of `index.yml`.
+
+    Raises:
+        ConfigError: If it holds a value of the wrong kind; the message names `locations.config_file`.
+    """
     collections = _mapping(content.get("collections"), "collections", locations)
     return Config(
         collections=tuple(_collection(str(name), value, locations) for name, value in collections.items()),

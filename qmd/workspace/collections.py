@@ -1,0 +1,81 @@
+"""Collections by name: finding them, and changing index and configuration together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qmd.config.settings import Config
+from qmd.errors import NotFoundError, QmdError, UsageError
+
+if TYPE_CHECKING:
+    from qmd.config.edits import Target
+    from qmd.records import Collection
+    from qmd.store import IndexWriter
+
+
+def check_name(name: str) -> None:
+    """Refuse names that no address could hold.
+
+    Raises:
+        UsageError: It is blank or has control characters.
+    """
+    if not name.strip("/ ") or any(ord(character) < 32 for character in name):
+        raise UsageError(f"collection name '{name}' is not usable", "use letters, digits, dots, dashes")
+
+
+def require_collection(config: Config, name: str) -> Collection:
+    """The collection called `name`.
+
+    Raises:
+        NotFoundError: There is none; the hint names the nearest.
+    """
+    collection = config.collection(name)
+    if collection is None:
+        raise collection_not_found(name, [known.name for known in config.collections])
+    return collection
+
+
+def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
+    """The error for an unknown collection."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    if near:
+        hint = f"did you mean '{near[0]}'? see: qmd collection list"
+    elif known:
+        hint = f"known: {', '.join(known)}; see: qmd collection list"
+    else:
+        hint = "add one: qmd index PATH"
+    return NotFoundError(f"Collection not found: {name}", hint)
+
+
+def rename_collection(writer: IndexWriter, target: Target, config: Config, old: str, new: str) -> Config:
+    """Give a collection another name in the index and the configuration; nothing is read or embedded again.
+
+    Raises:
+        NotFoundError: There is no collection `old`.
+        QmdError: `new` is taken.
+        UsageError: `new` is no usable name.
+    """
+    from qmd.config import edits
+
+    require_collection(config, old)
+    check_name(new)
+    if config.collection(new) is not None:
+        raise QmdError(f"Collection name already exists: {new}", "choose another name")
+    # First the index: were the file first and this failed, the old name's documents would be dropped as stale.
+    writer.rename_collection(old, new)
+    return edits.rename_collection(target, old, new)
+
+
+def remove_collection(writer: IndexWriter, target: Target, config: Config, name: str) -> tuple[int, Config]:
+    """Forget a collection; (number of documents deleted, the new configuration). Its files stay.
+
+    Raises:
+        NotFoundError: There is no such collection.
+    """
+    from qmd.config import edits
+
+    require_collection(config, name)
+    return writer.remove_collection(name), edits.remove_collection(target, name)

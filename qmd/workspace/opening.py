@@ -1,0 +1,116 @@
+"""Opening the index of a place so that its copy of the configuration equals the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qmd.config.paths import Locations
+from qmd.config.settings import Config, config_digest, load_config
+from qmd.errors import BusyError, StoreError
+from qmd.quick_dataclasses import replace
+
+if TYPE_CHECKING:
+    from qmd.records import Collection
+    from qmd.store import IndexReader, IndexWriter
+
+MIRROR_TIMEOUT_MS = 250
+"""How long a search waits to refresh the index's copy of the configuration before it goes on with the old copy."""
+
+
+def open_current_reader(locations: Locations, environ: Mapping[str, str], warn: Callable[[str], None]) -> IndexReader:
+    """The index, with its copy of the configuration made equal to the file if that was edited since.
+
+    Raises:
+        NotFoundError: There is no index yet.
+        StoreError: The index is damaged or foreign.
+    """
+    from qmd.store import open_reader
+
+    reader = open_reader(locations.database)
+    # Without the file (an index copied alone) the index's own copy is all there is.
+    if reader.config_hash() == config_digest(locations) or not locations.config_file.exists():
+        return reader
+    config = load_config(locations)
+    # Only a writing command deletes documents; until then those of a collection that left the file are out of scope.
+    collections = with_the_rest(_trusted_collections(locations, config, environ), reader.collections())
+    reader.close()
+    try:
+        with _open_writer(locations.database, MIRROR_TIMEOUT_MS) as writer:
+            writer.mirror_config(collections, config.global_context, config.digest)
+    except (BusyError, StoreError) as exc:
+        warn(f"'{locations.config_file.name}' changed, but this run still uses its old settings: {exc.message}")
+    return open_reader(locations.database)
+
+
+def open_current_writer(
+    locations: Locations, config: Config, environ: Mapping[str, str], say: Callable[[str], None]
+) -> IndexWriter:
+    """The index for writing, holding exactly the collections of `config`; made when missing.
+
+    An index of another program with the same name is moved aside, whole, and rebuilt from the configuration.
+    """
+    writer = open_or_replace(locations, say)
+    if locations.config_file.exists():
+        # `config` may lack what is not trusted; documents are deleted only with their collection's entry in the file.
+        written = config if locations.project_root is None else load_config(locations)
+        trusted = replace(config, collections=tuple(_trusted_collections(locations, config, environ)))
+        mirror(writer, trusted, written)
+    return writer
+
+
+def open_or_replace(locations: Locations, say: Callable[[str], None]) -> IndexWriter:
+    """The index for writing, made when missing; one of another program is moved aside first."""
+    from qmd.store import ForeignIndexError
+
+    try:
+        return _open_writer(locations.database, None)
+    except ForeignIndexError:
+        aside = _move_aside(locations.database)
+        say(f"the index of another program was moved to '{aside}'; building a new one from '{locations.config_file}'")
+        return _open_writer(locations.database, None)
+
+
+def mirror(writer: IndexWriter, config: Config, written: Config) -> None:
+    """Make the index's copy of the configuration equal to `config`, and delete what left `written`, its full form."""
+    names = {collection.name for collection in written.collections}
+    for known in writer.collections():
+        if known.name not in names:
+            writer.remove_collection(known.name)
+    collections = with_the_rest(config.collections, writer.collections())
+    writer.mirror_config(collections, config.global_context, config.digest)
+
+
+def with_the_rest(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
+    """`collections`, then the other known ones, which are searched only when they are named."""
+    names = {collection.name for collection in collections}
+    return [*collections, *(replace(one, include_by_default=False) for one in known if one.name not in names)]
+
+
+def _trusted_collections(locations: Locations, config: Config, environ: Mapping[str, str]) -> Sequence[Collection]:
+    """The collections of `config`, of a project's own one only those that the user trusts."""
+    if locations.project_root is None:
+        return config.collections
+    from qmd.config.trust import trusted_part
+
+    return trusted_part(config, locations, environ).collections
+
+
+def _open_writer(database: Path, busy_timeout_ms: int | None) -> IndexWriter:
+    from qmd.store import open_writer
+
+    return open_writer(database, busy_timeout_ms=busy_timeout_ms)
+
+
+def _move_aside(database: Path) -> Path:
+    aside = database.with_name(f"{database.name}.original")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = database.with_name(f"{database.name}.original-{number}")
+    for suffix in ("", "-wal", "-shm"):
+        part = database.with_name(database.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside
