@@ -24,6 +24,7 @@ from qmd.cli.options import (
 )
 from qmd.cli.session import Session, current_config, open_current_reader, out, say, warn
 from qmd.errors import EXIT_NOT_FOUND, NotFoundError
+from qmd.quick_dataclasses import replace
 from qmd.render.documents import FetchedDocument, keep_lines, render_document, render_documents
 from qmd.render.hits import file_identifier
 from qmd.workspace.collections import collection_not_found
@@ -128,10 +129,13 @@ def multi_get(
             say(problem.message)
         if not found.documents:
             return EXIT_NOT_FOUND
-        identifiers = _identifiers(found, locations.index_name)
-        if full_path:
-            identifiers |= disk_paths(found.documents, reader.collections(), session.cwd)
-        fetched = _fetch(reader, found.documents, identifiers, max_lines, limit)
+        on_disk = disk_paths(found.documents, reader.collections(), session.cwd) if full_path else {}
+        if full_path and len(on_disk) < len(found.documents):
+            warn(missing_warning(len(found.documents) - len(on_disk), len(found.documents)))
+        fetched = [
+            replace(one, identifier=on_disk[one.document.uri], on_disk=True) if one.document.uri in on_disk else one
+            for one in _fetch(reader, found.documents, _identifiers(found, locations.index_name), max_lines, limit)
+        ]
     out(render_documents(fetched, chosen, line_numbers and not no_line_numbers))
     return 0
 

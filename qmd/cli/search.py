@@ -51,6 +51,7 @@ _DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
 _TERMINAL_LIMIT = 5
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
+_STALE_DAYS = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,8 @@ def _run(session: Session, locations: Locations, request: _Request) -> int:
         query = _scoped(query, scope_collections(reader.collections(), request.collections), request.intent)
         response = _answer(session, locations, request, query, reader)
         shown = _hit_options(session, locations, request, response, reader)
+        if session.command != "search":
+            _mention_age(reader)
     for warning in response.warnings:
         warn(warning)
     if request.options.explain:
@@ -242,6 +245,18 @@ def _editor_template(session: Session, locations: Locations) -> str:
         return session.environ["QMD_EDITOR_URI"]
     configured = load_config(locations).editor_uri if needs_full_config(locations) else None
     return configured or "vscode://file/{path}:{line}:{col}"
+
+
+def _mention_age(reader: IndexReader) -> None:
+    """Say when the collections have not been looked at for two weeks: what was written since cannot be found."""
+    from datetime import UTC, datetime
+
+    from qmd.render.text import parse_time
+
+    moment = reader.updated_at()
+    days = (datetime.now(UTC) - parse_time(moment)).days if moment else 0
+    if days >= _STALE_DAYS:
+        say(f"Tip: Index last updated {days} days ago. Run 'qmd update' to refresh.")
 
 
 def _mention_built_in_models(session: Session, locations: Locations, response: SearchResponse) -> None:

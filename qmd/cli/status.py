@@ -27,7 +27,7 @@ def status(session: Session, json: Json = False, index: Index = None) -> int:
             counts = reader.status(None)
     else:
         collections, counts = current_config(locations).collections, _empty(locations)
-    report = StatusReport(counts, tuple(collections), (), _tips(counts, collections))
+    report = StatusReport(counts, tuple(collections), (), _tips(counts, collections), _daemon_pid(locations))
     out(status_json(report) if json else render_status(report, datetime.now(UTC)))
     return 0
 
@@ -36,6 +36,15 @@ def _empty(locations: Locations) -> IndexStatus:
     from qmd.records import IndexStatus
 
     return IndexStatus(locations.database, 0, 0, 0, 0, 0, 0, None, None, ())
+
+
+def _daemon_pid(locations: Locations) -> int | None:
+    """The process of a running `qmd mcp --http`; its module is imported only where there is a pid file to judge."""
+    if not any(locations.cache.glob("mcp*.pid")):
+        return None
+    from qmd.server.lifecycle import running_server, server_files
+
+    return running_server(server_files(locations.cache, locations.index_name))
 
 
 def _tips(counts: IndexStatus, collections: Sequence[Collection]) -> tuple[str, ...]:

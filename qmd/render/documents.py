@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qmd.quick_dataclasses import dataclass
+from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import StoredDocument
 from qmd.render.hits import Format
 from qmd.render.text import csv_row, fence, json_text, number_lines, quoted, xml_text
@@ -19,6 +19,13 @@ class FetchedDocument:
     context: str | None
     body: str
     skipped: str | None = None
+    on_disk: bool = False
+    """The identifier is a path on disk; a docid beside it would only be a second name."""
+
+    @property
+    def docid(self) -> str | None:
+        """The docid as far as it is shown."""
+        return None if self.on_disk else self.document.docid
 
 
 def render_document(header: str, context: str | None, lines: Sequence[str], first: int, line_numbers: bool) -> str:
@@ -56,11 +63,14 @@ def render_documents(documents: Sequence[FetchedDocument], format: Format, line_
 def _numbered(one: FetchedDocument) -> FetchedDocument:
     if one.skipped:
         return one
-    return FetchedDocument(one.document, one.identifier, one.context, number_lines(one.body, 1))
+    return replace(one, body=number_lines(one.body, 1))
 
 
 def _json(one: FetchedDocument) -> dict[str, object]:
-    entry: dict[str, object] = {"file": one.identifier, "docid": one.document.docid, "title": one.document.title}
+    entry: dict[str, object] = {"file": one.identifier}
+    if one.docid:
+        entry["docid"] = one.docid
+    entry["title"] = one.document.title
     if one.context:
         entry["context"] = one.context
     entry |= {"skipped": True, "reason": one.skipped} if one.skipped else {"body": one.body}
@@ -69,12 +79,12 @@ def _json(one: FetchedDocument) -> dict[str, object]:
 
 def _csv(one: FetchedDocument) -> str:
     skipped = "true" if one.skipped else "false"
-    head = (one.document.docid, one.identifier, one.document.title, one.context or "")
+    head = (one.docid or "", one.identifier, one.document.title, one.context or "")
     return csv_row((*head, skipped, one.skipped or one.body))
 
 
 def _files(one: FetchedDocument) -> str:
-    fields = [one.document.docid, one.identifier]
+    fields = [one.docid, one.identifier] if one.docid else [one.identifier]
     if one.context:
         fields.append(quoted(one.context))
     if one.skipped:
@@ -83,7 +93,9 @@ def _files(one: FetchedDocument) -> str:
 
 
 def _md(one: FetchedDocument) -> str:
-    lines = [f"## {one.identifier}", "", f"**docid:** `{one.document.docid}`", ""]
+    lines = [f"## {one.identifier}", ""]
+    if one.docid:
+        lines += [f"**docid:** `{one.docid}`", ""]
     if one.document.title and one.document.title != one.identifier:
         lines += [f"**Title:** {one.document.title}", ""]
     if one.context:
@@ -105,12 +117,14 @@ def _xml(one: FetchedDocument) -> str:
     else:
         elements["body"] = one.body
     inner = "".join(f"    <{name}>{xml_text(value)}</{name}>\n" for name, value in elements.items())
-    return f'  <document docid="{one.document.docid}">\n{inner}  </document>\n'
+    docid = f' docid="{one.docid}"' if one.docid else ""
+    return f"  <document{docid}>\n{inner}  </document>\n"
 
 
 def _cli(one: FetchedDocument) -> str:
     rule = "=" * 60
-    lines = ["", rule, f"File: {one.identifier}  {one.document.docid}", rule, ""]
+    name = f"{one.identifier}  {one.docid}" if one.docid else one.identifier
+    lines = ["", rule, f"File: {name}", rule, ""]
     if one.context:
         lines += [f"Folder Context: {one.context}", "---", ""]
     lines.append(f"[SKIPPED: {one.skipped}]" if one.skipped else one.body)

@@ -70,6 +70,12 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
     )
 
 
+def last_update(database: Database) -> str | None:
+    """ISO time of the latest completed update of any collection."""
+    rows = database.rows("SELECT max(value) FROM meta WHERE key GLOB 'updated_at:*'")
+    return next((str(row[0]) for row in rows if row[0]), None)
+
+
 def check(database: Database) -> list[str]:
     """Everything found wrong, one line each; empty when the file is sound. Reads the whole file."""
     try:

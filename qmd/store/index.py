@@ -93,6 +93,10 @@ class IndexReader:
         """Hash of the configuration that was mirrored last."""
         return documents.read_meta(self._database, "config_hash")
 
+    def updated_at(self) -> str | None:
+        """When a collection was updated last, cheaper than `status`; None before the first update."""
+        return health.last_update(self._database)
+
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
         """Documents by id; unknown ids are absent."""
         return documents.fetch_documents(self._database, ids)
