@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _PAST = re.compile(r"^past(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")
 _PRESENT = re.compile(r"^present(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")
+_ENCODER_OUTPUTS = frozenset({"last_hidden_state", "token_embeddings", "sentence_embedding"})
 _KEEP_NAMES = ("num_logits_to_keep", "logits_to_keep")
 """Scalar input of some exports: how many trailing positions get logits."""
 _FLOATS = {"tensor(float)": "float32", "tensor(float16)": "float16"}
@@ -63,6 +64,9 @@ def read_signature(session: Session) -> DecoderSignature:
     unknown = sorted(set(inputs) - known)
     if unknown:
         raise ModelError(f"model '{session.name}' has an unexpected input '{unknown[0]}'", _OTHER_EXPORT)
+    encoded = sorted(_ENCODER_OUTPUTS & outputs.keys())
+    if encoded and "logits" not in outputs:
+        raise ModelError(f"model '{session.name}' is an encoder: it returns '{encoded[0]}', no logits", _OTHER_EXPORT)
     logits = "logits" if "logits" in outputs else next(iter(outputs))
     kv_heads, head_size, kv_dtype = _kv_shape(session.name, [inputs[name] for name in past.values()])
     present = _numbered(_PRESENT, outputs)

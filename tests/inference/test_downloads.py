@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import shutil
 import socket
 import tarfile
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +22,8 @@ from qmd.inference.model_folders import (
     remove_model,
     verify_model,
 )
+from tests.inference.model_hub import COMMIT, WEIGHTS, FakeHub, serve_hub
 
-COMMIT = "a" * 40
-WEIGHTS = bytes(range(256)) * 12_000
 RECORD = replace(
     QWEN_RERANKER,
     formats=(
@@ -39,72 +34,11 @@ RECORD = replace(
 )
 
 
-@dataclass
-class FakeHub:
-    """A loopback server that answers like the hub's resolve addresses, and can misbehave."""
-
-    files: dict[str, bytes]
-    url: str = ""
-    drop_after: list[int] = field(default_factory=list)
-    """Bytes after which each of the next answers with a body breaks off."""
-    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
-    wrong_tags: bool = False
-
-    def env(self, **more: str) -> dict[str, str]:
-        return {"HF_ENDPOINT": self.url, **more}
-
-
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     monkeypatch.setenv("no_proxy", "*")
-    files = {"onnx/model.onnx": WEIGHTS, "model.onnx": WEIGHTS[:5000], "tokenizer.json": b"{}", "config.json": b"{} "}
-    state = FakeHub(files)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self._answer(with_body=False)
-
-        def do_GET(self) -> None:
-            self._answer(with_body=True)
-
-        def _answer(self, with_body: bool) -> None:
-            _, _, after = self.path.partition("/resolve/")
-            _, _, name = after.partition("/")
-            state.requests.append((self.command, name, self.headers.get("Range")))
-            content = state.files.get(name)
-            if content is None or RECORD.repository not in self.path:
-                self.send_response(404)
-                self.send_header("X-Error-Code", "EntryNotFound" if content is None else "RepoNotFound")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                return
-            digest = hashlib.sha256(content).hexdigest()
-            tag = digest if len(content) > 100 else digest[:40]
-            start = int((self.headers.get("Range") or "bytes=0-")[6:-1]) if with_body else 0
-            body = content[start:]
-            self.send_response(206 if start else 200)
-            self.send_header("ETag", f'"{"0" * 64 if state.wrong_tags else tag}"')
-            self.send_header("X-Repo-Commit", COMMIT)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if not with_body:
-                return
-            if state.drop_after:
-                body = body[: state.drop_after.pop(0)]
-                self.close_connection = True
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None: ...
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield state
-    http.shutdown()
-    thread.join()
-    http.server_close()
+    with serve_hub() as running:
+        yield running
 
 
 def _pull(hub: FakeHub, models_dir: Path, *formats: str, **env: str) -> tuple[str, ...]:
