@@ -24,3 +24,7 @@ bench-quality folder:
 # Index speed and size on a folder of markdown
 bench-store folder:
     python tests/benchmarks/bench_store.py {{folder}}
+
+# Speed of the engines on stand-ins of the real size, built into a folder (see models/README.md)
+bench-inference folder:
+    python tests/benchmarks/bench_inference.py {{folder}}

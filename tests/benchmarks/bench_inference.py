@@ -1,0 +1,411 @@
+"""Speed of the engines on stand-ins of the real models' size: decode, rerank, embed, load; as ratios in one run.
+
+    python tests/benchmarks/bench_inference.py FOLDER [--layers 28] [--threads 1] [--full] [--llama] [--results FILE]
+
+FOLDER holds the stand-ins of `models/build_standins.py`; those missing are built (about 6 GB and ten minutes). Weights
+are random, so nothing here speaks of quality. Times are processor time per thread, the best of `--repeat`, because
+other work on the machine hardly touches it; wall time stands beside it in the results file. `--llama` adds llama.cpp
+on GGUF stand-ins of the same size where `llama_cpp` can be imported (see `llama_peer.py`). `--full` is the whole grid:
+10 and 30 passages of 100, 300 and 700 tokens, which takes an hour or more on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+from qmd.inference.catalogue import JINA_ZH, ModelFile, ModelFormat  # noqa: E402
+from qmd.inference.decoder_signature import read_signature  # noqa: E402
+from qmd.inference.decoding import Decoder  # noqa: E402
+from qmd.inference.embedder import load_embedder  # noqa: E402
+from qmd.inference.rerank_runs import BatchRunner, PassageRunner, SharedPrefixRunner  # noqa: E402
+from qmd.inference.sessions import Session, open_session  # noqa: E402
+
+PROMPT, NEW = 100, 30
+PREFIX, SUFFIX = 75, 9
+"""Tokens of the reranker's prompt before and after the passage."""
+BATCH_TOKENS = 4096
+PARTS = ("decode", "rerank", "embed", "load")
+DECODERS = {"decoder-q4f16": "q4f16", "decoder-q4": "q4", "decoder-q8": "q8"}
+RERANKERS = {"reranker-fp32": "fp32", "reranker-fp16": "fp16", "reranker-q8": "q8", "reranker-w8a8": "w8a8"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement; `tokens_s` are tokens per second of processor time per thread."""
+
+    part: str
+    model: str
+    mode: str
+    case: str
+    tokens_s: float
+    cpu_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure and how."""
+
+    folder: Path
+    threads: int
+    repeat: int
+    passages: Sequence[int]
+    lengths: Sequence[int]
+    limit_s: float
+    """Cells predicted to take longer are left out."""
+
+    def measure(self, part: str, model: str, mode: str, case: str, tokens: int, work: Callable[[], object]) -> Row:
+        """The best of a few runs."""
+        best = (float("inf"), float("inf"))
+        for _ in range(self.repeat):
+            wall, cpu = time.perf_counter(), time.process_time()
+            work()
+            spent = time.process_time() - cpu, time.perf_counter() - wall
+            best = min(best, spent)
+            if spent[1] > self.limit_s / 2:
+                break
+        row = Row(part, model, mode, case, tokens / (best[0] / self.threads), best[0], best[1])
+        print(f"{part:7} {model:15} {mode:9} {case:9} {row.tokens_s:8.1f} tok/s  {row.wall_s:7.2f} s wall", flush=True)
+        return row
+
+
+def open_standin(plan: Plan, name: str, format: str) -> Session:
+    """Open a stand-in on the CPU."""
+    path = plan.folder / name / "model.onnx"
+    return open_session(path, format=format, threads=plan.threads, allow_gpu=False, name=name)
+
+
+# --- decoding -------------------------------------------------------------------------------------
+
+
+def bench_decode(plan: Plan) -> Iterator[Row]:
+    """Prefill, then steps: key-value tensors fed from numpy, bound, and three branches as one batch."""
+    for name, format in DECODERS.items():
+        yield from _decode_with(plan, name, open_standin(plan, name, format))
+        gc.collect()
+
+
+def _decode_with(plan: Plan, name: str, session: Session) -> Iterator[Row]:
+    prompt = np.random.default_rng(0).integers(5, 150_000, PROMPT).tolist()
+    naive = NaiveLoop(session)
+    yield plan.measure("decode", name, "naive", "prefill", PROMPT, lambda: naive.read(prompt))
+    yield plan.measure("decode", name, "naive", "step", NEW, lambda: naive.steps(NEW))
+    context = Decoder(session).open_context(PROMPT + NEW + 8)
+    empty = context.checkpoint()
+
+    def prefill() -> None:
+        context.restore(empty)
+        context.append([prompt])
+
+    yield plan.measure("decode", name, "bound", "prefill", PROMPT, prefill)
+    prefill()
+    after_prompt = context.checkpoint()
+
+    def steps() -> None:
+        context.restore(after_prompt)
+        for _ in range(NEW):
+            context.append([[7]])
+
+    yield plan.measure("decode", name, "bound", "step", NEW, steps)
+    context.restore(after_prompt)
+
+    def branches() -> None:
+        rows, _ = context.fork([[7], [8], [9]], NEW + 2)
+        for _ in range(NEW):
+            rows.append([[7], [8], [9]])
+
+    yield plan.measure("decode", name, "3 branches", "step", 3 * NEW, branches)
+
+
+class NaiveLoop:
+    """The plain way: every step takes all key-value tensors as arrays and gives them back one token longer."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._signature = read_signature(session)
+        self._past: dict[str, Any] = {}
+        self._length = 0
+
+    def read(self, ids: Sequence[int]) -> None:
+        """Start anew with a prompt."""
+        shape = (1, self._signature.kv_heads, 0, self._signature.head_size)
+        self._past = {name: np.zeros(shape, self._signature.kv_dtype) for name in self._signature.past}
+        self._length = 0
+        self._step(ids)
+
+    def steps(self, count: int) -> None:
+        """More tokens, one at a time, after the prompt."""
+        past, length = self._past, self._length
+        for _ in range(count):
+            self._step([7])
+        self._past, self._length = past, length
+
+    def _step(self, ids: Sequence[int]) -> None:
+        self._length += len(ids)
+        feeds = {"input_ids": np.array([ids], np.int64), "attention_mask": np.ones((1, self._length), np.int64)}
+        if self._signature.has_positions:
+            feeds["position_ids"] = np.arange(self._length - len(ids), self._length)[None]
+        outputs = self._session.run([self._signature.logits, *self._signature.present], {**feeds, **self._past})
+        self._past = dict(zip(self._signature.past, outputs[1:], strict=True))
+        outputs[0][0, -1].argmax()
+
+
+# --- reranking ------------------------------------------------------------------------------------
+
+
+def rerank_prompts(n: int, length: int) -> tuple[list[int], list[list[int]]]:
+    """A shared prefix, and endings whose passages are about `length` tokens long (normal, a quarter's deviation)."""
+    rng = np.random.default_rng(length)
+    lengths = np.clip(length * (1 + 0.25 * rng.standard_normal(n)), 16, 1.6 * length).astype(int)
+    ids = iter(rng.integers(5, 150_000, PREFIX + int(lengths.sum()) + n * SUFFIX).tolist())
+    prefix = [next(ids) for _ in range(PREFIX)]
+    return prefix, [[next(ids) for _ in range(size + SUFFIX)] for size in lengths]
+
+
+def bench_rerank(plan: Plan) -> Iterator[Row]:
+    """Each form one prompt at a time, batched, and with a shared prefix. Tokens count the prefix for every passage."""
+    for name, format in RERANKERS.items():
+        session = open_standin(plan, name, format)
+        signature = read_signature(session)
+        runners: dict[str, PassageRunner] = {
+            "serial": BatchRunner(session, signature, 0, batch_tokens=0),
+            "batched": BatchRunner(session, signature, 0, batch_tokens=BATCH_TOKENS),
+        }
+        if signature.layers:
+            runners["prefix"] = SharedPrefixRunner(Decoder(session))
+        for mode, runner in runners.items():
+            yield from _rerank_with(plan, name, mode, runner)
+        del session, runners, runner
+        gc.collect()
+
+
+def _rerank_with(plan: Plan, name: str, mode: str, runner: PassageRunner) -> Iterator[Row]:
+    rate = 0.0
+    for length in plan.lengths:
+        for n in plan.passages:
+            prefix, endings = rerank_prompts(n, length)
+            tokens = sum(len(prefix) + len(ending) for ending in endings)
+            if rate and tokens / rate > plan.limit_s:
+                print(f"rerank  {name} {mode} {n}x{length}: left out, would take {tokens / rate:.0f} s", flush=True)
+                continue
+            work = partial(_drain, runner, prefix, endings)
+            row = plan.measure("rerank", name, mode, f"{n}x{length}", tokens, work)
+            rate = tokens / row.wall_s
+            yield row
+
+
+def _drain(runner: PassageRunner, prefix: list[int], endings: list[list[int]]) -> None:
+    for _ in runner.run(prefix, endings):
+        pass
+
+
+# --- embedding ------------------------------------------------------------------------------------
+
+
+def bench_embed(plan: Plan) -> Iterator[Row]:
+    """Texts of mixed length (log-normal, median 200 tokens): ours, fastembed by default, fastembed one at a time."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(np.exp(rng.normal(5.3, 0.7, 12)), 20, 900).astype(int)
+    texts = [" ".join(f"w{word}" for word in rng.integers(5, 61_000, size)) for size in lengths]
+    for name, file in (("int8", "model_quantized.onnx"), ("fp32", "model.onnx")):
+        yield from _embed_with(plan, name, file, texts, int(lengths.sum()))
+        gc.collect()
+
+
+def _embed_with(plan: Plan, name: str, file: str, texts: list[str], tokens: int) -> Iterator[Row]:
+    folder, case = plan.folder / "encoder", f"{len(texts)} texts"
+    foreign = open_fastembed(folder, name, file, plan.threads)
+    yield plan.measure("embed", name, "fastembed", case, tokens, lambda: list(foreign.embed(texts)))
+    one_by_one = partial(foreign.embed, texts, batch_size=1)
+    yield plan.measure("embed", name, "fastembed 1", case, tokens, lambda: list(one_by_one()))
+    record = replace(JINA_ZH, formats=(ModelFormat(name, ModelFile(file), "cpu"),), context=1024)
+    ours = load_embedder(folder, record, threads=plan.threads, allow_gpu=False)
+    yield plan.measure("embed", name, "ours", case, tokens, lambda: ours.embed_documents(texts))
+
+
+def open_fastembed(folder: Path, name: str, file: str, threads: int) -> Any:
+    """The same file through fastembed, told to stay on the CPU."""
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    TextEmbedding.add_custom_model(
+        model=f"standin/{name}",
+        pooling=PoolingType.MEAN,
+        normalization=True,
+        sources=ModelSource(hf=f"standin/{name}"),
+        dim=768,
+        model_file=file,
+    )
+    return TextEmbedding(
+        f"standin/{name}", specific_model_path=str(folder), providers=["CPUExecutionProvider"], threads=threads
+    )
+
+
+# --- loading --------------------------------------------------------------------------------------
+
+
+def bench_load(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Load time and memory of each model in a process of its own, its files in the page cache."""
+    for name, format in {**DECODERS, **RERANKERS, "encoder": "int8"}.items():
+        command = [sys.executable, __file__, str(plan.folder), "--load", name, format, "--threads", str(plan.threads)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        row = json.loads(done.stdout.splitlines()[-1])
+        print(f"load    {name:15} {row['load_s']:6.2f} s  {row['rss_mib']} MiB, peak {row['peak_mib']} MiB", flush=True)
+        yield row
+
+
+def load_once(plan: Plan, name: str, format: str) -> None:
+    """Load one model, run 64 tokens, print one JSON line."""
+    import onnxruntime  # noqa: F401  imported before the clock starts
+
+    started = time.perf_counter()
+    if name == "encoder":
+        record = replace(JINA_ZH, formats=(ModelFormat("int8", ModelFile("model_quantized.onnx"), "cpu"),))
+        embedder = load_embedder(plan.folder / name, record, threads=plan.threads, allow_gpu=False)
+        load_s = time.perf_counter() - started
+        embedder.embed_queries([" ".join(f"w{word}" for word in range(5, 69))])
+    else:
+        session = open_standin(plan, name, format)
+        load_s = time.perf_counter() - started
+        list(BatchRunner(session, read_signature(session), 0, batch_tokens=0).run([5], [list(range(5, 68))]))
+    status = Path("/proc/self/status")
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines()) if status.exists() else {}
+    held = (
+        {key: int(lines[name].split()[0]) >> 10 for key, name in (("rss_mib", "VmRSS"), ("peak_mib", "VmHWM"))}
+        if (lines)
+        else {"rss_mib": None, "peak_mib": None}
+    )
+    print(json.dumps({"model": name, "load_s": load_s, **held}))
+
+
+# --- the whole ------------------------------------------------------------------------------------
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Tokens per second as markdown tables, models and modes against cases; ratios are to the first row of a table."""
+    lines = []
+    for part in dict.fromkeys(row.part for row in rows):
+        inside = [row for row in rows if row.part == part]
+        cases = list(dict.fromkeys(row.case for row in inside))
+        lines += [f"\n### {part} (tokens per second of processor time per thread)\n"]
+        lines += [f"| model | mode | {' | '.join(cases)} |", f"|---|---|{'---:|' * len(cases)}"]
+        base = {case: next((row.tokens_s for row in inside if row.case == case), None) for case in cases}
+        for key in dict.fromkeys((row.model, row.mode) for row in inside):
+            cells = {row.case: row for row in inside if (row.model, row.mode) == key}
+            shown = [
+                f"{cells[case].tokens_s:.1f} ({cells[case].tokens_s / base[case]:.2f}x)"  # type: ignore[operator]
+                if case in cells
+                else "–"
+                for case in cases
+            ]
+            lines.append(f"| {key[0]} | {key[1]} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures belong to."""
+    import onnxruntime
+
+    cpu = Path("/proc/cpuinfo")
+    text = cpu.read_text() if cpu.exists() else ""
+    flags = {flag for line in text.splitlines() if line.startswith("flags") for flag in line.split()}
+    return {
+        "cpu": next((line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line), None),
+        "cores": os.cpu_count(),
+        "instructions": sorted(flags & {"avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8"}),
+        "platform": platform.platform(),
+        "onnxruntime": onnxruntime.__version__,
+        "numpy": np.__version__,
+        "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
+    }
+
+
+def run(plan: Plan, parts: Sequence[str], *, llama: bool, layers: int, results: Path | None) -> None:
+    """Measure, print, save after every part."""
+    rows: list[Row] = []
+    content: dict[str, Any] = {"machine": machine(), "layers": layers, "threads": plan.threads, "load": []}
+    measures = {"decode": bench_decode, "rerank": bench_rerank, "embed": bench_embed}
+
+    def save() -> None:
+        if results is not None:
+            results.write_text(json.dumps({**content, "rows": [asdict(row) for row in rows]}, indent=1), "utf-8")
+
+    if llama:
+        # First: everything later is read as a ratio to it.
+        from llama_peer import bench_llama
+
+        rows.extend(bench_llama(plan, [part for part in parts if part in ("decode", "rerank")], layers))
+        save()
+    for part in parts:
+        if part == "load":
+            content["load"] = list(bench_load(plan))
+        else:
+            rows.extend(measures[part](plan))
+        save()
+    print(summary(rows))
+
+
+def build_missing(folder: Path, layers: int, parts: Sequence[str]) -> None:
+    """Build the stand-ins that the parts need."""
+    spec = importlib.util.spec_from_file_location("build_standins", ROOT / "models" / "build_standins.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    wanted = {"decode": list(DECODERS), "rerank": list(RERANKERS), "embed": ["encoder"]}
+    names = [name for part in parts for name in wanted.get(part, [*DECODERS, *RERANKERS, "encoder"])]
+    module.build(folder, list(dict.fromkeys(names)), layers)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--layers", type=int, default=28, help="of the decoders; 28 is the real number")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--part", action="append", choices=PARTS, help="may be repeated; all by default")
+    parser.add_argument("--passages", default="4", help="comma-separated")
+    parser.add_argument("--lengths", default="100,300", help="comma-separated, in tokens")
+    parser.add_argument("--full", action="store_true", help="10 and 30 passages of 100, 300 and 700 tokens")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds that one cell may take")
+    parser.add_argument("--llama", action="store_true", help="beside llama.cpp")
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    passages, lengths = ("10,30", "100,300,700") if arguments.full else (arguments.passages, arguments.lengths)
+    plan = Plan(
+        arguments.folder,
+        arguments.threads,
+        arguments.repeat,
+        [int(n) for n in passages.split(",")],
+        [int(n) for n in lengths.split(",")],
+        arguments.limit,
+    )
+    if arguments.load:
+        load_once(plan, *arguments.load)
+        return
+    parts = arguments.part or list(PARTS)
+    build_missing(arguments.folder, arguments.layers, parts)
+    run(plan, parts, llama=arguments.llama, layers=arguments.layers, results=arguments.results)
+
+
+if __name__ == "__main__":
+    main()
