@@ -106,14 +106,14 @@ class FakeReader:
         found = [document for document, _ in self.items.values() if in_scope(document, scope)]
         yield from sorted(found, key=lambda document: (document.collection, document.path))
 
-    def count_documents(self) -> int:
-        return len(self.items)
+    def count_documents(self, scope: Scope = Scope()) -> int:
+        return sum(1 for _ in self.iter_documents(Scope(collections=scope.collections)))
 
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
         optional = [term for term in terms if not term.required and not term.excluded]
         required = [term for term in terms if term.required and not term.excluded]
         excluded = [term for term in terms if term.excluded]
-        weights = dict(zip((term.fts for term in terms), self._idf(terms), strict=False))
+        weights = dict(zip((term.fts for term in terms), self._idf(terms, scope), strict=False))
         found = []
         for document in self.iter_documents(scope):
             counts = {term.fts: self._count(document, term) for term in terms}
@@ -126,8 +126,9 @@ class FakeReader:
         found.sort(key=lambda candidate: (-candidate.score, candidate.document_id))
         return found[:k]
 
-    def document_frequencies(self, terms: Sequence[LexicalTerm]) -> Sequence[int]:
-        return [sum(1 for d, _ in self.items.values() if self._count(d, term)) for term in terms]
+    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
+        documents = list(self.iter_documents(Scope(collections=scope.collections)))
+        return [sum(1 for document in documents if self._count(document, term)) for term in terms]
 
     def similar_terms(self, term: str, limit: int = 5) -> Sequence[str]:
         words = {word for d, text in self.items.values() for word in _WORD.findall(f"{d.title} {text}".lower())}
@@ -173,9 +174,9 @@ class FakeReader:
             if quoted
         )
 
-    def _idf(self, terms: Sequence[LexicalTerm]) -> list[float]:
-        total = len(self.items)
-        return [math.log(1 + (total - df + 0.5) / (df + 0.5)) for df in self.document_frequencies(terms)]
+    def _idf(self, terms: Sequence[LexicalTerm], scope: Scope) -> list[float]:
+        total = self.count_documents(scope)
+        return [math.log(1 + (total - df + 0.5) / (df + 0.5)) for df in self.document_frequencies(terms, scope)]
 
 
 def in_scope(document: StoredDocument, scope: Scope) -> bool:
@@ -274,6 +275,7 @@ class OverlapReranker:
         *,
         intent: str | None = None,
         deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
     ) -> Sequence[float | None]:
         if self.failure is not None:
             raise ModelError(self.failure)
@@ -282,6 +284,7 @@ class OverlapReranker:
         scores: list[float | None] = []
         for number, passage in enumerate(passages):
             late = deadline_s is not None and time.monotonic() >= deadline_s
+            late = late or (is_cancelled is not None and is_cancelled())
             if late or (self.allowed is not None and number >= self.allowed):
                 scores.append(None)
                 continue
@@ -301,7 +304,14 @@ class FixedExpander:
     def description(self) -> EngineDescription:
         return EngineDescription("expand", "fixed", "fp32", "built-in", "cpu")
 
-    def expand(self, query: str, *, intent: str | None = None, deadline_s: float | None = None) -> Expansion:
+    def expand(
+        self,
+        query: str,
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Expansion:
         if self.failure is not None:
             raise ModelError(self.failure)
         self.calls.append(query)

@@ -83,9 +83,11 @@ class Reranker(Protocol):
         *,
         intent: str | None = None,
         deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
     ) -> Sequence[float | None]:
         """One score per passage, larger is better; None where the deadline (a `time.monotonic` value) came first.
 
+        `is_cancelled` is asked between runs; once it is true the rest is None as well.
         Passages arrive in order of promise and are scored in that order.
         """
         ...
@@ -105,8 +107,18 @@ class Expander(Protocol):
     @property
     def description(self) -> EngineDescription: ...
 
-    def expand(self, query: str, *, intent: str | None = None, deadline_s: float | None = None) -> Expansion:
-        """Validated sub-queries in the query's own language; empty when nothing survives."""
+    def expand(
+        self,
+        query: str,
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Expansion:
+        """Validated sub-queries in the query's own language; empty when nothing survives.
+
+        `is_cancelled` is asked between tokens.
+        """
         ...
 
 

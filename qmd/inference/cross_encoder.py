@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,7 @@ class QwenReranker:
         *,
         intent: str | None = None,
         deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
     ) -> list[float | None]:
         """P(relevant) of each passage, in [0, 1]; None where the deadline came first.
 
@@ -101,7 +102,7 @@ class QwenReranker:
         scores: dict[str, float] = {}
         if distinct and not _is_over(deadline_s):
             with self._lock:
-                scores = self._score_distinct(query, distinct, intent, deadline_s)
+                scores = self._score_distinct(query, distinct, intent, deadline_s, is_cancelled or (lambda: False))
         return [scores.get(passage) for passage in passages]
 
     def prefix_tokens(self, query: str, intent: str | None = None) -> list[int]:
@@ -113,7 +114,12 @@ class QwenReranker:
         return _ending_tokens(self._tokenizer, passage, self._options)
 
     def _score_distinct(
-        self, query: str, passages: Sequence[str], intent: str | None, deadline_s: float | None
+        self,
+        query: str,
+        passages: Sequence[str],
+        intent: str | None,
+        deadline_s: float | None,
+        is_cancelled: Callable[[], bool],
     ) -> dict[str, float]:
         prefix = self.prefix_tokens(query, intent)
         endings = [self.ending_tokens(passage) for passage in passages]
@@ -124,7 +130,7 @@ class QwenReranker:
                 if math.isnan(probability):
                     raise ModelError(f"model '{self._description.model}' returns no numbers", "qmd models verify")
                 scores[passages[index]] = probability
-            if pace.leaves_no_time(sum(len(endings[index]) for index in indexes)):
+            if is_cancelled() or pace.leaves_no_time(sum(len(endings[index]) for index in indexes)):
                 break
         return scores
 

@@ -65,6 +65,7 @@ class MaxSimReranker:
         *,
         intent: str | None = None,
         deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
     ) -> Sequence[float | None]:
         """One score per passage in the order given; None where `deadline_s` (a `time.monotonic` value) came first.
 
@@ -81,6 +82,8 @@ class MaxSimReranker:
         with contextlib.closing(self._encoder.encode_all(batch)) as encoded:  # closing cancels runs not yet begun
             for tokens, same in zip(batch, rows.values(), strict=True):
                 if deadline_s is not None and time.monotonic() >= deadline_s:
+                    break
+                if is_cancelled is not None and is_cancelled():
                     break
                 value = max_similarity(vectors, weights, _own_tokens(next(encoded), tokens))
                 for row in same:

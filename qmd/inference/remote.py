@@ -248,6 +248,7 @@ class RemoteReranker:
         *,
         intent: str | None = None,
         deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
     ) -> list[float | None]:
         """Relevance in [0, 1]; None where the deadline came first.
 
@@ -260,6 +261,8 @@ class RemoteReranker:
         asked = f"{query}\n{intent.strip()}" if intent and intent.strip() else query
         raw: dict[str, float] = {}
         for batch in _batches(distinct, self._settings.batch_size):
+            if is_cancelled is not None and is_cancelled():
+                break
             body = {
                 "model": self._settings.model,
                 "query": asked,
@@ -309,13 +312,20 @@ class RemoteExpander:
         """What runs."""
         return _describe("expand", self._settings, self._client)
 
-    def expand(self, query: str, *, intent: str | None = None, deadline_s: float | None = None) -> Expansion:
+    def expand(
+        self,
+        query: str,
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Expansion:
         """Validated sub-queries in the query's own language; lines that are no typed lines are among the dropped.
 
         Raises:
             ModelError: If the server fails.
         """
-        if not query.strip():
+        if not query.strip() or (is_cancelled is not None and is_cancelled()):
             return Expansion(())
         asked = f"Query: {query.strip()}" + (f"\nIntent: {intent.strip()}" if intent and intent.strip() else "")
         if "qwen3" in self._settings.model.lower():

@@ -8,23 +8,15 @@ from typing import Any, Protocol
 
 from qmd.server.pools import Role
 from qmd.server.service import SearchService
+from qmd.server.stages import Listener
 from qmd.server.wire import WireError, from_wire, to_wire
 
 
-class Asker(Protocol):
-    """Who waits for the answer to a call."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether nobody waits any more."""
-        ...
-
-    def stage(self, stage: str, /) -> None:
-        """Tell that a stage begins; raises `OSError` when the asker has gone, which ends the work."""
-        ...
+class Asker(Listener, Protocol):
+    """Who waits for the answer to a call; telling it something raises `OSError` when it has gone."""
 
     def progress(self, done: int, total: int, /) -> None:
-        """Tell how far the work is; raises like `stage`."""
+        """Told how far the work is."""
         ...
 
 
@@ -60,7 +52,7 @@ class ServiceCalls:
             from_wire(SearchOptions, params["options"]),
             from_wire(EngineSettings, params["settings"]),
             from_wire(frozenset[Role], params["roles"]),
-            asker.stage,
+            asker,
         )
         return _as_object(response)
 

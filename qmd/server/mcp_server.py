@@ -25,7 +25,7 @@ from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.server import presentation, requests
 from qmd.server.opening import LIST_TTL_MS, SERVER_NAME, SERVER_TITLE, instructions_for
 from qmd.server.service import FetchedLines, SearchService
-from qmd.server.stages import StageSink
+from qmd.server.stages import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
 
@@ -33,10 +33,6 @@ Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
 
 _STAGES = ("loading models", "searching", "expanding", "embedding", "reranking")
-
-
-class _Cancelled(Exception):
-    """Raised inside a search when the client no longer wants it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +154,7 @@ class _Handlers:
                 return await self._status()
         except QmdError as error:
             return _error_result(error_text(error))
-        except (MCPError, _Cancelled):
+        except (MCPError, CancelledSearch):
             raise
         except Exception as error:
             _logger.exception("tool %s failed", params.name)
@@ -197,7 +193,8 @@ class _Handlers:
         return types.ReadResourceResult(contents=[_resource(fetched, uri)])
 
     async def _query(self, ctx: Context, request: requests.QueryRequest) -> types.CallToolResult:
-        response = await _with_progress(ctx, lambda on_stage: self._service.query(request, on_stage))
+        client = _Client(ctx)
+        response = await client.wait_for(lambda: self._service.query(request, client))
         return types.CallToolResult(
             content=[types.TextContent(text=presentation.results_text(response, request.label))],
             structured_content=presentation.structured_results(response),
@@ -280,25 +277,30 @@ async def _in_thread(work: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(work)
 
 
-async def _with_progress(ctx: Context, work: Callable[[StageSink], T]) -> T:
-    """Run `work` in a thread, report its stages to the client, and stop it at the next stage when cancelled."""
-    is_cancelled = threading.Event()
-    reported = 0
+class _Client:
+    """A `Listener`: hears of stages as progress, from the thread that works for it, until its request is cancelled."""
 
-    def on_stage(stage: str) -> None:
-        nonlocal reported
-        if is_cancelled.is_set():
-            raise _Cancelled
-        reported += 1
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._has_gone = threading.Event()
+        self._reported = 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the request was cancelled."""
+        return self._has_gone.is_set()
+
+    def stage(self, stage: str, /) -> None:
+        """See `Listener`."""
+        self._reported += 1
         # A client that has gone shows by the cancellation, not here.
         with contextlib.suppress(Exception):
-            anyio.from_thread.run(ctx.session.report_progress, float(reported), float(len(_STAGES)), stage)
+            anyio.from_thread.run(self._ctx.session.report_progress, float(self._reported), float(len(_STAGES)), stage)
 
-    async def run() -> T:
-        return await anyio.to_thread.run_sync(lambda: work(on_stage), abandon_on_cancel=True)
-
-    try:
-        return await run()
-    except anyio.get_cancelled_exc_class():
-        is_cancelled.set()
-        raise
+    async def wait_for(self, work: Callable[[], T]) -> T:
+        """The result of `work`, run in a thread; when this request is cancelled the work is told and left behind."""
+        try:
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            self._has_gone.set()
+            raise

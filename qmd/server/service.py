@@ -15,7 +15,7 @@ from qmd.inference.base import EngineDescription
 from qmd.records import IndexStatus, Query, Scope, SearchResponse, StoredDocument
 from qmd.server.pools import EnginePool, ReaderPool, Role, parse_model_ttl
 from qmd.server.requests import GetRequest, MultiGetRequest, QueryRequest, nearest_name
-from qmd.server.stages import StageSink, announce_stages
+from qmd.server.stages import Listener, NoListener, announce_stages, begin_stage
 
 if TYPE_CHECKING:
     from qmd.config import Locations
@@ -95,10 +95,11 @@ class SearchService:
         self._engines = engines
         self._settings = settings
 
-    def query(self, request: QueryRequest, on_stage: StageSink = lambda _: None) -> SearchResponse:
+    def query(self, request: QueryRequest, listener: Listener = NoListener()) -> SearchResponse:
         """Search as a tool call asks.
 
         Raises:
+            CancelledSearch: If the listener goes before the answer is there.
             UsageError: For a query that breaks the rules of its language.
             NotFoundError: If there is no index.
             StoreError: If it cannot be read.
@@ -107,7 +108,7 @@ class SearchService:
         options = build_options(request)
         with self._readers.reader() as reader:
             query, warnings = _apply_collections(reader, query, request.collections)
-            response = self._run(reader, query, options, self._settings(), roles_for(query, options), on_stage)
+            response = self._run(reader, query, options, self._settings(), roles_for(query, options), listener)
         return replace(response, warnings=(*warnings, *response.warnings))
 
     def search(
@@ -116,15 +117,16 @@ class SearchService:
         options: SearchOptions,
         settings: EngineSettings,
         roles: frozenset[Role],
-        on_stage: StageSink = lambda _: None,
+        listener: Listener = NoListener(),
     ) -> SearchResponse:
         """Run a search that a command prepared, with the models that it chose.
 
         Raises:
+            CancelledSearch: If the listener goes before the answer is there.
             QmdError: Whatever the pipeline raises.
         """
         with self._readers.reader() as reader:
-            return self._run(reader, query, options, settings, roles, on_stage)
+            return self._run(reader, query, options, settings, roles, listener)
 
     def get(self, request: GetRequest) -> FetchedLines:
         """One document or some of its lines. Only indexed documents are found, whatever the path says.
@@ -224,15 +226,15 @@ class SearchService:
         options: SearchOptions,
         settings: EngineSettings,
         roles: frozenset[Role],
-        on_stage: StageSink,
+        listener: Listener,
     ) -> SearchResponse:
         from qmd.retrieval import search
 
         if roles and not self._engines.is_loaded:
-            on_stage("loading models")
+            begin_stage(listener, "loading models")
         with self._engines.engines(settings, roles) as engines:
-            on_stage("searching")
-            return search(reader, announce_stages(engines, on_stage), query, options)
+            begin_stage(listener, "searching")
+            return search(reader, announce_stages(engines, listener), query, options)
 
 
 def open_service(

@@ -1,7 +1,7 @@
-"""Tells a caller which stage a search has reached, and lets it stop the search there.
+"""Tells a caller which stage a search has reached, and lets it stop the search there or between two runs of a model.
 
 The pipeline knows nothing of callers; it only uses engines. So the engines are wrapped: each announces itself before it
-works, and an announcement that raises ends the search.
+works, asks between runs whether anybody still waits, and ends the search when nobody does.
 """
 
 from __future__ import annotations
@@ -17,18 +17,49 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class StageSink(Protocol):
-    """Told of each stage as it begins; raises when the asker has gone, which stops the work."""
-
-    def __call__(self, stage: str, /) -> None: ...
+class CancelledSearch(Exception):
+    """Nobody waits for the answer any more."""
 
 
-def announce_stages(engines: Engines, on_stage: StageSink) -> Engines:
-    """The same engines, announcing `expanding`, `embedding` and `reranking` before they work."""
+class Listener(Protocol):
+    """Who waits for the answer of a search."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody waits any more."""
+        ...
+
+    def stage(self, stage: str, /) -> None:
+        """Told of each stage as it begins; may raise to end the work."""
+        ...
+
+
+class NoListener:
+    """Waits to the end and wants to hear of no stage."""
+
+    is_gone = False
+
+    def stage(self, stage: str, /) -> None:
+        """See `Listener`."""
+
+
+def begin_stage(listener: Listener, stage: str) -> None:
+    """Tell of a stage, unless nobody is there to be told.
+
+    Raises:
+        CancelledSearch: If so.
+    """
+    if listener.is_gone:
+        raise CancelledSearch
+    listener.stage(stage)
+
+
+def announce_stages(engines: Engines, listener: Listener) -> Engines:
+    """The same engines, announcing `expanding`, `embedding` and `reranking`; they raise `CancelledSearch`."""
     return Engines(
-        embedder=_Embedder(engines.embedder, on_stage) if engines.embedder else None,
-        reranker=_announce_reranker(engines.reranker, on_stage) if engines.reranker else None,
-        expander=_Expander(engines.expander, on_stage) if engines.expander else None,
+        embedder=_Embedder(engines.embedder, listener) if engines.embedder else None,
+        reranker=_announce_reranker(engines.reranker, listener) if engines.reranker else None,
+        expander=_Expander(engines.expander, listener) if engines.expander else None,
         notes=engines.notes,
         failures=engines.failures,
     )
@@ -37,7 +68,7 @@ def announce_stages(engines: Engines, on_stage: StageSink) -> Engines:
 @dataclass(frozen=True, slots=True)
 class _Embedder:
     inner: Embedder
-    on_stage: StageSink
+    listener: Listener
 
     @property
     def description(self) -> EngineDescription:
@@ -64,7 +95,7 @@ class _Embedder:
         return self.inner.embed_documents(texts, on_progress)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        self.on_stage("embedding")
+        begin_stage(self.listener, "embedding")
         return self.inner.embed_queries(texts)
 
     def embeds(self, text: str) -> bool:
@@ -77,7 +108,7 @@ class _Embedder:
 @dataclass(frozen=True, slots=True)
 class _Reranker:
     inner: Reranker
-    on_stage: StageSink
+    listener: Listener
 
     @property
     def description(self) -> EngineDescription:
@@ -90,9 +121,15 @@ class _Reranker:
         *,
         intent: str | None = None,
         deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
     ) -> Sequence[float | None]:
-        self.on_stage("reranking")
-        return self.inner.score(query, passages, intent=intent, deadline_s=deadline_s)
+        begin_stage(self.listener, "reranking")
+        scores = self.inner.score(
+            query, passages, intent=intent, deadline_s=deadline_s, is_cancelled=lambda: self.listener.is_gone
+        )
+        if self.listener.is_gone:
+            raise CancelledSearch
+        return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +138,36 @@ class _CollectionReranker(_Reranker):
 
     def with_idf(self, idf: Callable[[Sequence[str]], Sequence[float]]) -> Reranker:
         inner: Any = self.inner
-        return _Reranker(inner.with_idf(idf), self.on_stage)
+        return _Reranker(inner.with_idf(idf), self.listener)
 
 
-def _announce_reranker(reranker: Reranker, on_stage: StageSink) -> Reranker:
+def _announce_reranker(reranker: Reranker, listener: Listener) -> Reranker:
     from qmd.retrieval.reranking import CollectionAware
 
-    return (_CollectionReranker if isinstance(reranker, CollectionAware) else _Reranker)(reranker, on_stage)
+    return (_CollectionReranker if isinstance(reranker, CollectionAware) else _Reranker)(reranker, listener)
 
 
 @dataclass(frozen=True, slots=True)
 class _Expander:
     inner: Expander
-    on_stage: StageSink
+    listener: Listener
 
     @property
     def description(self) -> EngineDescription:
         return self.inner.description
 
-    def expand(self, query: str, *, intent: str | None = None, deadline_s: float | None = None) -> Expansion:
-        self.on_stage("expanding")
-        return self.inner.expand(query, intent=intent, deadline_s=deadline_s)
+    def expand(
+        self,
+        query: str,
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Expansion:
+        begin_stage(self.listener, "expanding")
+        expansion = self.inner.expand(
+            query, intent=intent, deadline_s=deadline_s, is_cancelled=lambda: self.listener.is_gone
+        )
+        if self.listener.is_gone:
+            raise CancelledSearch
+        return expansion

@@ -38,6 +38,7 @@ from qmd.server.endpoint import (
     worker_files,
     write_endpoint,
 )
+from qmd.server.stages import CancelledSearch
 
 _logger = logging.getLogger("qmd.worker")
 
@@ -154,6 +155,8 @@ class Worker:
                 reply.send({"error": _error_fields(error)})
             except OSError:
                 raise
+            except CancelledSearch:
+                return
             except Exception:
                 # The asker repeats the work in its own process, where the failure shows with its traceback.
                 _logger.exception("call %s failed", call)

@@ -204,6 +204,18 @@ def test_a_deadline_leaves_the_tail_unscored_in_the_order_of_promise(tmp_path: P
     assert scored == sorted(scored, reverse=True)
 
 
+def test_a_cancellation_leaves_the_rest_unscored(tmp_path: Path) -> None:
+    reranker, _ = _load(tmp_path, OWN)
+    asked: list[int] = []
+
+    def is_cancelled() -> bool:
+        asked.append(1)
+        return len(asked) == 2
+
+    scores = reranker.score("query", PASSAGES, is_cancelled=is_cancelled)
+    assert [score is not None for score in scores] == [True, True, False, False]
+
+
 def test_only_the_passage_is_cut(tmp_path: Path) -> None:
     reranker, _ = _load(tmp_path, OWN, max_passage_tokens=4)
     assert reranker.ending_tokens("abcdefgh") == reranker.ending_tokens("abc")

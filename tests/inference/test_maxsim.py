@@ -69,6 +69,17 @@ def test_what_the_deadline_allows_is_a_prefix(reranker: MaxSimReranker) -> None:
     assert scored == sorted(scored, reverse=True)
 
 
+def test_a_cancellation_leaves_the_rest_unscored(reranker: MaxSimReranker) -> None:
+    asked: list[int] = []
+
+    def is_cancelled() -> bool:
+        asked.append(1)
+        return len(asked) > 2
+
+    scores = reranker.score("password", PASSAGES, is_cancelled=is_cancelled)
+    assert [score is not None for score in scores] == [True, True, False]
+
+
 def test_words_outside_the_weights_do_not_count(reranker: MaxSimReranker) -> None:
     def only_bread(words: Sequence[str]) -> Sequence[float]:
         return [float(word == "bread") for word in words]
