@@ -1,9 +1,92 @@
 """qmd: on-device search over your own markdown.
 
-Comes in: folders of text, questions. Goes out: ranked documents with the passage that answers.
-This package root must not import anything heavy: `import qmd` costs nothing until a name is used.
+Comes in: folders of text, questions. Goes out: ranked documents with the passage that answers. This package root must
+not import anything heavy: `import qmd` costs nothing until a name is used. Everything public is in `__all__`; start
+with `open_store`.
 """
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+"""What type checkers take for true; `typing` itself would be most of what importing this costs."""
+
+if TYPE_CHECKING:
+    from qmd.api import (
+        ContextNote,
+        DocumentText,
+        DocumentTexts,
+        IndexHealth,
+        SkippedDocument,
+        Store,
+        default_index_path,
+        open_store,
+    )
+    from qmd.errors import BusyError, ConfigError, ModelError, NotFoundError, QmdError, StoreError, UsageError
+    from qmd.indexing import EmbedReport, UpdateReport
+    from qmd.records import (
+        Collection,
+        CollectionStatus,
+        Explanation,
+        Hit,
+        IndexStatus,
+        Passage,
+        Query,
+        SearchResponse,
+        StoredDocument,
+        SubQuery,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "BusyError",
+    "Collection",
+    "CollectionStatus",
+    "ConfigError",
+    "ContextNote",
+    "DocumentText",
+    "DocumentTexts",
+    "EmbedReport",
+    "Explanation",
+    "Hit",
+    "IndexHealth",
+    "IndexStatus",
+    "ModelError",
+    "NotFoundError",
+    "Passage",
+    "QmdError",
+    "Query",
+    "SearchResponse",
+    "SkippedDocument",
+    "Store",
+    "StoreError",
+    "StoredDocument",
+    "SubQuery",
+    "UpdateReport",
+    "UsageError",
+    "__version__",
+    "default_index_path",
+    "open_store",
+]
+
+_HOMES = {
+    "api": "ContextNote DocumentText DocumentTexts IndexHealth SkippedDocument Store default_index_path open_store",
+    "errors": "BusyError ConfigError ModelError NotFoundError QmdError StoreError UsageError",
+    "indexing": "EmbedReport UpdateReport",
+    "records": "Collection CollectionStatus Explanation Hit IndexStatus Passage Query SearchResponse StoredDocument"
+    " SubQuery",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    for module, names in _HOMES.items():
+        if name in names.split():
+            from importlib import import_module
+
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,8 +12,8 @@ from qmd.config.paths import Locations, locate
 from qmd.config.settings import Config, config_digest, load_config
 from qmd.errors import UsageError
 from qmd.quick_dataclasses import dataclass
+from qmd.workspace import collections as workspace_collections
 from qmd.workspace import opening
-from qmd.workspace.collections import collection_not_found
 
 if TYPE_CHECKING:
     from qmd.config.trust import GatedItems
@@ -98,18 +98,7 @@ def scope_collections(collections: Sequence[Collection], names: Sequence[str]) -
     Raises:
         NotFoundError: A name that does not exist.
     """
-    known = [collection.name for collection in collections]
-    for name in names:
-        if name not in known:
-            raise collection_not_found(name, known)
-    if names:
-        return tuple(dict.fromkeys(names))
-    included = tuple(collection.name for collection in collections if collection.include_by_default)
-    if len(included) == len(collections):
-        return None
-    if not included:
-        warn("every collection is excluded from searches; name one with -c, or run: qmd collection include NAME")
-    return included
+    return workspace_collections.scope_collections(collections, names, warn)
 
 
 def apply_trust(session: Session, locations: Locations, config: Config) -> Config:

@@ -103,11 +103,12 @@ def remove_collection(target: Target, name: str) -> Config:
 
 
 def rename_collection(target: Target, old: str, new: str) -> Config:
-    """Give a collection another name; its entry moves to the end."""
+    """Give a collection another name; its entry moves to the end. No entry, no change."""
 
     def change(root: YamlMap) -> None:
         collections = _child(root, "collections")
-        collections[new] = collections.pop(old)
+        if old in collections:
+            collections[new] = collections.pop(old)
 
     return _edit(target, change)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         remove_collection,
         rename_collection,
         require_collection,
+        scope_collections,
     )
     from qmd.workspace.locks import embed_lock
     from qmd.workspace.models import engine_settings
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    **dict.fromkeys(
-        ("check_name", "collection_not_found", "remove_collection", "rename_collection", "require_collection"),
-        "collections",
-    ),
     "embed_lock": "locks",
     "engine_settings": "models",
+    "mirror": "opening",
+    "open_current_reader": "opening",
+    "open_current_writer": "opening",
+    "open_or_replace": "opening",
+    "with_the_rest": "opening",
+    "MIRROR_TIMEOUT_MS": "opening",
 }
 
 __all__ = [
@@ -49,6 +52,7 @@ __all__ = [
     "remove_collection",
     "rename_collection",
     "require_collection",
+    "scope_collections",
     "with_the_rest",
 ]
 
@@ -59,4 +63,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'opening')}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'collections')}"), name)

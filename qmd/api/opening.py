@@ -1,0 +1,91 @@
+"""`open_store`: which index, which configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qmd.api.store import Store
+from qmd.config.paths import PROJECT_FOLDER, Locations, locate
+from qmd.errors import NotFoundError, UsageError
+from qmd.quick_dataclasses import replace
+
+if TYPE_CHECKING:
+    from qmd.api.homes import ConfigHome
+
+ConfigSource = Mapping[str, Any] | str | os.PathLike[str]
+"""A mapping of the shape of `index.yml`, or the path of such a file."""
+
+
+def open_store(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    config: ConfigSource | None = None,
+    index: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Store:
+    """A store over an index; nothing is opened or loaded before it is needed.
+
+    Without arguments it is the index that `qmd` itself would use here: the nearest project's, else the user's.
+
+    Args:
+        path: The index file, made by the first write. With it, the configuration is `config` or the index's own copy.
+        config: With `path` only: a mapping of the shape of `index.yml`, which stays in memory, or the path of a file,
+            which edits are written to. Relative paths inside start at the working directory, or at the file's folder.
+        index: Without `path`: the name of an index, as in `qmd --index NAME`.
+        environ: Read in place of the process's environment variables.
+
+    Raises:
+        UsageError: The arguments contradict each other.
+        NotFoundError: `config` names a file that does not exist.
+        ConfigError: The mapping is not of the shape of `index.yml`.
+    """
+    from qmd.api.homes import FileHome, IndexHome, MappingHome
+
+    environ = os.environ if environ is None else environ
+    locations = locate(index, Path.cwd(), environ)
+    home: ConfigHome
+    if path is None:
+        if config is not None:
+            raise UsageError("a configuration needs the path of an index", 'qmd.open_store("index.sqlite", config=…)')
+        home = FileHome(locations, environ)
+    elif index is not None:
+        raise UsageError(f"both a path and the index name '{index}' are given", "name one of the two")
+    else:
+        locations = _at(locations, Path(path))
+        if config is None:
+            home = IndexHome(locations)
+        elif isinstance(config, Mapping):
+            home = MappingHome(config, locations)
+            home.load()  # a mistake in it should show here, not at the first search
+        else:
+            locations = _configured_by(locations, Path(config))
+            home = FileHome(locations, environ)
+    return Store(locations, home, environ)
+
+
+def default_index_path(index: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
+    """The file of the index that `qmd` would use here; it need not exist.
+
+    Args:
+        index: The name of an index, as in `qmd --index NAME`.
+        environ: Read in place of the process's environment variables.
+    """
+    return locate(index, Path.cwd(), os.environ if environ is None else environ).database
+
+
+def _at(locations: Locations, path: Path) -> Locations:
+    """The places of an index that lies at `path` and has no configuration file: relative paths start here."""
+    database = locations.expand(str(path)) if str(path).startswith("~") else (locations.cwd / path)
+    absent = locations.cwd / "the given configuration"
+    return replace(locations, database=database, config_file=absent, project_root=None)
+
+
+def _configured_by(locations: Locations, path: Path) -> Locations:
+    file = locations.expand(str(path)) if str(path).startswith("~") else (locations.cwd / path)
+    if not file.is_file():
+        raise NotFoundError(f"configuration '{path}' does not exist", "give the path of an index.yml, or a mapping")
+    root = file.parent.parent if file.parent.name == PROJECT_FOLDER else None
+    return replace(locations, config_file=file, project_root=root)

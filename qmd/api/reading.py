@@ -1,0 +1,292 @@
+"""The half of a store that asks: searches, documents, state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from qmd.api.records import DocumentText, DocumentTexts, IndexHealth, SkippedDocument
+from qmd.errors import ModelError, NotFoundError, UsageError
+from qmd.quick_dataclasses import replace
+from qmd.records import IndexStatus, Scope, SearchResponse, StoredDocument, SubQuery
+
+if TYPE_CHECKING:
+    from qmd.api.homes import ConfigHome
+    from qmd.config.paths import Locations
+    from qmd.inference import Engines, EngineSettings
+    from qmd.retrieval import SearchOptions
+    from qmd.server.pools import Role
+    from qmd.server.service import SearchService
+    from qmd.store.base import Reader
+
+DEFAULT_MAX_BYTES = 65_536
+"""Longest text (in characters) that `Store.multi_get` returns."""
+
+
+class ReadingStore:
+    """An index and the models that search it; `Store` adds what changes them."""
+
+    def __init__(self, locations: Locations, home: ConfigHome, environ: Mapping[str, str]) -> None:
+        from qmd.server.pools import EnginePool, ReaderPool
+
+        def load(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
+            from qmd.inference import load_engines
+
+            return load_engines(settings, roles)
+
+        self._locations = locations
+        self._home = home
+        self._environ = environ
+        self._readers = ReaderPool(home.open_reader, (locations.database, locations.config_file))
+        self._engines: EnginePool[EngineSettings] = EnginePool(load, ttl_s=None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up models and open files. The store can still be used, and then opens them again."""
+        self._engines.unload()
+        self._readers.close()
+
+    @property
+    def path(self) -> Path:
+        """The index file."""
+        return self._locations.database
+
+    # --- searching --------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str | Sequence[SubQuery],
+        *,
+        collections: str | Sequence[str] | None = None,
+        limit: int = 10,
+        min_relevance: float = 0.0,
+        intent: str | None = None,
+        rerank: bool = True,
+        expand: bool | None = None,
+        candidate_limit: int = 40,
+        budget_ms: int | None = None,
+        explain: bool = False,
+        full_body: bool = False,
+    ) -> SearchResponse:
+        """Search by words and by meaning, fused and reranked: `qmd query`.
+
+        Args:
+            query: A question, words, or a query document (`lex:`, `vec:`, `hyde:` lines); or typed sub-queries, most
+                important first.
+            collections: Only these; None = those that are searched by default.
+            limit: Most hits.
+            min_relevance: Hits below are left out, in [0, 1].
+            intent: What the answer is for.
+            rerank: Whether the best candidates are read by the reranker.
+            expand: True lets the model propose sub-queries, False forbids it, None leaves it to the query.
+            candidate_limit: Fused candidates kept for reranking.
+            budget_ms: Wall time; stages are cut to hold it.
+            explain: Give each hit its `explanation`.
+            full_body: Give each hit its whole text.
+
+        Raises:
+            UsageError: The query breaks the rules of its language.
+            NotFoundError: An unknown collection, or nothing is indexed yet.
+        """
+        from qmd.retrieval import SearchOptions
+
+        options = SearchOptions(
+            limit=limit,
+            min_relevance=min_relevance,
+            rerank=rerank,
+            expand=expand,
+            candidate_limit=candidate_limit,
+            budget_ms=budget_ms,
+            explain=explain,
+            full_body=full_body,
+        )
+        return self._search(query, collections, options, intent)
+
+    def search_lexical(
+        self,
+        query: str,
+        *,
+        collections: str | Sequence[str] | None = None,
+        limit: int = 20,
+        min_relevance: float = 0.0,
+        full_body: bool = False,
+    ) -> SearchResponse:
+        """Search by words (BM25), without any model: `qmd search`. Arguments and errors as in `search`."""
+        from qmd.retrieval import SearchOptions
+
+        options = SearchOptions(
+            mode="lexical",
+            limit=limit,
+            min_relevance=min_relevance,
+            rerank=False,
+            expand=False,
+            full_body=full_body,
+        )
+        return self._search(query, collections, options)
+
+    def search_dense(
+        self,
+        query: str,
+        *,
+        collections: str | Sequence[str] | None = None,
+        limit: int = 20,
+        min_relevance: float = 0.0,
+        expand: bool | None = False,
+        full_body: bool = False,
+    ) -> SearchResponse:
+        """Search by meaning (vectors): `qmd vsearch`. Arguments and errors as in `search`."""
+        from qmd.retrieval import SearchOptions
+
+        options = SearchOptions(
+            mode="dense",
+            limit=limit,
+            min_relevance=min_relevance,
+            rerank=False,
+            expand=expand,
+            full_body=full_body,
+        )
+        return self._search(query, collections, options)
+
+    def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
+        """The sub-queries that the expansion model proposes; empty when none is of use.
+
+        Raises:
+            ModelError: There is no expansion model.
+        """
+        with self._engines.engines(self._settings(), frozenset({"expand"})) as engines:
+            if engines.expander is None:
+                raise ModelError("; ".join(engines.notes) or "there is no expansion model", "run: qmd models pull")
+            return engines.expander.expand(query, intent=intent).subqueries
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def get(self, reference: str, *, from_line: int | None = None, max_lines: int | None = None) -> DocumentText:
+        """One document, or lines of it.
+
+        Args:
+            reference: A `qmd://` address, `collection/path`, a path or its end, or a docid such as `#a1b2c3`; may end
+                in `:LINE` or `:LINE:COUNT`.
+            from_line: First line, from 1; goes before the one in `reference`.
+            max_lines: Most lines.
+
+        Raises:
+            NotFoundError: Nothing fits; the hint names similar paths.
+            UsageError: Several documents fit.
+        """
+        from qmd.server.requests import GetRequest
+
+        fetched = self._service().get(GetRequest(reference, from_line, max_lines))
+        return DocumentText(fetched.document, fetched.context, fetched.text, fetched.first_line)
+
+    def multi_get(
+        self, pattern: str, *, max_bytes: int = DEFAULT_MAX_BYTES, max_lines: int | None = None
+    ) -> DocumentTexts:
+        """Every document that a glob (`journals/2026-*.md`) or a comma list of references names.
+
+        Args:
+            pattern: See above.
+            max_bytes: Longer texts are skipped.
+            max_lines: Most lines of each.
+
+        Raises:
+            UsageError: The pattern is empty.
+        """
+        from qmd.server.requests import MultiGetRequest
+        from qmd.server.service import FetchedLines
+
+        found = self._service().multi_get(MultiGetRequest(pattern, max_lines, max_bytes))
+        documents, skipped = [], []
+        for entry in found.entries:
+            if isinstance(entry, FetchedLines):
+                documents.append(DocumentText(entry.document, entry.context, entry.text))
+            else:
+                skipped.append(SkippedDocument(entry.document, entry.reason))
+        return DocumentTexts(tuple(documents), tuple(skipped), found.problems)
+
+    def documents(self, collection: str | None = None, prefix: str = "") -> tuple[StoredDocument, ...]:
+        """Documents by collection and path: all, those of a collection, or those below a path in it.
+
+        Raises:
+            NotFoundError: An unknown collection.
+        """
+        with self._readers.reader() as reader:
+            names = self._scope(reader, collection, lambda _: None) if collection is not None else None
+            return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def status(self) -> IndexStatus:
+        """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
+        try:
+            with self._readers.reader() as reader:
+                return reader.status(None)
+        except NotFoundError:
+            return IndexStatus(self.path, 0, 0, 0, 0, 0, 0, None, None, ())
+
+    def health(self) -> IndexHealth:
+        """Whether the index needs an update or vectors."""
+        status = self.status()
+        days = None
+        if status.updated_at is not None:
+            days = (datetime.now(UTC) - datetime.fromisoformat(status.updated_at)).days
+        return IndexHealth(status.documents, status.pending_documents, days)
+
+    def check(self) -> tuple[str, ...]:
+        """Everything found wrong with the index file, one line each; empty when it is sound. Reads the whole file."""
+        with self._home.open_reader() as reader:
+            return tuple(reader.check())
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _search(
+        self,
+        query: str | Sequence[SubQuery],
+        collections: str | Sequence[str] | None,
+        options: SearchOptions,
+        intent: str | None = None,
+    ) -> SearchResponse:
+        from qmd.retrieval import build_scope, search
+        from qmd.server.requests import QueryRequest
+        from qmd.server.service import build_query, roles_for
+
+        text, typed = (query, ()) if isinstance(query, str) else (None, tuple(query))
+        if not typed and not (text or "").strip():
+            raise UsageError("the query is empty", "give words, or a question")
+        parsed = build_query(QueryRequest(text, typed, intent=intent))
+        warnings: list[str] = []
+        with self._readers.reader() as reader:
+            scope = Scope(self._scope(reader, collections, warnings.append))
+            parsed = replace(parsed, scope=build_scope(scope, parsed.scope))
+            with self._engines.engines(self._settings(), roles_for(parsed, options)) as engines:
+                response = search(reader, engines, parsed, options)
+        return replace(response, warnings=(*warnings, *response.warnings)) if warnings else response
+
+    def _scope(
+        self, reader: Reader, collections: str | Sequence[str] | None, warn: Callable[[str], None]
+    ) -> tuple[str, ...] | None:
+        from qmd.workspace import scope_collections
+
+        return scope_collections(reader.collections(), as_names(collections) or (), warn)
+
+    def _settings(self) -> EngineSettings:
+        from qmd.workspace import engine_settings
+
+        return engine_settings(self._home.load(), self._locations, dict(self._environ))
+
+    def _service(self) -> SearchService:
+        from qmd.server.service import SearchService
+
+        return SearchService(self.path, self._readers, self._engines, self._settings)
+
+
+def as_names(collections: str | Sequence[str] | None) -> Sequence[str] | None:
+    """Names given one by one or together; None stays None."""
+    return [collections] if isinstance(collections, str) else collections

@@ -1,0 +1,31 @@
+"""A working directory with notes, and an environment without the user's own index."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+FILES = {
+    "notes/pricing.md": "# Pricing decision\n\nWe chose per-seat pricing after the interviews.\n",
+    "notes/daily/sunday.md": "# Sunday\n\nTalked about the rate limiter.\nIt has a sliding window.\n",
+    "src/store.py": '"""Stores."""\n\n\nclass Store:\n    def open(self) -> None:\n        """Open the index."""\n',
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in list(os.environ):
+        if name.startswith(("QMD_", "XDG_")) or name == "INDEX_PATH":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    work = tmp_path / "work"
+    for name, text in FILES.items():
+        target = work / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(work)
+    return work
