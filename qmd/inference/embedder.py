@@ -33,6 +33,12 @@ MAX_UNKNOWN_SHARE = 0.2
 OTHER_LATIN_TRUST = 0.5
 """Trust in a Latin-script query of another language: names and loan words still match, the rest does not."""
 
+_EXACT_SUMS = {"session.x64quantprecision": "1"}
+"""On x86 without VNNI, sums of two 8-bit products saturate 16 bits; this widens them. Measured with a 12-layer INT8
+encoder on AVX2: cosine to fp32 0.9994 instead of 0.9979, for 11 % more time; no effect with VNNI. The built-in
+model's weights have 7 bits for the same reason and need no help.
+"""
+
 _FINGERPRINT_VERSION = 1
 _SAMPLE_BYTES = 65_536
 _SAMPLES = 16
@@ -185,7 +191,10 @@ def load_embedder(
     chosen = model_format or (present[0] if present else record.format_for("cpu"))
     weights = folder / chosen.weights.path
     tokenizer = load_tokenizer(folder / "tokenizer.json")
-    session = open_session(weights, format=chosen.name, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused)
+    options = {} if record.tier == "built-in" else _EXACT_SUMS
+    session = open_session(
+        weights, format=chosen.name, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused, options=options
+    )
     encoder = TokenEncoder(session, tokenizer, record.context, threads)
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
     if record.dim is not None and dim != record.dim:
