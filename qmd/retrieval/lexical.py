@@ -23,6 +23,9 @@ SURE_LENGTH = 7
 SPELLINGS = 2
 """Corrected spellings tried for one unknown term."""
 
+SCOPED_SPELLINGS = 50
+"""Spellings looked through for those that a scope's documents hold: the index ranks them by what all documents hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
@@ -49,25 +52,26 @@ class Demands:
         return document_id not in self.refused and (self.allowed is None or document_id in self.allowed)
 
 
-def lexical_query(reader: Reader, text: str, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
+def lexical_query(reader: Reader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
     """Analyse `text` and replace terms that no document holds.
 
     Args:
         reader: For document frequencies and spellings.
         text: The query or sub-query.
+        scope: Where a word must occur to be known.
         trace: Told of every unknown word.
         lex_syntax: Whether quotes, `+`, `-` and `*` are operators.
     """
     terms = parse_lex(text) if lex_syntax else analyze_query(text)
-    frequencies = reader.document_frequencies(terms)
-    weighted = weigh_terms(terms, frequencies, reader.count_documents())
+    frequencies = reader.document_frequencies(terms, scope)
+    weighted = weigh_terms(terms, frequencies, reader.count_documents(scope))
     searched: list[LexicalTerm] = []
     substitutes: list[WeightedTerm] = []
     for term, frequency in zip(terms, frequencies, strict=True):
         if frequency or term.excluded or " " in term.fts or has_cjk(term.fts):
             searched.append(term)
             continue
-        found = _substitutes(reader, term, trace, is_alone=not any(frequencies))
+        found = _substitutes(reader, term, scope, trace, is_alone=not any(frequencies))
         searched.extend(found or [term])
         if found and not term.required:
             weight = next(entry.weight for entry in weighted if entry.term == term)
@@ -107,12 +111,12 @@ def read_demands(reader: Reader, queries: Sequence[LexicalQuery], scope: Scope) 
     return Demands(allowed, refused)
 
 
-def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace, *, is_alone: bool) -> list[LexicalTerm]:
+def _substitutes(reader: Reader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool) -> list[LexicalTerm]:
     """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none."""
     prefix = prefix_form(term)
-    if prefix is not None and reader.document_frequencies([prefix])[0]:
+    if prefix is not None and reader.document_frequencies([prefix], scope)[0]:
         return [prefix]
-    spellings = list(reader.similar_terms(term.text, SPELLINGS)) if len(term.text) > 3 else []
+    spellings = _spellings(reader, term.text, scope) if len(term.text) > 3 else []
     if not spellings:
         trace.warn(f"no document holds '{term.text}'")
         return []
@@ -121,6 +125,17 @@ def _substitutes(reader: Reader, term: LexicalTerm, trace: Trace, *, is_alone: b
         return []
     trace.warn(f"no document holds '{term.text}': searched for {_quoted(spellings)} instead")
     return [LexicalTerm(spelling, f'"{spelling}"') for spelling in spellings]
+
+
+def _spellings(reader: Reader, word: str, scope: Scope) -> list[str]:
+    """Corrected spellings of a word that documents in scope hold."""
+    if scope.collections is None:
+        return list(reader.similar_terms(word, SPELLINGS))
+    near = list(reader.similar_terms(word, SCOPED_SPELLINGS))
+    known = reader.document_frequencies([LexicalTerm(one, f'"{one}"') for one in near], scope)
+    # What other collections hold must not decide between two words that this scope holds.
+    held = sorted((-frequency, one) for one, frequency in zip(near, known, strict=True) if frequency)
+    return [one for _, one in held[:SPELLINGS]]
 
 
 def _any_of(terms: Sequence[LexicalTerm]) -> LexicalTerm:

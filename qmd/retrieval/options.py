@@ -24,8 +24,8 @@ class SearchOptions:
     """True forces expansion, False forbids it, None leaves it to the policy of `qmd.retrieval.expansion`."""
     candidate_limit: int = 40
     """Fused candidates kept for what follows, at least `limit` of them."""
-    rerank_depth: int = 30
-    """Candidates that the reranker sees. 30 of 40: deeper gave nothing on the development collections."""
+    rerank_depth: int | None = None
+    """Candidates that the reranker sees; None leaves it to what the reranker costs (`qmd.retrieval.reranking`)."""
     budget_ms: int | None = None
     """Wall time for the whole query; stages are cut to hold it, and a warning says which."""
     strict: bool = False

@@ -81,7 +81,7 @@ def search(
         with trace.stage("rerank"):
             ordered = rerank(reader, engines.reranker, query, ordered, terms, options, trace)
     with trace.stage("passages"):
-        yardstick = Yardstick(terms, reader.count_documents(), _background(legs.dense), judge)
+        yardstick = Yardstick(terms, reader.count_documents(query.scope), _background(legs.dense), judge)
         hits, relevances = build_hits(reader, ordered, yardstick, options)
     _explain_emptiness(reader, query, hits, relevances, trace)
     return SearchResponse(
@@ -107,11 +107,13 @@ def _search_lexical(reader: Reader, query: Query, options: SearchOptions, legs: 
         trace = Trace(None)
     if not query.subqueries:
         marked = read_marks(query.text, trace)
-        legs.queries.append(lexical.lexical_query(reader, marked or query.text, trace, lex_syntax=marked is not None))
+        legs.queries.append(
+            lexical.lexical_query(reader, marked or query.text, query.scope, trace, lex_syntax=marked is not None)
+        )
     for subquery in typed:
-        legs.queries.append(lexical.lexical_query(reader, subquery.text, trace, lex_syntax=True))
+        legs.queries.append(lexical.lexical_query(reader, subquery.text, query.scope, trace, lex_syntax=True))
     if not legs.queries:
-        legs.queries.append(lexical.lexical_query(reader, query.text, Trace(None), lex_syntax=False))
+        legs.queries.append(lexical.lexical_query(reader, query.text, query.scope, Trace(None), lex_syntax=False))
         return
     if options.mode == "dense":
         return
@@ -143,7 +145,7 @@ def _expand(
         for subquery in expansion.subqueries:
             if subquery.kind == "lex" and options.mode == "hybrid":
                 # A misspelt or invented word of the model is not the user's: nothing to warn about.
-                entry = lexical.lexical_query(reader, subquery.text, Trace(None), lex_syntax=False)
+                entry = lexical.lexical_query(reader, subquery.text, query.scope, Trace(None), lex_syntax=False)
                 ranking = lexical.lexical_ranking(reader, entry, subquery, subquery.text, DEPTH, query.scope, trace)
                 legs.lexical.append(ranking)
         return expansion.subqueries, expansion.dropped

@@ -87,20 +87,22 @@ class Reader(Protocol):
         """Active documents in scope, by collection and path."""
         ...
 
-    def count_documents(self) -> int:
-        """Number of active documents."""
+    def count_documents(self, scope: Scope = Scope()) -> int:
+        """Number of active documents in the scope's collections; the rest of a scope does not count here."""
         ...
 
     # retrieval
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
         """Top k by BM25: OR of optional terms, AND required, NOT excluded; best first, scope applied before the cut.
 
+        Where the scope names collections, frequencies and lengths are those of these collections alone.
+
         Very common terms are pruned by document frequency when rarer ones exist. `score` is positive, larger is better.
         """
         ...
 
-    def document_frequencies(self, terms: Sequence[LexicalTerm]) -> Sequence[int]:
-        """Number of active documents that match each term."""
+    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
+        """Number of active documents that match each term, in the scope's collections; its other parts do not count."""
         ...
 
     def similar_terms(self, term: str, limit: int = 5) -> Sequence[str]:

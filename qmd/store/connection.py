@@ -63,6 +63,8 @@ class Database:
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self.connection = connection
         self.path = path
+        self.statistics: dict[tuple[str, ...], Any] = {}
+        """Kept by `scoped_ranking`: collections → what was counted of them."""
 
     def close(self) -> None:
         """Close the connection; closing twice is harmless."""

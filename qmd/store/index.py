@@ -117,9 +117,9 @@ class IndexReader:
         """Documents in scope, by collection and path."""
         return documents.iter_documents(self._database, scope)
 
-    def count_documents(self) -> int:
-        """Number of active documents."""
-        return lexical.count_documents(self._database)
+    def count_documents(self, scope: Scope = Scope()) -> int:
+        """Number of active documents in the scope's collections."""
+        return lexical.count_documents(self._database, scope)
 
     # retrieval
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
@@ -127,9 +127,9 @@ class IndexReader:
         with self._database.snapshot():
             return lexical.search_lexical(self._database, terms, k, scope)
 
-    def document_frequencies(self, terms: Sequence[LexicalTerm]) -> Sequence[int]:
-        """Number of documents that match each term."""
-        return lexical.document_frequencies(self._database, terms)
+    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
+        """Number of documents in the scope's collections that match each term."""
+        return lexical.document_frequencies(self._database, terms, scope)
 
     def similar_terms(self, term: str, limit: int = 5) -> Sequence[str]:
         """Indexed terms close to `term`, most useful first."""

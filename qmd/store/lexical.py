@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.connection import Database
 from qmd.store.scope import scope_condition
+from qmd.store.scoped_ranking import CANDIDATES, count_matches, rescore, statistics
 
 FIELD_WEIGHTS = (3.0, 1.0, 1.5, 1.0, 0.5)
 """BM25 weight of title, headings, path, body, extra (unitless, > 0). A title stands in three of the fields. nDCG@10
@@ -27,11 +28,16 @@ PRUNE_POSTINGS = 100_000
 def search_lexical(database: Database, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> list[Candidate]:
     """Top `k` documents by BM25, best first; ties by id.
 
-    Optional terms are OR-ed, required ones AND-ed, excluded ones NOT-ed. Empty when no term is positive.
+    Optional terms are OR-ed, required ones AND-ed, excluded ones NOT-ed. Empty when no term is positive. Where the
+    scope names collections, what terms are worth is counted in these alone.
     """
-    match = match_expression(prune_common_terms(database, terms))
-    if match is None or k <= 0 or scope.collections == ():
+    if k <= 0 or scope.collections == ():
         return []
+    kept = prune_common_terms(database, terms, scope)
+    match = match_expression(kept)
+    if match is None:
+        return []
+    counted = statistics(database, scope)
     condition = scope_condition(scope)
     # The plus sign keeps SQLite from running MATCH once per row of the scope; the alias keeps bm25() out of FTS5's own
     # (slower) sort by rank.
@@ -40,9 +46,10 @@ def search_lexical(database: Database, terms: Sequence[LexicalTerm], k: int, sco
     rows = database.rows(
         f"SELECT rowid, -bm25(terms, {weights}) AS score FROM terms WHERE terms MATCH ? {inside} "
         "ORDER BY score DESC, rowid LIMIT ?",
-        (match, *condition.bindings, k),
+        (match, *condition.bindings, k if counted is None else max(k, CANDIDATES)),
     )
-    return [Candidate(document_id, score) for document_id, score in rows]
+    found = [Candidate(document_id, score) for document_id, score in rows]
+    return found if counted is None else rescore(database, kept, found, counted, FIELD_WEIGHTS)[:k]
 
 
 def match_expression(terms: Sequence[LexicalTerm]) -> str | None:
@@ -64,13 +71,13 @@ def match_expression(terms: Sequence[LexicalTerm]) -> str | None:
     return expression
 
 
-def prune_common_terms(database: Database, terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
+def prune_common_terms(database: Database, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[LexicalTerm]:
     """Leave out optional terms that cost much and tell little, as long as a rarer optional term remains."""
-    total = count_documents(database)
+    total = count_documents(database, scope)
     optional = [term for term in terms if not term.required and not term.excluded]
     if total < PRUNE_FROM_DOCUMENTS or len(optional) < 2:
         return list(terms)
-    frequencies = dict(zip(optional, document_frequencies(database, optional), strict=True))
+    frequencies = dict(zip(optional, document_frequencies(database, optional, scope), strict=True))
     kept: set[LexicalTerm] = set()
     postings = 0
     for term in sorted(optional, key=frequencies.__getitem__):
@@ -83,15 +90,19 @@ def prune_common_terms(database: Database, terms: Sequence[LexicalTerm]) -> list
     return [term for term in terms if term.required or term.excluded or term in kept]
 
 
-def document_frequencies(database: Database, terms: Sequence[LexicalTerm]) -> list[int]:
-    """Number of documents that match each term, whatever the term's form (word, prefix, phrase)."""
+def document_frequencies(database: Database, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
+    """Number of documents in the scope's collections that match each term, whatever its form (word, prefix, phrase)."""
+    counted = statistics(database, scope)
+    if counted is not None:
+        return [count_matches(database, counted, term.fts) for term in terms]
     sql = "SELECT count(*) FROM terms WHERE terms MATCH ?"
     return [int(database.value(sql, (term.fts,))) for term in terms]
 
 
-def count_documents(database: Database) -> int:
-    """Number of documents in the index."""
-    return int(database.value("SELECT count(*) FROM documents"))
+def count_documents(database: Database, scope: Scope = Scope()) -> int:
+    """Number of documents in the scope's collections."""
+    counted = statistics(database, scope)
+    return len(counted.ids) if counted is not None else int(database.value("SELECT count(*) FROM documents"))
 
 
 def similar_terms(database: Database, term: str, limit: int) -> list[str]:

@@ -124,7 +124,8 @@ def gather(reader: Reader, engines: Engines, folder: Path, mode: str, n_queries:
     for name in names[::step][:n_queries]:
         for rank, (path, evidence) in enumerate(observe(reader, engines, judged.queries[name], mode), start=1):
             rows.append(Row(name, True, rank, evidence, judged.qrels[name].get(path, 0) > 0))
-    for number, text in enumerate(nonsense_queries(folder, n_nonsense)):
+    own = " ".join(f"{row.title} {row.text}" for row in read_corpus(folder))
+    for number, text in enumerate(nonsense_queries(own, n_nonsense)):
         rows.append(Row(f"nonsense-{number}", False, 0, Evidence(0.0, 0.0, 0.0), False))
         for rank, (_, evidence) in enumerate(observe(reader, engines, text, mode), start=1):
             rows.append(Row(f"nonsense-{number}", False, rank, evidence, False))
@@ -144,13 +145,13 @@ def observe(reader: Reader, engines: Engines, text: str, mode: str) -> list[tupl
     return [(entry_id(hit.document), evidence) for hit, evidence in zip(answer.hits, seen, strict=False)]
 
 
-def nonsense_queries(folder: Path, count: int, seed: int = 7) -> list[str]:
+def nonsense_queries(own: str, count: int, seed: int = 7) -> list[str]:
     """Random words, keyboard noise, and other languages, a third each; Chinese is no noise for a Chinese collection.
 
-    Half of the random words come from the collection itself; three at least, since of two one may well be meant.
+    Half of the random words come from the collection itself, whose text is `own`; three at least, since of two one may
+    well be meant.
     """
     generator = random.Random(seed)
-    own = " ".join(f"{row.title} {row.text}" for row in read_corpus(folder))
     is_chinese = len(re.findall(r"[\u4e00-\u9fff]", own[:5000])) > 500
     words = sorted(set(re.findall(r"[a-z]{4,}", own.lower())) | set(COMMON))
     foreign = [text for text in FOREIGN if not (is_chinese and re.search(r"[\u4e00-\u9fff]", text))]

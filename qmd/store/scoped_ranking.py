@@ -1,0 +1,153 @@
+"""BM25 by the statistics of some collections alone, so that what other collections hold cannot change their answers.
+
+FTS5's own `bm25()` counts documents, lengths and frequencies over the whole table. It still chooses the candidates,
+which are then scored again here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qmd.quick_dataclasses import dataclass, field
+from qmd.records import Candidate, LexicalTerm, Scope
+from qmd.store.connection import Database
+
+if TYPE_CHECKING:
+    import apsw
+
+CANDIDATES = 300
+"""Candidates scored again at least: an answer that the whole table's statistics put further down is out of reach."""
+
+MAX_DOCUMENTS = 50_000
+"""Documents of a scope that are counted; for larger ones (about 100 ms more) the whole table's statistics must do."""
+
+K1 = 1.2
+B = 0.75
+"""FTS5's own constants: saturation of a term's frequency, influence of a document's length."""
+
+LEAST_IDF = 1e-6
+"""FTS5's own floor, for terms in more than half of the documents."""
+
+_IN_SCOPE = "qmd_in_scope"
+_FREQUENCIES = "qmd_frequencies"
+_PHRASE = re.compile(r'"[^"]*"\*?')
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What BM25 knows of some collections.
+
+    Attributes:
+        ids: Their documents.
+        mean_tokens: Mean length of these, all columns together.
+        version: State of the index that this was counted in.
+        frequencies: Expression → number of these documents that match it, as far as asked.
+    """
+
+    ids: frozenset[int]
+    mean_tokens: float
+    version: tuple[int, int]
+    frequencies: dict[str, int] = field(default_factory=dict)
+
+
+def statistics(database: Database, scope: Scope) -> Statistics | None:
+    """Counts of the scope's collections; None where the whole table's are the same, or have to do."""
+    names = scope.collections
+    if names is None:
+        return None
+    version = (int(database.value("PRAGMA data_version")), database.connection.total_changes())
+    held: Statistics | None = database.statistics.get(names)
+    if held is None or held.version != version:
+        held = _count(database, names, version)
+        database.statistics[names] = held
+    total = int(database.value("SELECT count(*) FROM documents"))
+    return held if len(held.ids) < min(total, MAX_DOCUMENTS + 1) else None
+
+
+def count_matches(database: Database, counted: Statistics, expression: str) -> int:
+    """Number of documents in scope that match an FTS5 expression."""
+    known = counted.frequencies.get(expression)
+    if known is None:
+        database.connection.create_scalar_function(_IN_SCOPE, lambda *values: values[0] in counted.ids, 1)
+        sql = f"SELECT count(*) FROM terms WHERE terms MATCH ? AND {_IN_SCOPE}(rowid)"
+        known = counted.frequencies[expression] = int(database.value(sql, (expression,)))
+    return known
+
+
+def rescore(
+    database: Database,
+    terms: Sequence[LexicalTerm],
+    candidates: Sequence[Candidate],
+    counted: Statistics,
+    weights: Sequence[float],
+) -> list[Candidate]:
+    """`candidates` by BM25 with the statistics of a scope, best first; ties by id.
+
+    Args:
+        database: The index.
+        terms: The query's terms; excluded ones do not count.
+        candidates: Documents that match.
+        counted: The scope's statistics.
+        weights: BM25 weight of each column.
+    """
+    phrases = list(dict.fromkeys(p for term in terms if not term.excluded for p in _PHRASE.findall(term.fts)))
+    idfs = [_idf(count_matches(database, counted, phrase), len(counted.ids)) for phrase in phrases]
+    _register_frequencies(database.connection, weights)
+    found = database.rows(
+        f"SELECT rowid, {_FREQUENCIES}(terms) FROM terms WHERE terms MATCH ?"
+        " AND +rowid IN (SELECT value FROM json_each(?))",
+        (" OR ".join(phrases), str([candidate.document_id for candidate in candidates])),
+    )
+    scored = []
+    for document_id, packed in found:
+        length, *frequencies = map(float, packed.split(","))
+        long = K1 * (1 - B + B * length / max(counted.mean_tokens, 1.0))
+        score = math.fsum(idf * f * (K1 + 1) / (f + long) for idf, f in zip(idfs, frequencies, strict=True) if f)
+        scored.append(Candidate(document_id, score))
+    scored.sort(key=lambda candidate: (-candidate.score, candidate.document_id))
+    return scored
+
+
+def _count(database: Database, names: Sequence[str], version: tuple[int, int]) -> Statistics:
+    marks = ",".join("?" * len(names))
+    ids = frozenset(row[0] for row in database.rows(f"SELECT id FROM documents WHERE collection IN ({marks})", names))
+    if len(ids) > MAX_DOCUMENTS:
+        return Statistics(ids, 0.0, version)
+    sizes = database.rows(
+        f"SELECT sz FROM documents JOIN terms_docsize USING (id) WHERE collection IN ({marks})", names
+    )
+    return Statistics(ids, sum(_tokens(row[0]) for row in sizes) / max(len(ids), 1), version)
+
+
+def _tokens(sizes: bytes) -> int:
+    """Sum of the lengths of a document's columns, which FTS5 stores as big-endian numbers of seven bits a byte."""
+    total = value = 0
+    for byte in sizes:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            total += value
+            value = 0
+    return total
+
+
+def _idf(frequency: int, n_documents: int) -> float:
+    return max(math.log((n_documents - frequency + 0.5) / (frequency + 0.5)), LEAST_IDF)
+
+
+def _register_frequencies(connection: apsw.Connection, weights: Sequence[float]) -> None:
+    """Give SQL a function of the current row: its length and each phrase's frequency over the weighted columns."""
+
+    def frequencies(row: apsw.FTS5ExtensionApi, *_: object) -> str:
+        found = [
+            sum(
+                weights[column] * len(row.phrase_column_offsets(phrase, column))
+                for column in row.phrase_columns(phrase)
+            )
+            for phrase in range(row.phrase_count)
+        ]
+        return ",".join(map(str, (row.column_size(), *found)))
+
+    connection.register_fts5_function(_FREQUENCIES, frequencies)

@@ -1,0 +1,79 @@
+"""What terms are worth inside some collections alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from qmd.records import Candidate, LexicalTerm, Scope
+from qmd.store import IndexWriter, open_reader, scoped_ranking
+from qmd.store.base import NewDocument
+
+MakeDocument = Callable[..., NewDocument]
+OWN = Scope(collections=("own",))
+APPLE, PLUM = LexicalTerm("apple", '"apple"'), LexicalTerm("plum", '"plum"*')
+
+TEXTS = {
+    "a": "apple pie with a little sugar",
+    "b": "apple apple tart",
+    "c": "plums and one apple in a long list of other things that grow on trees in the garden",
+    "d": "plum jam",
+    "e": "bread",
+    "f": "butter and cheese",
+    "g": "salt, pepper and oil",
+}
+
+
+def fill(writer: IndexWriter, make_document: MakeDocument, collection: str, times: int = 1) -> None:
+    texts = {f"{path}{n}": text for n in range(times) for path, text in TEXTS.items()}
+    writer.put_documents(collection, [make_document(path, text, title="apple") for path, text in texts.items()])
+
+
+def scores(candidates: Sequence[Candidate]) -> list[float]:
+    return [candidate.score for candidate in candidates]
+
+
+def test_scores_beside_another_collection_are_those_of_the_table_alone(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    fill(writer, make_document, "own")
+    terms = [APPLE, PLUM]
+    alone = writer.search_lexical(terms, 10, Scope())
+    assert min(scores(alone)) > scoped_ranking.LEAST_IDF
+    writer.put_documents("other", [make_document(f"o{n}", "plum apple " * n) for n in range(1, 30)])
+    beside = writer.search_lexical(terms, 10, OWN)
+    assert [candidate.document_id for candidate in beside] == [candidate.document_id for candidate in alone]
+    assert scores(beside) == pytest.approx(scores(alone))
+
+
+def test_frequencies_and_counts_are_those_of_the_scope(writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(writer, make_document, "own")
+    fill(writer, make_document, "other", times=3)
+    assert writer.document_frequencies([PLUM], OWN) == [2]
+    assert writer.document_frequencies([PLUM]) == [8]
+    assert (writer.count_documents(OWN), writer.count_documents()) == (7, 28)
+    assert writer.count_documents(Scope(collections=("own",), path_prefix="a")) == 7
+
+
+def test_what_was_counted_is_forgotten_when_the_index_changes(writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(writer, make_document, "own")
+    fill(writer, make_document, "other")
+    with open_reader(writer.status(None).path) as reader:
+        assert reader.document_frequencies([PLUM], OWN) == writer.document_frequencies([PLUM], OWN) == [2]
+        writer.put_documents("own", [make_document("new", "plum")])
+        assert reader.document_frequencies([PLUM], OWN) == writer.document_frequencies([PLUM], OWN) == [3]
+
+
+def test_a_scope_without_documents_finds_nothing(writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(writer, make_document, "other")
+    assert writer.search_lexical([APPLE], 10, Scope(collections=("gone",))) == []
+    assert writer.document_frequencies([APPLE], Scope(collections=("gone",))) == [0]
+
+
+def test_lengths_of_more_than_one_byte_are_read(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("own", [make_document("long", "plum " * 20_000), make_document("short", "plum")])
+    writer.put_documents("other", [make_document("x", "bread")])
+    counted = scoped_ranking.statistics(writer._database, OWN)
+    assert counted is not None
+    assert counted.mean_tokens == (20_000 + 1 + 2) / 2
