@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,9 @@ NOTES: Mapping[str, str] = {
 }
 
 
+_STRETCH = 3.0
+
+
 @dataclass(frozen=True)
 class Client:
     """One program that drives qmd: its environment and working directory."""
@@ -33,7 +38,10 @@ class Client:
     timeout_s: float = 60.0
     command: tuple[str, ...] = field(default_factory=lambda: qmd_command())
 
-    def run(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *args: str, stdin: str | None = None, limit_s: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the program; `limit_s` is the client's own limit, stretched because tests share the machine."""
         return subprocess.run(
             [*self.command, *args],
             env=dict(self.env),
@@ -41,14 +49,83 @@ class Client:
             input=stdin,
             capture_output=True,
             encoding="utf-8",
-            timeout=self.timeout_s,
+            timeout=self.timeout_s if limit_s is None else limit_s * _STRETCH,
             check=False,
         )
 
-    def ok(self, *args: str) -> str:
-        done = self.run(*args)
+    def ok(self, *args: str, limit_s: float | None = None) -> str:
+        done = self.run(*args, limit_s=limit_s)
         assert done.returncode == 0, f"{args}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+
+@dataclass
+class McpPipe:
+    """`qmd mcp` over its pipes, spoken to in the 2025 era as the JavaScript SDK does: initialize, then calls."""
+
+    process: subprocess.Popen[str]
+    number: int = 0
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        self.number += 1
+        self._send({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params})
+        while True:
+            assert self.process.stdout is not None
+            line = self.process.stdout.readline()
+            assert line, "the server closed its output"
+            message: dict[str, Any] = json.loads(line)
+            if message.get("id") == self.number:
+                assert "error" not in message, message
+                result: dict[str, Any] = message["result"]
+                return result
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        return self.request("tools/call", name=tool, arguments=arguments)
+
+    def notify(self, method: str) -> None:
+        self._send({"jsonrpc": "2.0", "method": method})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[Client], McpPipe]]:
+    """Start the server of a client and shake hands; every server is ended with the test."""
+    pipes: list[McpPipe] = []
+
+    def start(client: Client) -> McpPipe:
+        process = subprocess.Popen(
+            [*client.command, "mcp"],
+            env=dict(client.env),
+            cwd=client.cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+        )
+        pipe = McpPipe(process)
+        pipes.append(pipe)
+        info = {"name": "client", "version": "1.0.0"}
+        opened = pipe.request("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
+        assert opened["protocolVersion"] == "2025-06-18"
+        assert opened["serverInfo"]["name"] == "qmd"
+        pipe.notify("notifications/initialized")
+        return pipe
+
+    yield start
+    for pipe in pipes:
+        assert pipe.process.stdin is not None
+        pipe.process.stdin.close()
+        try:
+            pipe.process.wait(timeout=30)
+        finally:
+            pipe.process.kill()
+            pipe.process.wait()
+            assert pipe.process.stdout is not None
+            pipe.process.stdout.close()
 
 
 def qmd_command() -> tuple[str, ...]:

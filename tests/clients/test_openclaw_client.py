@@ -85,7 +85,8 @@ def test_one_folder_with_two_patterns_makes_two_collections(openclaw) -> None:
 
 @pytest.mark.parametrize("mode", ["search", "vsearch", "query"])
 def test_results_have_docid_score_path_and_lines(indexed, mode: str) -> None:
-    hits = parse_results(indexed.ok(mode, "rate limiter sliding window", "--json", "-n", "6", "-c", "memory-dir-main"))
+    arguments = (mode, "rate limiter sliding window", "--json", "-n", "6", "-c", "memory-dir-main")
+    hits = parse_results(indexed.ok(*arguments, limit_s=4))
     assert {"deploy.md", "daily/2026-03-01.md"} <= {h["path"] for h in hits[:2]}
     for hit in hits:
         assert re.fullmatch(r"[0-9a-f]{6}", hit["docid"])
@@ -106,7 +107,7 @@ def test_a_missing_collection_names_both_words_it_greps_for(indexed) -> None:
 
 
 def test_status_reports_vectors_in_the_form_it_greps(indexed) -> None:
-    done = indexed.run("status")
+    done = indexed.run("status", limit_s=5)
     match = VECTORS.search(done.stdout + done.stderr)
     assert match
     # The built-in model knows English: the one Chinese note is found by its words alone.

@@ -35,7 +35,7 @@ def test_context_of_the_folder_reaches_the_result(pi) -> None:
 
 
 def test_missing_embeddings_are_said_on_stderr_in_the_known_words(pi) -> None:
-    done = pi.run("query", "--json", "-c", "pi-memory", "-n", "3", "sliding window")
+    done = pi.run("query", "--json", "-c", "pi-memory", "-n", "3", "sliding window", limit_s=3)
     assert done.returncode == 0
     assert "need embeddings" in done.stderr
     assert json.loads(done.stdout)
