@@ -46,6 +46,11 @@ def test_an_identifier_found_literally_needs_no_vector() -> None:
     assert relevance(Evidence(1.0, 1.0, 1.0, 0.1, 0.1)) > GOOD
 
 
+def test_half_of_some_random_words_is_no_answer_where_the_meaning_is_far() -> None:
+    assert relevance(Evidence(0.5, 0.5, 4.0, 0.1, 0.1)) < WEAK
+    assert relevance(Evidence(0.5, 0.5, 4.0, 0.6, 0.1)) > WEAK
+
+
 def test_nothing_found_of_the_query_is_below_the_threshold_in_every_mode() -> None:
     assert relevance(Evidence(0.0, 0.0, 3.0)) < WEAK
     assert relevance(Evidence(0.0, 0.0, 3.0, 0.3, 0.1)) < WEAK
