@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_HOST = "localhost"
 _DEFAULT_PORT = 8181
+_STOP_TIMEOUT_S = 5.0
 
 
 def mcp(
@@ -102,25 +103,32 @@ def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, po
     if has_pid_file:
         with contextlib.suppress(OSError):
             write_pid(files)
-    if watches:
-        _watch_beside(session, locations, service)
+    watching = _watching_beside(session, locations, service) if watches else contextlib.nullcontext()
     try:
-        with worker_beside(locations.cache, locations.database, ServiceCalls(service), session.environ):
+        with worker_beside(locations.cache, locations.database, ServiceCalls(service), session.environ), watching:
             serve(service, policy, port)
     finally:
         remove_own_pid(files)
     return 0
 
 
-def _watch_beside(session: Session, locations: Locations, service: SearchService) -> None:
-    """Watch all collections while this process lives, with the models that it has loaded."""
+@contextlib.contextmanager
+def _watching_beside(session: Session, locations: Locations, service: SearchService) -> Iterator[None]:
+    """Watch all collections while the block runs, with the models that the service has loaded."""
     import threading
 
     from qmd.cli.watch_command import WatchedIndex, make_watcher
     from qmd.server.watch import DEFAULT_INTERVAL_S
 
     watcher = make_watcher(WatchedIndex(session, locations, service))
-    threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True).start()
+    thread = threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        watcher.stop()
+        thread.join(_STOP_TIMEOUT_S)
+        watcher.close()
 
 
 def _start(

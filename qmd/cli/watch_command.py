@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import signal
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -47,10 +47,30 @@ def watch(
     service = open_service(locations, session.environ) if embed else None
     actions = WatchedIndex(session, locations, service, names=tuple(collection or ()), allow_gpu=not no_gpu)
     say(f"watching {', '.join(watched.name for watched in actions.collections())}; stop with Ctrl-C")
-    with contextlib.suppress(KeyboardInterrupt):
-        make_watcher(actions).run(interval)
+    watcher = make_watcher(actions)
+    _stop_on_signals(watcher)
+    watcher.run(interval)
+    watcher.close()
     say("stopped")
     return 0
+
+
+def _stop_on_signals(watcher: Watcher) -> None:
+    """Let the first Ctrl-C or SIGTERM end the watch after what is being written, and a second one at once.
+
+    An interrupt that is raised wherever the program happens to be gets lost: native packages turn one that comes
+    while they are imported into an `ImportError`.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        watcher.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A background job of a shell must go on ignoring what it was started to ignore.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
 
 
 def make_watcher(actions: WatchedIndex) -> Watcher:
@@ -86,6 +106,7 @@ class WatchedIndex:
         self._service = service
         self._names = names
         self._allow_gpu = allow_gpu
+        self._is_stopped = False
         self._configs: tuple[Config, Config] | None = None
 
     def collections(self) -> Sequence[Collection]:
@@ -125,10 +146,16 @@ class WatchedIndex:
             if not is_ours:
                 # A run of 'qmd embed' does the same work.
                 return True
-            report = self._service.embed(settings, [collection.name], should_stop=lambda: time.monotonic() > end)
+            report = self._service.embed(
+                settings, [collection.name], should_stop=lambda: self._is_stopped or time.monotonic() > end
+            )
         if report.embedded:
             say(f"{collection.name}: {report.embedded} vectors computed")
         return report.stopped
+
+    def stop(self) -> None:
+        """See `WatchActions`."""
+        self._is_stopped = True
 
     def _current_configs(self) -> tuple[Config, Config]:
         """The configuration as it is now, and the part of it that is trusted."""

@@ -18,6 +18,7 @@ from qmd.records import Collection
 _STEP_MS = 100
 """How often the listener gathers reports: short beside the time for which files must rest."""
 
+_END_TIMEOUT_S = 5.0
 _IGNORE_FILES = frozenset({".gitignore", ".qmdignore"})
 
 
@@ -30,6 +31,14 @@ class ChangeEvents(Protocol):
 
     def wait(self, timeout_s: float) -> frozenset[str]:
         """Names of collections in which something changed since the last call; empty when the time is over first."""
+        ...
+
+    def wake(self) -> None:
+        """End a `wait` that is going on; later ones return at once. A signal handler may call it."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
         ...
 
 
@@ -47,6 +56,12 @@ class NoEvents:
         self._sleep(timeout_s)
         return frozenset()
 
+    def wake(self) -> None:
+        """See `ChangeEvents`."""
+
+    def close(self) -> None:
+        """See `ChangeEvents`."""
+
 
 class SystemEvents:
     """Hears what inotify, FSEvents or ReadDirectoryChangesW report.
@@ -59,6 +74,8 @@ class SystemEvents:
         self._say = say
         self._roots: Mapping[str, frozenset[str]] = {}
         self._stop = threading.Event()
+        self._listener: threading.Thread | None = None
+        self._is_woken = False
         self._changed: set[str] = set()
         self._news = threading.Condition()
 
@@ -67,23 +84,39 @@ class SystemEvents:
         roots = roots_of(collections)
         if roots == self._roots:
             return
-        self.close()
+        self._end_listening()
         self._roots, self._stop = roots, threading.Event()
         if roots:
-            threading.Thread(target=self._listen, args=(roots, self._stop), name="file-events", daemon=True).start()
+            self._listener = threading.Thread(
+                target=self._listen, args=(roots, self._stop), name="file-events", daemon=True
+            )
+            self._listener.start()
 
     def wait(self, timeout_s: float) -> frozenset[str]:
         """See `ChangeEvents`."""
         with self._news:
-            self._news.wait_for(lambda: self._changed, timeout_s)
+            self._news.wait_for(lambda: self._changed or self._is_woken, timeout_s)
             changed = frozenset(self._changed)
             self._changed.clear()
         return changed
 
+    def wake(self) -> None:
+        """See `ChangeEvents`."""
+        with self._news:
+            self._is_woken = True
+            self._news.notify_all()
+
     def close(self) -> None:
-        """Stop listening."""
+        """See `ChangeEvents`."""
+        self._end_listening()
+
+    def _end_listening(self) -> None:
+        """Wait for the listener to end: a thread that is inside native code when the interpreter ends may abort it."""
         self._stop.set()
         self._roots = {}
+        if self._listener is not None:
+            self._listener.join(_END_TIMEOUT_S)
+            self._listener = None
 
     def _listen(self, roots: Mapping[str, frozenset[str]], stop: threading.Event) -> None:
         try:

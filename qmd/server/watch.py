@@ -52,6 +52,10 @@ class WatchActions(Protocol):
         """Compute vectors for some seconds; True if some are still missing."""
         ...
 
+    def stop(self) -> None:
+        """End `embed` as soon as what it computed is stored."""
+        ...
+
 
 @dataclass
 class _Watched:
@@ -86,21 +90,32 @@ class Watcher:
     events: ChangeEvents = field(default_factory=NoEvents)
     _state: dict[str, _Watched] = field(default_factory=dict)
     _looking_s: float = 0.0
+    _is_stopped: bool = False
 
     def run(self, interval_s: float) -> None:
-        """Look for ever.
+        """Look until stopped.
 
         Args:
             interval_s: Seconds between two looks at collections whose changes are not reported.
         """
         reported: frozenset[str] = frozenset()
-        while True:
+        while not self._is_stopped:
             waits = self.look(reported)
             # Vectors are computed in pieces, so that new words never wait for them.
             is_behind = self.embed()
             pause_s = 0.0 if is_behind else min(interval_s, DEBOUNCE_S) if waits else interval_s
             pause_s = max(pause_s, self._looking_s * _IDLE_SHARE)
             reported = self.events.wait(pause_s)
+
+    def stop(self) -> None:
+        """Make `run` return; any thread or signal handler may call it. What is being written is finished."""
+        self._is_stopped = True
+        self.actions.stop()
+        self.events.wake()
+
+    def close(self) -> None:
+        """Stop listening; call it after `run`."""
+        self.events.close()
 
     def look(self, reported: frozenset[str] = frozenset()) -> bool:
         """One round; True if some change still waits to come to rest.
@@ -132,7 +147,7 @@ class Watcher:
         """Compute some vectors of the collections that lack them; True if there is more to do."""
         for collection in self.actions.collections():
             state = self._state.get(collection.name)
-            if state is None or not state.lacks_vectors:
+            if state is None or not state.lacks_vectors or self._is_stopped:
                 continue
             try:
                 state.lacks_vectors = self.actions.embed(collection)

@@ -32,6 +32,8 @@ from typing import Any
 from qmd.errors import EXIT_INTERRUPTED
 
 ROOT = Path(__file__).resolve().parents[2]
+# A background job of a shell passes on that it ignores them.
+_HEARS_INTERRUPTS = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 0,
@@ -65,8 +67,8 @@ class World:
     counts: Counter[str] = field(default_factory=Counter)
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    server_kills: int = 0
-    is_server_up: bool = False
+    server: Child | None = None
+    """The HTTP server, once it accepts connections."""
     is_warm: threading.Event = field(default_factory=threading.Event)
     """Set once the server answers: what is killed before that has done nothing yet."""
 
@@ -205,8 +207,8 @@ def read_by_mcp(world: World, dice: random.Random) -> None:
 def read_by_http(world: World, dice: random.Random) -> None:
     """One HTTP search; a failure counts unless the server was killed meanwhile."""
     number = dice.randrange(world.n_documents)
-    kills = world.server_kills
-    if not world.is_server_up:
+    server = world.server
+    if server is None:
         time.sleep(0.2)
         return
     body = {"searches": [{"type": dice.choice(("lex", "vec")), "query": word_of(number)}], "rerank": False}
@@ -216,7 +218,7 @@ def read_by_http(world: World, dice: random.Random) -> None:
         with opener.open(request, timeout=120) as answer:
             results = json.load(answer)["results"]
     except (OSError, ValueError, urllib.error.URLError) as error:
-        if world.server_kills == kills and not world.stopping.is_set():
+        if not server.is_killed and not world.stopping.is_set():
             world.fail(f"http {body}: {error}")
         return
     world.count("http request")
@@ -260,14 +262,14 @@ def keep_running(world: World, *words: str) -> None:
         threading.Thread(target=_drain, args=(child.process.stderr,), daemon=True).start()
         is_server = words[0] == "mcp"
         while child.process.poll() is None and not world.stopping.is_set():
-            if is_server and not world.is_server_up:
-                world.is_server_up = _accepts(world.port)
+            if is_server and world.server is None and _accepts(world.port):
+                world.server = child
             time.sleep(0.1)
         if is_server:
-            world.is_server_up = False
+            world.server = None
         asked = 0
         if world.stopping.is_set() and child.process.poll() is None:
-            asked = signal.SIGINT if words[0] == "watch" else signal.SIGTERM
+            asked = signal.SIGINT if words[0] == "watch" and _HEARS_INTERRUPTS else signal.SIGTERM
             child.process.send_signal(asked)
         status = child.process.wait(timeout=60)
         with world.lock:
@@ -312,9 +314,6 @@ def kill_one(world: World, dice: random.Random) -> None:
         if chosen is None or chosen.process.poll() is not None:
             return
         chosen.is_killed = True
-        if chosen.words[:2] == ("mcp", "--http"):
-            world.is_server_up = False
-            world.server_kills += 1
         chosen.process.kill()
         world.counts[f"killed {chosen.words[0]}"] += 1
 
@@ -376,7 +375,7 @@ def stress(seconds: float, readers: int, documents: int, seed: int, home: Path) 
     works = [kinds[number % len(kinds)] for number in range(readers)]
     with threads_of(world, [*works, churn, update, embed, kill_one]):
         deadline = time.monotonic() + _WARM_UP_S
-        while not world.is_server_up and time.monotonic() < deadline:
+        while world.server is None and time.monotonic() < deadline:
             time.sleep(0.1)
         world.is_warm.set()
         time.sleep(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -71,4 +72,15 @@ def test_nothing_changed_means_no_report(tmp_path: Path) -> None:
     events.follow([Collection("notes", tmp_path)])
     (tmp_path / ".hidden").write_text("x", encoding="utf-8")
     assert events.wait(0.5) == frozenset()
+    events.close()
+
+
+def test_waking_ends_a_wait(tmp_path: Path) -> None:
+    events = SystemEvents(lambda _: None)
+    events.follow([Collection("notes", tmp_path)])
+    waiting = threading.Thread(target=events.wait, args=(60,))
+    waiting.start()
+    events.wake()
+    waiting.join(10)
+    assert not waiting.is_alive()
     events.close()

@@ -32,6 +32,7 @@ class World:
     pieces: int = 0
     """Pieces of work that the vectors of a collection take beyond the first."""
     model_failure: str | None = None
+    is_stopped: bool = False
     now: float = 0.0
 
     def collections(self) -> Sequence[Collection]:
@@ -53,6 +54,9 @@ class World:
         self.embedded.append(collection.name)
         self.pieces -= 1
         return self.pieces >= 0
+
+    def stop(self) -> None:
+        self.is_stopped = True
 
     def watcher(self) -> Watcher:
         watcher = Watcher(self, self.said.append, lambda: self.now)
@@ -271,3 +275,12 @@ def test_a_report_leads_to_a_look_at_once() -> None:
     assert watcher.look(frozenset({"notes"})) is True
     world.look_after(watcher, DEBOUNCE_S + 0.1)
     assert world.refreshed == ["notes"]
+
+
+def test_a_stopped_watcher_looks_no_more() -> None:
+    world = World(known=[NOTES])
+    watcher = Watcher(world, world.said.append, lambda: world.now)
+    watcher.stop()
+    watcher.run(1.0)
+    assert world.refreshed == []
+    assert world.is_stopped
