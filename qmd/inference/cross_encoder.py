@@ -18,6 +18,7 @@ from qmd.inference.rerank_runs import BatchRunner, PassageRunner, ScoreHead, Sha
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
+    from qmd.inference.catalogue import ModelRecord
     from qmd.inference.loader import EngineSettings
     from qmd.inference.sessions import Session
 
@@ -179,7 +180,13 @@ def _is_over(deadline_s: float | None) -> bool:
     return deadline_s is not None and time.monotonic() >= deadline_s
 
 
-def load_cross_encoder(folder: Path, settings: EngineSettings, options: RerankOptions | None = None) -> QwenReranker:
+def load_cross_encoder(
+    folder: Path,
+    settings: EngineSettings,
+    options: RerankOptions | None = None,
+    *,
+    record: ModelRecord | None = None,
+) -> QwenReranker:
     """Open the reranking model of a folder.
 
     On a CPU a graph with key-value inputs shares the prompt's prefix, and others run one prompt at a time; on CUDA
@@ -193,7 +200,7 @@ def load_cross_encoder(folder: Path, settings: EngineSettings, options: RerankOp
     from qmd.inference.weights_choice import choose_weights
 
     options = options or RerankOptions()
-    record = full_model("rerank")
+    record = record or full_model("rerank")
     weights = choose_weights(folder, record, allow_gpu=settings.gpu_allowed)
     tokenizer = load_chat_tokenizer(folder)
     session = open_session(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from qmd.inference.catalogue import ModelRecord
     from qmd.inference.loader import EngineSettings
     from qmd.inference.sessions import Session
 
@@ -214,7 +215,13 @@ class QwenExpander:
         return lines, cut
 
 
-def load_expander(folder: Path, settings: EngineSettings, options: ExpanderOptions | None = None) -> QwenExpander:
+def load_expander(
+    folder: Path,
+    settings: EngineSettings,
+    options: ExpanderOptions | None = None,
+    *,
+    record: ModelRecord | None = None,
+) -> QwenExpander:
     """Open the expansion model of a folder.
 
     Raises:
@@ -224,7 +231,7 @@ def load_expander(folder: Path, settings: EngineSettings, options: ExpanderOptio
     from qmd.inference.sessions import open_session
     from qmd.inference.weights_choice import choose_weights
 
-    record = full_model("expand")
+    record = record or full_model("expand")
     weights = choose_weights(folder, record, allow_gpu=settings.gpu_allowed)
     session = open_session(
         weights.path, format=weights.format, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed

@@ -11,7 +11,7 @@ from qmd.errors import ModelError
 from qmd.inference.base import Embedder, Engines, Expander, Reranker
 from qmd.inference.catalogue import MAXSIM_NAME, MINILM, ModelRecord, Role, find_model, full_model, is_gguf_address
 from qmd.inference.weights import describe_folder, locate_builtin, locate_model
-from qmd.quick_dataclasses import dataclass, field
+from qmd.quick_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from qmd.inference.embedder import OnnxEmbedder
@@ -131,7 +131,8 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     if local.is_dir():
         known = find_model(local.name.replace("--", "/"), role)
         if known is None:
-            known = describe_folder(local) if role == "embed" else full
+            own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
+            known = describe_folder(local) if role == "embed" else own
         return ModelChoice(known, local)
     record = find_model(asked, role)
     if record is None:
@@ -223,7 +224,7 @@ def _open_chosen_reranker(settings: EngineSettings, notes: _Lines) -> Reranker |
     from qmd.inference.weights_choice import prepared_notes
 
     notes.extend(prepared_notes(choice.folder, choice.record))
-    return load_cross_encoder(choice.folder, settings)
+    return load_cross_encoder(choice.folder, settings, record=choice.record)
 
 
 def _open_maxsim(settings: EngineSettings, embedder: Embedder | None) -> Reranker:
@@ -251,7 +252,7 @@ def _load_expander(settings: EngineSettings, notes: _Lines, failures: _Lines) ->
         from qmd.inference.weights_choice import prepared_notes
 
         notes.extend(prepared_notes(choice.folder, choice.record))
-        return load_expander(choice.folder, settings)
+        return load_expander(choice.folder, settings, record=choice.record)
     except (ModelError, ImportError) as exc:
         failures.add(f"expansion model '{_shown(settings, 'expand')}' cannot be used", exc)
         return None

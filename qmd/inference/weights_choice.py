@@ -7,8 +7,9 @@ from pathlib import Path
 from qmd.errors import ModelError
 from qmd.inference.catalogue import ModelFile, ModelRecord
 from qmd.inference.chat_tokens import read_json
+from qmd.inference.held_types import held_format
 from qmd.inference.sessions import cuda_works
-from qmd.quick_dataclasses import dataclass
+from qmd.quick_dataclasses import dataclass, replace
 
 PREPARED_FOLDER = "prepared"
 """Beside the downloaded files: our own graphs, one folder per format, each with its `manifest.json`."""
@@ -44,7 +45,7 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool) -> Cho
 
     With a working CUDA device: the format meant for it. Otherwise a prepared form (see `qmd.inference.prepare`), else
     the published CPU format, else whatever format is there; a folder that is not the catalogue's may hold one
-    `model.onnx`.
+    `model.onnx`. Full and half precision are told apart by what the file holds.
 
     Raises:
         ModelError: If the folder holds no model file.
@@ -59,6 +60,8 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool) -> Cho
     found = next((item for item in [*order, *loose] if item.path.is_file()), None)
     if found is None:
         raise ModelError(f"'{folder}' holds no model file", f"fetch it: qmd models pull {record.name}")
+    if found.format in ("fp16", "fp32"):
+        return replace(found, format=held_format(found.path) or found.format)
     return found
 
 

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qmd.inference.graph_writer import GraphForm
+from qmd.inference.held_types import held_format
+from qmd.inference.loader import EngineSettings, load_engines
+from qmd.inference.weights import locate_builtin
+from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
+from tests.inference.tiny_tokenizer import write_tokenizer
+
+CASES: dict[str, tuple[GraphForm, str]] = {
+    "fp32": (PUBLISHED, "fp32"),
+    "fp16": (replace(PUBLISHED, activations="fp16"), "fp16"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("external", [False, True])
+def test_the_type_of_most_bytes_is_read(tmp_path: Path, case: str, external: bool) -> None:
+    form, expected = CASES[case]
+    write_model(tmp_path / "model.onnx", form, random_weights(), external=external)
+    assert held_format(tmp_path / "model.onnx") == expected
+
+
+def test_an_int8_model_is_neither(tmp_path: Path) -> None:
+    assert held_format(locate_builtin() / "model.onnx") is None
+
+
+@settings(deadline=None, max_examples=50)
+@given(content=st.binary(max_size=200))
+def test_any_bytes_are_read_without_an_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.mktemp("any") / "model.onnx"
+    path.write_bytes(content)
+    assert held_format(path) in (None, "fp16", "fp32")
+
+
+def test_a_missing_file_is_none(tmp_path: Path) -> None:
+    assert held_format(tmp_path / "gone.onnx") is None
+
+
+@pytest.mark.parametrize("activations", ["fp16", "fp32"])
+def test_a_reranker_in_a_folder_goes_by_its_name_and_by_what_its_file_holds(tmp_path: Path, activations: str) -> None:
+    folder = tmp_path / "my-reranker"
+    write_tokenizer(folder)
+    form = replace(PUBLISHED, head="score", past=False, positions=False, activations=activations)  # type: ignore[arg-type]
+    write_model(folder / "model.onnx", form, random_weights())
+    engines = load_engines(EngineSettings(tmp_path, rerank=str(folder), allow_gpu=False), ["rerank"])
+    assert engines.failures == () and engines.reranker is not None
+    assert (engines.reranker.description.model, engines.reranker.description.format) == ("my-reranker", activations)
