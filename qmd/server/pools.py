@@ -22,6 +22,9 @@ SettingsT = TypeVar("SettingsT")
 DEFAULT_MODEL_TTL_S = 300.0
 """Seconds that idle models stay loaded: a conversation's pause, not a lunch break."""
 
+_RETRY_S = 30.0
+"""After this long a model that could not be opened is tried again: its server may be back, its file mended."""
+
 _LOW_MEMORY_SHARE = 0.05
 """Share of main memory still available below which idle models are dropped at once."""
 
@@ -144,7 +147,7 @@ class EnginePool(Generic[SettingsT]):
         self._lock = threading.Lock()
         self._leases = 0
         self._loaded: tuple[tuple[SettingsT, object], frozenset[Role], Engines] | None = None
-        self._used_at = clock()
+        self._loaded_at = self._used_at = clock()
 
     @property
     def is_loaded(self) -> bool:
@@ -201,6 +204,8 @@ class EnginePool(Generic[SettingsT]):
 
     def _ensure(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
         key = (settings, self._stamp(settings))
+        if self._loaded is not None and self._loaded[2].failures and self._clock() - self._loaded_at >= _RETRY_S:
+            self._loaded = None
         if self._loaded is not None:
             known_key, known_roles, engines = self._loaded
             # Notes tell of roles that could not be served; those of other roles would be news to this asker.
@@ -212,6 +217,7 @@ class EnginePool(Generic[SettingsT]):
             self._loaded = None
         engines = self._load(settings, roles)
         self._loaded = (key, roles, engines)
+        self._loaded_at = self._clock()
         return engines
 
 

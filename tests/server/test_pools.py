@@ -18,14 +18,15 @@ BOTH: frozenset[Role] = frozenset({"embed", "rerank"})
 class Models:
     """A loader that counts."""
 
-    def __init__(self, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, notes: tuple[str, ...] = (), failures: tuple[str, ...] = ()) -> None:
         self.loads: list[tuple[str, frozenset[Role]]] = []
         self.notes = notes
+        self.failures = failures
 
     def __call__(self, settings: str, roles: frozenset[Role]) -> Engines:
         self.loads.append((settings, roles))
         reranker = OverlapReranker() if "rerank" in roles else None
-        return Engines(HashingEmbedder() if "embed" in roles else None, reranker, None, self.notes)
+        return Engines(HashingEmbedder() if "embed" in roles else None, reranker, None, self.notes, self.failures)
 
 
 class Clock:
@@ -104,6 +105,20 @@ def test_idle_models_are_dropped_after_their_time_and_come_back() -> None:
     with pool.engines("s", EMBED):
         pass
     assert len(models.loads) == 2
+
+
+def test_a_model_that_could_not_be_opened_is_tried_again_after_half_a_minute() -> None:
+    models, clock = Models(failures=("the model server is away",)), Clock()
+    pool = EnginePool(models, clock=clock)
+    for clock.now in (0.0, 29.0, 31.0):
+        with pool.engines("s", EMBED) as engines:
+            assert engines.failures == models.failures
+    assert len(models.loads) == 2
+    models.failures = ()
+    for clock.now in (62.0, 200.0):
+        with pool.engines("s", EMBED) as engines:
+            assert engines.failures == ()
+    assert len(models.loads) == 3
 
 
 def test_a_failed_load_leaves_the_pool_usable() -> None:
