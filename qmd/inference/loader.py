@@ -48,7 +48,7 @@ class EngineSettings:
     """Threads per engine; None takes what this process may use."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that are heard: `QMD_FORCE_CPU`, the models `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`,
-    `QMD_GENERATE_MODEL`, and those of servers (`qmd.inference.remote`).
+    `QMD_GENERATE_MODEL`, and those of servers (`qmd.inference.remote_settings`).
     """
 
     def model_for(self, role: Role) -> str:
@@ -264,7 +264,7 @@ def _server(settings: EngineSettings, role: Role) -> RemoteSettings | None:
     # Two look-ups before an import that every search would pay for.
     if not asked.startswith("http") and not settings.env.get(_ENV_URLS[role]):
         return None
-    from qmd.inference.remote import remote_settings
+    from qmd.inference.remote_settings import remote_settings
 
     return remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, settings.env)
 

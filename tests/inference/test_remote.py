@@ -19,9 +19,9 @@ from qmd.inference.remote import (
     RemoteReranker,
     connect_embedder,
     parse_typed_lines,
-    remote_settings,
 )
 from qmd.inference.remote_client import DeadlineError, RemoteClient, RemoteSettings, endpoint_url, is_loopback
+from qmd.inference.remote_settings import remote_settings
 
 Answer = tuple[int, Any, dict[str, str]]
 
