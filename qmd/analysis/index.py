@@ -29,7 +29,5 @@ def analyze_text(text: str) -> str:
 
 
 def _derived(text: str) -> str:
-    terms = dict.fromkeys(symbol_terms(text))
-    for word in camel_words(text):
-        terms.update(dict.fromkeys(part for part in identifier_parts(word) if len(part) > 1))
-    return " ".join(terms)
+    parts = [part for word in camel_words(text) for part in identifier_parts(word) if len(part) > 1]
+    return " ".join(dict.fromkeys([*symbol_terms(text), *parts]))

@@ -12,7 +12,7 @@ from qmd.indexing import embed_pending
 from qmd.inference.base import Embedder
 from qmd.ingest import parse_document
 from qmd.records import Collection, StoredDocument
-from qmd.store import open_writer
+from qmd.store import open_writer, pack_text
 from qmd.store.base import NewDocument
 
 COLLECTION = "corpus"
@@ -64,7 +64,8 @@ def _as_markdown(entry: CorpusText) -> NewDocument:
         path=path,
         title=entry.title or document.title,
         hash=hashlib.sha256(raw).hexdigest(),
-        text=document.text,
+        n_chars=len(document.text),
+        doc=pack_text(document.text),
         terms=analyze_document(document),
         metadata_json="{}",
         size_bytes=len(raw),

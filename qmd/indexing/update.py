@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime
 
-from qmd.analysis import ANALYSIS_VERSION, analyze_document
-from qmd.chunking import GrammarError, declared_headings, find_declarations, suffix_of
+from qmd.analysis import ANALYSIS_VERSION
+from qmd.chunking import suffix_of
 from qmd.indexing.makers import analysis_maker, remember_analysis
-from qmd.ingest import UnindexableFileError, read_document, scan_collection
-from qmd.quick_dataclasses import dataclass, field, replace
-from qmd.records import Collection, Document, FileEntry
+from qmd.indexing.read_ahead import read_ahead
+from qmd.indexing.reading import FileReading
+from qmd.ingest import scan_collection
+from qmd.quick_dataclasses import dataclass, field
+from qmd.records import Collection, FileEntry
 from qmd.store.base import KnownFile, NewDocument, Writer
 
 COMMIT_BYTES = 16 * 1024 * 1024
@@ -22,18 +20,6 @@ COMMIT_BYTES = 16 * 1024 * 1024
 
 COMMIT_S = 1.0
 """Longest time that one transaction keeps other writers waiting, in seconds."""
-
-_FILES_PER_TASK = 16
-_TASKS_IN_FLIGHT = 4
-_READER_THREADS = 2
-
-_RACY_NS = 50_000_000
-_RACY_COARSE_NS = 2_000_000_000
-"""A file changed this shortly before it was read may change again within the same tick of its file system's clock, with
-equal size and time. 50 ms cover every clock with fractions of a second, 2 s those that count whole or even seconds."""
-
-_UNKNOWN_TIME_NS = -1
-"""Stored instead of such a time, so that the next update reads the file again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +38,6 @@ class UpdateReport:
     """Size of the files that were read."""
     ignored_files: int
     elapsed_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A file after the reader thread: its document, or why there is none."""
-
-    entry: FileEntry
-    document: NewDocument | None
-    warnings: tuple[str, ...]
-    failure: UnindexableFileError | None = None
-    is_plain: bool = False
-    """True for source code whose declarations cannot be told, because the grammar is missing."""
 
 
 @dataclass(slots=True)
@@ -119,7 +93,7 @@ def update_collection(
         outcome.skipped.append((left_out.path, left_out.detail or left_out.reason))
         outcome.warnings.append(f"'{left_out.path}' skipped: {left_out.detail or left_out.reason}")
     done = 0
-    for batch in _in_transactions(writer, _read_ahead(changed)):
+    for batch in _in_transactions(writer, read_ahead(changed)):
         _write_batch(writer, collection.name, batch, known, outcome)
         done += len(batch)
         if on_progress:
@@ -153,7 +127,7 @@ def _is_known(entry: FileEntry, known: KnownFile | None) -> bool:
     return known is not None and (known.size_bytes, known.mtime_ns) == (entry.size_bytes, entry.mtime_ns)
 
 
-def _in_transactions(writer: Writer, batches: Iterator[list[_Read]]) -> Iterator[list[_Read]]:
+def _in_transactions(writer: Writer, batches: Iterator[list[FileReading]]) -> Iterator[list[FileReading]]:
     """The same batches, each handed out inside a transaction that ends after enough bytes or enough time."""
     batch = next(batches, None)
     while batch is not None:
@@ -166,7 +140,7 @@ def _in_transactions(writer: Writer, batches: Iterator[list[_Read]]) -> Iterator
 
 
 def _write_batch(
-    writer: Writer, collection: str, batch: Sequence[_Read], known: Mapping[str, KnownFile], outcome: _Outcome
+    writer: Writer, collection: str, batch: Sequence[FileReading], known: Mapping[str, KnownFile], outcome: _Outcome
 ) -> None:
     documents: list[NewDocument] = []
     for read in batch:
@@ -194,72 +168,3 @@ def _write_batch(
             documents.append(read.document)
     if documents:
         writer.put_documents(collection, documents)
-
-
-def _read_ahead(entries: Sequence[FileEntry]) -> Iterator[list[_Read]]:
-    """Files read and analysed by threads while the caller writes, in order, a bounded number ahead."""
-    if not entries:
-        return
-    tasks = iter([entries[first : first + _FILES_PER_TASK] for first in range(0, len(entries), _FILES_PER_TASK)])
-    with ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="qmd-read") as pool:
-        running: deque[Future[list[_Read]]] = deque()
-        try:
-            for task in tasks:
-                running.append(pool.submit(_read_files, task))
-                if len(running) >= _TASKS_IN_FLIGHT:
-                    yield running.popleft().result()
-            while running:
-                yield running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()
-
-
-def _read_files(entries: Sequence[FileEntry]) -> list[_Read]:
-    return [_read_file(entry) for entry in entries]
-
-
-def _read_file(entry: FileEntry) -> _Read:
-    read_at_ns = time.time_ns()
-    try:
-        document = read_document(entry)
-    except UnindexableFileError as exc:
-        return _Read(entry, None, (exc.message,), exc)
-    warnings = [f"'{entry.path}': {warning}" for warning in document.warnings]
-    is_plain = False
-    try:
-        headings = tuple(declared_headings(find_declarations(entry.path, document.text)))
-        document = replace(document, headings=headings) if headings else document
-    except GrammarError as exc:
-        warnings.append(f"{exc.message}; {exc.hint}")
-        is_plain = True
-    return _Read(entry, _new_document(entry, document, read_at_ns), tuple(warnings), is_plain=is_plain)
-
-
-def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewDocument:
-    return NewDocument(
-        path=entry.path,
-        title=document.title,
-        hash=document.hash,
-        text=document.text,
-        terms=analyze_document(document),
-        metadata_json=json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":")),
-        size_bytes=entry.size_bytes,
-        mtime_ns=_UNKNOWN_TIME_NS if _is_racy(entry.mtime_ns, read_at_ns) else entry.mtime_ns,
-        created_at=_iso_time(read_at_ns),
-        modified_at=_iso_time(entry.mtime_ns),
-    )
-
-
-def _is_racy(mtime_ns: int, read_at_ns: int) -> bool:
-    window = _RACY_NS if mtime_ns % 1_000_000_000 else _RACY_COARSE_NS
-    return 0 <= read_at_ns - mtime_ns < window
-
-
-def _iso_time(time_ns: int) -> str:
-    """UTC with milliseconds; times that the calendar cannot hold count as the epoch."""
-    try:
-        moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
-    except (OverflowError, ValueError, OSError):
-        moment = datetime.fromtimestamp(0, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from qmd.records import Heading, MetadataValue
@@ -16,14 +16,15 @@ _MARKDOWN_SUFFIXES = frozenset(
     {".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdx", ".mdwn", ".qmd", ".rmd", ".mdc", ".livemd"}
 )
 
-# Both patterns begin with a line feed: a literal first character lets the engine skip prose at memory speed, where `^`
-# would be tried at every character. The first line of the range is tested separately.
+# The pattern begins with a line feed: a literal first character lets the engine skip prose at memory speed, where `^`
+# would be tried at every character; the first line of the range is tested separately. Then one look at the next
+# character decides for most lines.
 _LINE_MARK = (
     r" {0,3}(?:(#{1,6})([ \t][^\n]*)?(?=\n|\Z)"
     r"|(`{3,}|~{3,})([^\n]*)"
     r"|(=+|-+)[ \t\r]*(?=\n|\Z))"
 )
-_MARK_AFTER_BREAK = re.compile(r"\n" + _LINE_MARK)
+_MARK_AFTER_BREAK = re.compile(r"\n(?=[ #`~=-])" + _LINE_MARK)
 _MARK_AT_START = re.compile(_LINE_MARK)
 _ORG_MARK = re.compile(r"^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|#\+(?P<block>begin|end)_(?:src|example)\b)", re.M | re.I)
 _ORG_TITLE = re.compile(r"^#\+TITLE:[ \t]*(\S[^\n]*)", re.M | re.I)
@@ -56,34 +57,34 @@ def _markdown_headings(text: str, body_offset: int) -> tuple[tuple[Heading, ...]
     code: list[Span] = []
     fence = ""
     fence_start = 0
-    position = body_offset
-    match = _MARK_AT_START.match(text, position)
-    line_start = position
-    while True:
-        if match is not None:
-            hashes, atx, mark, info, rule = match.groups()
-            if fence:
-                if mark and mark[0] == fence[0] and len(mark) >= len(fence) and not info.strip():
-                    code.append((fence_start, match.end()))
-                    fence = ""
-            elif mark:
-                # An info string with a backtick is an inline code span, not a fence.
-                if mark[0] == "~" or "`" not in info:
-                    fence, fence_start = mark, line_start
-            elif rule:
-                _add_setext(text, body_offset, line_start, rule, headings)
-            else:
-                title = plain_text(_closing_hashes(atx or ""))
-                if title:
-                    headings.append(Heading(len(hashes), title, line_start))
-            position = match.end()
-        match = _MARK_AFTER_BREAK.search(text, position)
-        if match is None:
-            break
-        line_start = match.start() + 1
+    for match, line_start in _line_marks(text, body_offset):
+        hashes, atx, mark, info, rule = match.groups()
+        if fence:
+            if mark and mark[0] == fence[0] and len(mark) >= len(fence) and not info.strip():
+                code.append((fence_start, match.end()))
+                fence = ""
+        elif mark:
+            # An info string with a backtick is an inline code span, not a fence.
+            if mark[0] == "~" or "`" not in info:
+                fence, fence_start = mark, line_start
+        elif rule:
+            _add_setext(text, body_offset, line_start, rule, headings)
+        else:
+            title = plain_text(_closing_hashes(atx or ""))
+            if title:
+                headings.append(Heading(len(hashes), title, line_start))
     if fence:
         code.append((fence_start, len(text)))
     return tuple(headings), tuple(code)
+
+
+def _line_marks(text: str, offset: int) -> Iterator[tuple[re.Match[str], int]]:
+    """Lines from `offset` on that look like headings, underlines or fences, with their offsets."""
+    first = _MARK_AT_START.match(text, offset)
+    if first is not None:
+        yield first, offset
+    for match in _MARK_AFTER_BREAK.finditer(text, first.end() if first is not None else offset):
+        yield match, match.start() + 1
 
 
 def _closing_hashes(text: str) -> str:

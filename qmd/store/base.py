@@ -21,7 +21,10 @@ class NewDocument:
     path: str
     title: str
     hash: str
-    text: str
+    n_chars: int
+    """Length of the text in code points."""
+    doc: bytes
+    """The text as the index keeps it (`qmd.store.pack_text`)."""
     terms: IndexTerms
     metadata_json: str
     """Compact JSON object of the front matter, `{}` when none."""

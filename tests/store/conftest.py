@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qmd.records import IndexTerms
-from qmd.store import IndexWriter, open_writer
+from qmd.store import IndexWriter, open_writer, pack_text
 from qmd.store.base import NewDocument
 
 MakeDocument = Callable[..., NewDocument]
@@ -36,7 +36,8 @@ def make_document() -> MakeDocument:
             path=path,
             title=title or path,
             hash=hashlib.sha256(text.encode()).hexdigest(),
-            text=text,
+            n_chars=len(text),
+            doc=pack_text(text),
             terms=IndexTerms(title=title, headings="", path=path, body=text, extra=""),
             metadata_json=json.dumps(metadata),
             size_bytes=len(text),

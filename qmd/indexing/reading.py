@@ -1,0 +1,88 @@
+"""Files of a scan → documents ready to be written."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from qmd.analysis import analyze_document
+from qmd.chunking import GrammarError, declared_headings, find_declarations
+from qmd.ingest import UnindexableFileError, read_document
+from qmd.quick_dataclasses import dataclass, replace
+from qmd.records import Document, FileEntry
+from qmd.store import pack_text
+from qmd.store.base import NewDocument
+
+_RACY_NS = 50_000_000
+_RACY_COARSE_NS = 2_000_000_000
+"""A file changed this shortly before it was read may change again within the same tick of its file system's clock, with
+equal size and time. 50 ms cover every clock with fractions of a second, 2 s those that count whole or even seconds."""
+
+_UNKNOWN_TIME_NS = -1
+"""Stored instead of such a time, so that the next update reads the file again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileReading:
+    """A file after it was read: its document, or why there is none."""
+
+    entry: FileEntry
+    document: NewDocument | None
+    warnings: tuple[str, ...]
+    failure: UnindexableFileError | None = None
+    is_plain: bool = False
+    """True for source code whose declarations cannot be told, because the grammar is missing."""
+
+
+def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
+    """The files read, parsed and analysed, in order; what cannot be indexed says why."""
+    return [_read_file(entry) for entry in entries]
+
+
+def _read_file(entry: FileEntry) -> FileReading:
+    read_at_ns = time.time_ns()
+    try:
+        document = read_document(entry)
+    except UnindexableFileError as exc:
+        return FileReading(entry, None, (exc.message,), exc)
+    warnings = [f"'{entry.path}': {warning}" for warning in document.warnings]
+    is_plain = False
+    try:
+        headings = tuple(declared_headings(find_declarations(entry.path, document.text)))
+        document = replace(document, headings=headings) if headings else document
+    except GrammarError as exc:
+        warnings.append(f"{exc.message}; {exc.hint}")
+        is_plain = True
+    return FileReading(entry, _new_document(entry, document, read_at_ns), tuple(warnings), is_plain=is_plain)
+
+
+def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewDocument:
+    return NewDocument(
+        path=entry.path,
+        title=document.title,
+        hash=document.hash,
+        n_chars=len(document.text),
+        doc=pack_text(document.text),
+        terms=analyze_document(document),
+        metadata_json=json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":")),
+        size_bytes=entry.size_bytes,
+        mtime_ns=_UNKNOWN_TIME_NS if _is_racy(entry.mtime_ns, read_at_ns) else entry.mtime_ns,
+        created_at=_iso_time(read_at_ns),
+        modified_at=_iso_time(entry.mtime_ns),
+    )
+
+
+def _is_racy(mtime_ns: int, read_at_ns: int) -> bool:
+    window = _RACY_NS if mtime_ns % 1_000_000_000 else _RACY_COARSE_NS
+    return 0 <= read_at_ns - mtime_ns < window
+
+
+def _iso_time(time_ns: int) -> str:
+    """UTC with milliseconds; times that the calendar cannot hold count as the epoch."""
+    try:
+        moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
+    except (OverflowError, ValueError, OSError):
+        moment = datetime.fromtimestamp(0, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
