@@ -38,6 +38,10 @@ class Maker:
         """Endings that nothing has changed for: same version, and the grammar is still missing."""
         return self.plain - self._regained() if self.version == version else frozenset()
 
+    def is_current(self, version: int) -> bool:
+        """Whether nothing that this maker made has to be made again by `version`."""
+        return self == Maker(version, self.still_plain(version))
+
     def _regained(self) -> frozenset[str]:
         """Endings whose grammar has been installed since."""
         return frozenset(suffix for suffix in self.plain if has_grammar(f"x{suffix}"))

@@ -92,9 +92,16 @@ def update_collection(
     for left_out in scan.skipped:
         outcome.skipped.append((left_out.path, left_out.detail or left_out.reason))
         outcome.warnings.append(f"'{left_out.path}' skipped: {left_out.detail or left_out.reason}")
+    # A killed run's files need not be analysed again. But while an older version's are being replaced, only the end of
+    # the run may say that this version made them all.
+    notes_early = not known or maker.is_current(ANALYSIS_VERSION)
+    noted: set[str] | None = None
     done = 0
     for batch in _in_transactions(writer, read_ahead(changed)):
         _write_batch(writer, collection.name, batch, known, outcome)
+        if notes_early and outcome.plain != noted:
+            noted = set(outcome.plain)
+            remember_analysis(writer, collection.name, noted)
         done += len(batch)
         if on_progress:
             on_progress(done, len(changed))

@@ -18,7 +18,6 @@ from qmd.ingest import scan_collection
 from qmd.quick_dataclasses import replace
 from qmd.records import Collection, FileEntry
 
-
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 
 
