@@ -117,10 +117,9 @@ def render_contexts(collections: Sequence[Collection], global_context: str | Non
     for name, notes in blocks:
         lines.append(name)
         for prefix, note in notes.items():
-            lines.append(f"  {prefix}" if prefix.strip("/") else "  / (root)")
+            lines.append(f"  {prefix}" if prefix.strip("/") or name == "*" else "  / (root)")
             lines += [f"    {line}" for line in note.split("\n")]
-        lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def render_status(report: StatusReport, now: datetime) -> str:

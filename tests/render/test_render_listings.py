@@ -72,7 +72,7 @@ def test_listed_files_align_sizes_and_show_the_year_of_old_ones() -> None:
 
 def test_contexts_are_listed_under_their_collection_and_the_global_one_first() -> None:
     assert render_contexts([NOTES, CODE], "everything").split("\n")[3:] == [
-        "*", "  / (root)", "    everything", "",
+        "*", "  /", "    everything",
         "notes", "  / (root)", "    all", "  work", "    about", "    work", "",
     ]  # fmt: skip
 
