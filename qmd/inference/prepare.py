@@ -90,7 +90,7 @@ def prepare_model(
 ) -> tuple[PreparedForm, ...]:
     """Make forms of the model in `folder` and keep those that agree with the published file.
 
-    Takes about a minute and three times the published file's size in memory for a model of 0.6 billion weights.
+    Takes minutes, most of them for the checks, and three times the published file's size in memory.
     What was there stays until the new form is whole and checked.
 
     Args:
@@ -118,7 +118,7 @@ def prepare_model(
             # What an interrupted run left; the lock says that nobody writes it.
             shutil.rmtree(left, ignore_errors=True)
         tell = on_step or (lambda step: None)
-        tell(f"reading {source.name}")
+        tell(f"running the published {source.name} on the check prompts")
         expected = _probe(source, source_format, record, tokenizer, threads)
         weights = GraphWeights(source)
         origin = {
