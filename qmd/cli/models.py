@@ -65,19 +65,24 @@ def pull(
     index: Index = None,
 ) -> int:
     """Fetch models; an interrupted pull goes on where it stopped."""
-    from qmd.inference.downloads import pull_model
+    from qmd.inference.downloads import formats_to_pull, pull_model
     from qmd.inference.prepare import forms_for
-    from qmd.inference.sessions import cuda_works
+    from qmd.inference.sessions import cuda_works, gpu_allowed
 
     models_dir = _models_dir(session, index)
+    has_cuda = gpu_allowed(session.environ) and cuda_works()
     for record in _records(names):
         say(f"{record.name} ({record.role}) from {record.repository}")
         report = pull_model(
-            record, models_dir, formats=formats, env=session.environ, on_progress=_show if sys.stderr.isatty() else None
+            record,
+            models_dir,
+            formats=formats or formats_to_pull(record, has_cuda=has_cuda),
+            env=session.environ,
+            on_progress=_show if sys.stderr.isatty() else None,
         )
         state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already here"
         out(f"- {record.name} -> {report.folder} ({state})\n")
-        if forms_for(record) and report.fetched and not cuda_works():
+        if forms_for(record) and report.fetched and not has_cuda:
             say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
     return EXIT_OK
 

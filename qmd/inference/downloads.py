@@ -100,6 +100,11 @@ def pull_model(
     )
 
 
+def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
+    """The format that a machine needs; embedding stays on the CPU, where INT8 is fastest."""
+    return (record.format_for("cuda" if has_cuda and record.role != "embed" else "cpu").name,)
+
+
 @contextlib.contextmanager
 def _lock(staging: Path, record: ModelRecord) -> Iterator[None]:
     """Two pulls of one model would write the same partial files."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from qmd.errors import ModelError, NotFoundError, QmdError, UsageError
-from qmd.inference.catalogue import MINILM, QWEN_RERANKER, ModelFile, ModelFormat
-from qmd.inference.downloads import pull_model
+from qmd.inference.catalogue import JINA_ZH, MINILM, QWEN_EXPANDER, QWEN_RERANKER, ModelFile, ModelFormat
+from qmd.inference.downloads import formats_to_pull, pull_model
 from qmd.inference.hub import HubFile, fetch
 from qmd.inference.model_folders import (
     export_model,
@@ -55,6 +55,18 @@ def test_a_pull_places_the_common_files_and_the_format_for_a_cpu(hub: FakeHub, t
     manifest = read_manifest(report.folder)
     assert manifest is not None and manifest.commit == COMMIT and len(manifest.files) == 3
     assert not list((tmp_path / ".staging").glob("*/*"))
+
+
+def test_a_machine_with_cuda_needs_other_formats_but_for_embedding() -> None:
+    pulled = {
+        record.role: (formats_to_pull(record, has_cuda=False), formats_to_pull(record, has_cuda=True))
+        for record in (JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER)
+    }
+    assert pulled == {
+        "embed": (("int8",), ("int8",)),
+        "expand": (("q4",), ("q4f16",)),
+        "rerank": (("fp16",), ("fp16",)),
+    }
 
 
 def test_a_second_pull_fetches_no_large_file_again(hub: FakeHub, tmp_path: Path) -> None:
