@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ class TokenEncoder:
         self.session = session
         self.tokenizer = tokenizer
         self.context = context
-        self._threads = max(1, threads)
+        self.threads = max(1, threads)
         self._inputs = session.input_names
         if "input_ids" not in self._inputs:
             raise ModelError(f"model '{session.name}' has no 'input_ids' input", "is it an embedding model?")
@@ -78,14 +79,22 @@ class TokenEncoder:
 
     def encode_all(self, batch: Sequence[Tokens]) -> Generator[npt.NDArray[np.float32], None, None]:
         """Token vectors of each text in the order given, a few texts ahead of the consumer at most."""
-        if len(batch) == 1 or self._threads == 1:
+        if len(batch) == 1 or self.threads == 1:
             yield from map(self.encode, batch)
             return
-        with ThreadPoolExecutor(self._threads) as pool:
-            # A block at a time, so that a deadline or Ctrl-C waits for a block and not for the whole batch.
-            block = self._threads * 4
-            for start in range(0, len(batch), block):
-                yield from pool.map(self.encode, batch[start : start + block])
+        waiting: deque[Future[npt.NDArray[np.float32]]] = deque()
+        with ThreadPoolExecutor(self.threads) as pool:
+            # One text ahead of the threads and no more: a deadline or Ctrl-C then waits for texts begun alone.
+            try:
+                for tokens in batch:
+                    waiting.append(pool.submit(self.encode, tokens))
+                    if len(waiting) > self.threads:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
 
 
 class OnnxEmbedder:

@@ -69,7 +69,8 @@ class MaxSimReranker:
     ) -> Sequence[float | None]:
         """One score per passage in the order given; None where `deadline_s` (a `time.monotonic` value) came first.
 
-        Passages are cut at the model's context. Repeated passages are computed once.
+        Passages are cut at the model's context. Repeated passages are computed once. A passage that would outlast the
+        deadline, judged by the pace so far, is not waited for.
         """
         vectors, weights = self._query_vectors(query, intent)
         scores: list[float | None] = [None] * len(passages)
@@ -80,8 +81,12 @@ class MaxSimReranker:
             rows.setdefault(passage, []).append(row)
         batch = [self._encoder.tokenizer.encode(passage, self._encoder.context) for passage in rows]
         with contextlib.closing(self._encoder.encode_all(batch)) as encoded:  # closing cancels runs not yet begun
-            for tokens, same in zip(batch, rows.values(), strict=True):
-                if deadline_s is not None and time.monotonic() >= deadline_s:
+            started = time.monotonic()
+            for done, (tokens, same) in enumerate(zip(batch, rows.values(), strict=True)):
+                now = time.monotonic()
+                # Those that run when the loop ends are waited for: one for each thread, begun about the same time.
+                in_flight_s = (now - started) / done * self._encoder.threads if done else 0.0
+                if deadline_s is not None and now + in_flight_s >= deadline_s:
                     break
                 if is_cancelled is not None and is_cancelled():
                     break

@@ -82,6 +82,11 @@ def test_equal_scores_standardise_to_zero() -> None:
     assert standardise([3.0, 3.0]) == [0.0, 0.0]
 
 
+def test_the_weight_of_reranking_decides_between_the_two_orders() -> None:
+    assert blend_rerank([2.0, 1.0], [0.1, 0.9], 0.4)[0] > 0
+    assert blend_rerank([2.0, 1.0], [0.1, 0.9], 0.6)[0] < 0
+
+
 def test_reranking_can_change_the_first_place() -> None:
     blended = blend_rerank([0.9, 0.8, 0.1], [0.1, 0.9, 0.1])
     assert max(range(3), key=blended.__getitem__) == 1

@@ -52,6 +52,13 @@ def test_punctuation_is_no_demand(text: str) -> None:
     assert marks(text) == ([], [])
 
 
+def test_a_pasted_text_demands_nothing_and_the_user_is_told() -> None:
+    trace = Trace(None)
+    text = "this is what they wrote about it " * 4 + 'in "two words" of theirs -never'
+    assert read_marks(text, trace) is None
+    assert any("lex:" in warning for warning in trace.warnings)
+
+
 @settings(deadline=None)
 @given(st.text(alphabet='ab +-"* how do the of', max_size=60))
 def test_any_text_can_be_read(text: str) -> None:

@@ -17,7 +17,7 @@ from qmd.inference.base import Engines
 from qmd.ingest import parse_document
 from qmd.records import Collection, Scope, SearchResponse
 from qmd.retrieval import SearchOptions, parse_query, resolve_document, search
-from qmd.store import open_reader, open_writer
+from qmd.store import open_reader, open_writer, pack_text
 from qmd.store.base import NewDocument, Reader
 
 WORDS = ("limiter", "window", "token", "garden", "tomato", "engine", "oil", "water", "key", "cache")
@@ -34,7 +34,8 @@ def new_document(path: str, text: str) -> NewDocument:
         path=path,
         title=document.title,
         hash=hashlib.sha256(text.encode()).hexdigest(),
-        text=document.text,
+        n_chars=len(document.text),
+        doc=pack_text(document.text),
         terms=analyze_document(document),
         metadata_json="{}",
         size_bytes=len(text.encode()),
