@@ -41,6 +41,7 @@ INITIALIZE = {
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "stress", "version": "1"}},
 }
 _WARM_UP_S = 60.0
+_SERVED_ENOUGH = 10
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
@@ -51,6 +52,8 @@ class Child:
     process: subprocess.Popen[str]
     words: Sequence[str]
     is_killed: bool = False
+    served: int = 0
+    """Requests that it answered, for the HTTP server."""
 
 
 @dataclass
@@ -221,6 +224,7 @@ def read_by_http(world: World, dice: random.Random) -> None:
         if not server.is_killed and not world.stopping.is_set():
             world.fail(f"http {body}: {error}")
         return
+    server.served += 1
     world.count("http request")
     found = [row["file"] for row in results]
     if body["searches"][0]["type"] == "lex" and f"qmd://notes/lasting-{number}.md" not in found:  # type: ignore[index]
@@ -296,7 +300,7 @@ def _accepts(port: int) -> bool:
 
 def kill_one(world: World, dice: random.Random) -> None:
     """Kill a random child, or the warm worker."""
-    time.sleep(dice.uniform(0.3, 2.5))
+    time.sleep(dice.uniform(0.5, 3.5))
     if not world.is_warm.is_set():
         return
     records = list(world.home.rglob("worker-*.json"))
@@ -309,9 +313,14 @@ def kill_one(world: World, dice: random.Random) -> None:
                 world.count("killed worker")
         return
     with world.lock:
-        writers = [child for child in world.children if child.words[0] in ("update", "embed", "watch")]
-        chosen = dice.choice(writers if writers and dice.random() < 0.5 else world.children or [None])  # type: ignore[list-item]
-        if chosen is None or chosen.process.poll() is not None:
+        # A server that is killed while it starts would never be read from.
+        mortal = [child for child in world.children if "--http" not in child.words or child.served >= _SERVED_ENOUGH]
+        writers = [child for child in mortal if child.words[0] in ("update", "embed", "watch")]
+        among = writers if writers and dice.random() < 0.5 else mortal
+        if not among:
+            return
+        chosen = dice.choice(among)
+        if chosen.process.poll() is not None:
             return
         chosen.is_killed = True
         chosen.process.kill()
