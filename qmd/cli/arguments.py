@@ -170,6 +170,10 @@ def sort_arguments(args: Sequence[str], known: Mapping[str, bool], command: str)
             words.append(argument)
             continue
         name, value = _split(argument, known)
+        if name not in known and command == "collection update-cmd" and words:
+            # `update-cmd notes git pull --rebase`: what follows the collection is a command with options of its own.
+            words.append(argument)
+            continue
         if name not in known:
             name = _settle(name, known, command, warnings)
         takes_value = known.get(name, name in VALUE_OPTIONS)

@@ -166,6 +166,12 @@ def test_a_senseless_time_limit_is_told(indexed, monkeypatch: pytest.MonkeyPatch
     assert f"QMD_HOOK_TIMEOUT '{value}' is not a number of seconds; using 600" in run.err
 
 
+def test_an_update_command_keeps_its_own_options(indexed) -> None:
+    run = indexed("collection", "update-cmd", "notes", "echo", "--rebase", "-x")
+    assert run.out == "✓ Set update command for 'notes': echo --rebase -x\n"
+    assert "    --rebase -x\n" in indexed("update").out
+
+
 def test_a_killed_update_command_reports_its_signal(indexed) -> None:
     indexed("collection", "update-cmd", "notes", "kill -9 $$")
     assert indexed("update").status == 137
