@@ -12,10 +12,19 @@ from qmd.quick_dataclasses import dataclass
 from qmd.records import Heading
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Tree
 
-MAX_CODE_BYTES = 1_000_000
+MAX_CODE_BYTES = 500_000
 """Longer sources are generated or bundled: their declarations name nothing that anyone looks for."""
+
+_MAX_MEAN_LINE_BYTES = 250
+"""Longer lines on average mean minified or encoded text, over which the parser may take most of a minute."""
+
+_SMALL_BYTES = 20_000
+"""Up to this size no text keeps the parser long, whatever its lines are."""
+
+_MAX_NESTING = 40
+"""Blocks inside blocks that are looked into; nobody writes more, and each one takes a stack frame."""
 
 _LONG_CALLABLE_BYTES = 2_000
 """From this length on a function may be cut, and what it declares inside is looked for: about 60 lines."""
@@ -61,7 +70,7 @@ def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
     """The outermost declarations of a source file, ascending and apart, with what they hold inside.
 
     The language follows from the ending of `path`. Empty for prose, for sources without declarations and for those
-    above `MAX_CODE_BYTES`. Broken sources give what can still be told.
+    that are too long to be written by hand. Broken sources give what can still be told.
 
     Raises:
         GrammarError: The language is known, but its grammar cannot be loaded or fails.
@@ -70,12 +79,13 @@ def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
     if language is None or not text:
         return ()
     raw = text.encode("utf-8", "surrogatepass")
-    if len(raw) > MAX_CODE_BYTES:
+    if len(raw) > MAX_CODE_BYTES or (len(raw) > _SMALL_BYTES and len(raw) > _MAX_MEAN_LINE_BYTES * raw.count(b"\n")):
         return ()
     if path.lower().endswith(".h") and _CPP_LINE.search(raw):
         language = cpp_header_language()
     source = _Source(raw, language)
-    found = _declarations_in(source, _parse(source), len(raw), 1)
+    tree = _parse(source)  # named, so that it outlives the nodes that point into it
+    found = _declarations_in(source, tree.root_node, len(raw), 1, 0)
     return found if text.isascii() else _in_code_points(raw, found)
 
 
@@ -86,7 +96,7 @@ def declared_headings(declarations: Iterable[Declaration], level: int = 1) -> It
         yield from declared_headings(declaration.children, min(level + 1, 6))
 
 
-def _parse(source: _Source) -> Node:
+def _parse(source: _Source) -> Tree:
     language = source.language
     try:
         from importlib import import_module
@@ -94,7 +104,7 @@ def _parse(source: _Source) -> Node:
         import tree_sitter
 
         grammar = tree_sitter.Language(getattr(import_module(language.module), language.function)())
-        return tree_sitter.Parser(grammar).parse(source.raw).root_node
+        return tree_sitter.Parser(grammar).parse(source.raw)
     except ImportError as exc:
         remedy = "pip install 'qmd[code]'" if language.is_extra else f"pip install {language.package}"
         message = f"{language.name} files are cut as plain text: package '{language.package}' is not installed"
@@ -108,8 +118,10 @@ def _parse(source: _Source) -> Node:
 # --- the walk -------------------------------------------------------------------------------------
 
 
-def _declarations_in(source: _Source, container: Node, limit: int, depth: int) -> tuple[Declaration, ...]:
+def _declarations_in(source: _Source, container: Node, limit: int, depth: int, nesting: int) -> tuple[Declaration, ...]:
     """Declarations directly in `container`, which ends at byte `limit` at the latest."""
+    if nesting > _MAX_NESTING:
+        return ()
     found: list[Declaration] = []
     lead: tuple[int, int] | None = None
     before = container.start_byte
@@ -134,21 +146,21 @@ def _declarations_in(source: _Source, container: Node, limit: int, depth: int) -
             start, end = _whole_lines(source.raw, start, node.end_byte, limit)
             if found and start < found[-1].end:
                 start = min(found[-1].end, node.start_byte)
-            children = _children(source, inner, end, depth)
+            children = _children(source, inner, end, depth, nesting)
             found.append(Declaration(name, start, end, children))
         elif node.type in source.language.bodies:
-            found.extend(_declarations_in(source, node, limit, depth))
+            found.extend(_declarations_in(source, node, limit, depth, nesting + 1))
     return tuple(found)
 
 
-def _children(source: _Source, node: Node, limit: int, depth: int) -> tuple[Declaration, ...]:
+def _children(source: _Source, node: Node, limit: int, depth: int, nesting: int) -> tuple[Declaration, ...]:
     """Declarations inside a declaration."""
     language = source.language
     is_short_callable = node.type in language.callables and node.end_byte - node.start_byte < _LONG_CALLABLE_BYTES
     if depth >= _MAX_DEPTH or is_short_callable:
         return ()
     bodies = [child for child in node.named_children if child.type in language.bodies]
-    return tuple(found for body in bodies for found in _declarations_in(source, body, limit, depth + 1))
+    return tuple(found for body in bodies for found in _declarations_in(source, body, limit, depth + 1, nesting + 1))
 
 
 def _declared(source: _Source, node: Node) -> tuple[str, Node] | None:

@@ -280,6 +280,17 @@ def test_a_very_long_source_is_left_to_the_text_chunker() -> None:
     assert find_declarations("a.py", "def f(): pass\n" * 80_000) == ()
 
 
+def test_a_minified_source_is_left_to_the_text_chunker() -> None:
+    assert find_declarations("a.js", "function f() {}" * 3_000) == ()
+
+
+@pytest.mark.parametrize("path", ["a.js", "a.rs", "a.c", "a.py", "A.java"])
+def test_blocks_inside_blocks_without_end_do_not_exhaust_the_stack(path: str) -> None:
+    find_declarations(path, "{\n" * 5_000)
+    find_declarations(path, "mod a {\n" * 2_000)
+    find_declarations(path, "".join(" " * i + "if a:\n" for i in range(400)))
+
+
 def test_a_missing_grammar_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tree_sitter_python", None)
     with pytest.raises(GrammarError) as caught:
