@@ -72,7 +72,8 @@ class MaxSimReranker:
         Passages are cut at the model's context. Repeated passages are computed once. A passage that would outlast the
         deadline, judged by the pace so far, is not waited for.
         """
-        vectors, weights = self._query_vectors(query, intent)
+        pace = _Pace()
+        vectors, weights = self._query_vectors(query, intent, pace)
         scores: list[float | None] = [None] * len(passages)
         if not len(weights):
             return scores
@@ -82,20 +83,23 @@ class MaxSimReranker:
         batch = [self._encoder.tokenizer.encode(passage, self._encoder.context) for passage in rows]
         with contextlib.closing(self._encoder.encode_all(batch)) as encoded:  # closing cancels runs not yet begun
             started = time.monotonic()
-            for done, (tokens, same) in enumerate(zip(batch, rows.values(), strict=True)):
-                now = time.monotonic()
-                # Those that run when the loop ends are waited for: one for each thread, begun about the same time.
-                in_flight_s = (now - started) / done * self._encoder.threads if done else 0.0
-                if deadline_s is not None and now + in_flight_s >= deadline_s:
+            n_tokens = 0
+            for tokens, same in zip(batch, rows.values(), strict=True):
+                # What runs when the loop ends is waited for: one passage for each thread, begun about the same time.
+                if deadline_s is not None and time.monotonic() + pace.estimate_s(len(tokens.ids)) >= deadline_s:
                     break
                 if is_cancelled is not None and is_cancelled():
                     break
                 value = max_similarity(vectors, weights, _own_tokens(next(encoded), tokens))
                 for row in same:
                     scores[row] = value
+                n_tokens += len(tokens.ids)
+                pace.measure((time.monotonic() - started) * self._encoder.threads, n_tokens)
         return scores
 
-    def _query_vectors(self, query: str, intent: str | None) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    def _query_vectors(
+        self, query: str, intent: str | None, pace: _Pace
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Query token vectors, shape (n, dim), and weights, shape (n,); tokens of weight 0 are left out."""
         import numpy as np
 
@@ -105,7 +109,9 @@ class MaxSimReranker:
             tokens = self._encoder.tokenizer.encode(text, _QUERY_TOKENS)
             weight = np.array(self._weights(text, tokens), dtype=np.float32) * np.float32(factor)
             if weight.any():
+                started = time.monotonic()
                 vectors.append(self._encoder.encode(tokens)[weight > 0])
+                pace.measure(time.monotonic() - started, len(tokens.ids))
                 weights.append(weight[weight > 0])
         if not weights:
             return np.zeros((0, 1), np.float32), np.zeros(0, np.float32)
@@ -123,6 +129,19 @@ class MaxSimReranker:
             by_word = [STOP_WORD_WEIGHT if word in stops else 1.0 for word in words]
         pieces = [owners.count(index) for index in range(len(words))]
         return [0.0 if owner is None else by_word[owner] / pieces[owner] for owner in owners]
+
+
+class _Pace:
+    """How long a text takes on one thread, by the last measurement: the query at first, then the passages so far."""
+
+    def __init__(self) -> None:
+        self._s_per_token = 0.0
+
+    def measure(self, elapsed_s: float, n_tokens: int) -> None:
+        self._s_per_token = elapsed_s / max(n_tokens, 1)
+
+    def estimate_s(self, n_tokens: int) -> float:
+        return self._s_per_token * n_tokens
 
 
 def max_similarity(

@@ -3,7 +3,7 @@
     python tests/benchmarks/bench_budget.py FOLDER… [--index-dir DIR] [--budget MS] [--queries N] [--first N]
 
 Indexes are those of bench_quality.py, which must have run on the folders. Each query is asked with and without a
-budget, in turn, by engines that are loaded; the first queries after loading are counted by loading anew `--first` times.
+budget, in turn, by engines that are loaded; first queries after loading are counted by loading anew `--first` times.
 """
 
 from __future__ import annotations
