@@ -79,7 +79,7 @@ def search(
     ordered = [Ordered(f, n, None, f.score, chunks.get(f.document_id)) for n, f in enumerate(fused[:keep], start=1)]
     if options.rerank and options.mode != "lexical" and len(ordered) > 1:
         with trace.stage("rerank"):
-            ordered = rerank(reader, engines.reranker, query, ordered, terms, options, trace)
+            ordered = rerank(reader, engines.reranker, engines.embedder, query, ordered, terms, options, trace)
     with trace.stage("passages"):
         yardstick = Yardstick(terms, reader.count_documents(query.scope), _background(legs.dense), judge)
         hits, relevances = build_hits(reader, ordered, yardstick, options)

@@ -203,6 +203,16 @@ def test_a_script_the_model_does_not_know_is_left_to_words() -> None:
     assert any("does not know the query's script" in warning for warning in answer.warnings)
 
 
+def test_a_script_the_built_in_reranker_does_not_know_is_not_reranked() -> None:
+    reranker = fakes.OverlapReranker()
+    reader = notes(EMBEDDER)
+    reader.add("a.md", "番茄 炒蛋")
+    reader.add("b.md", "番茄")
+    answer = ask(reader, "番茄", HYBRID, embedder=fakes.HashingEmbedder(trust=0.0), reranker=reranker)
+    assert len(answer.hits) == 2  # type: ignore[attr-defined]
+    assert not reranker.calls
+
+
 def test_the_reranker_sees_the_chunk_that_matched_under_its_title() -> None:
     reranker = fakes.OverlapReranker()
     ask(notes(EMBEDDER), "car", HYBRID, embedder=EMBEDDER, reranker=reranker)
