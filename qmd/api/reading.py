@@ -279,7 +279,9 @@ class ReadingStore:
     def _settings(self) -> EngineSettings:
         from qmd.workspace import engine_settings
 
-        return engine_settings(self._home.load(), self._locations, dict(self._environ))
+        # Only these are heard by engines; any other change of the environment would load the models again.
+        heard = {name: value for name, value in self._environ.items() if name.startswith("QMD_")}
+        return engine_settings(self._home.load(), self._locations, heard)
 
     def _service(self) -> SearchService:
         from qmd.server.service import SearchService
