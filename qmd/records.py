@@ -35,12 +35,17 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file found by the scan. `path` is collection-relative POSIX, literal."""
+    """A file found by the scan. `path` is POSIX and literal, relative to `folder`."""
 
     path: str
-    absolute: Path
+    folder: Path
     size_bytes: int
     mtime_ns: int
+
+    @property
+    def absolute(self) -> Path:
+        """The file's place on disk; made when asked for, as most scanned files are known and never opened."""
+        return self.folder / self.path
 
 
 @dataclass(frozen=True, slots=True)

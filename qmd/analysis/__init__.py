@@ -4,9 +4,14 @@ Index and query go through the same normalisation, so what one writes the other 
 It must not know the index, its tables or how terms are weighted.
 """
 
-from qmd.analysis.index import analyze_document, analyze_text
-from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
-from qmd.analysis.scripts import cjk_share, has_cjk
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.analysis.index import analyze_document, analyze_text
+    from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
+    from qmd.analysis.scripts import cjk_share, has_cjk
 
 __all__ = [
     "ANALYSIS_VERSION",
@@ -28,3 +33,14 @@ next update then analyses the files again that an older version indexed."""
 
 FTS_TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The FTS5 tokenizer that all of this is written for: it splits at every character that is no letter or digit."""
+
+_HOMES = {"cjk_share": "scripts", "has_cjk": "scripts", "analyze_document": "index", "analyze_text": "index"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: the versions are asked for by updates that analyse nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'query')}"), name)

@@ -4,8 +4,24 @@ This is the whole write path: `update_collection` for documents and terms, `embe
 It must not know SQL, a model's inside, or how results are searched.
 """
 
-from qmd.indexing.embed import EmbedReport, embed_pending
-from qmd.indexing.makers import forget_outdated_chunks
-from qmd.indexing.update import UpdateReport, update_collection
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.indexing.embed import EmbedReport, embed_pending
+    from qmd.indexing.makers import forget_outdated_chunks
+    from qmd.indexing.update import UpdateReport, update_collection
 
 __all__ = ["EmbedReport", "UpdateReport", "embed_pending", "forget_outdated_chunks", "update_collection"]
+
+_HOMES = {"UpdateReport": "update", "update_collection": "update", "forget_outdated_chunks": "makers"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: an update that finds nothing new needs no chunker."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'embed')}"), name)

@@ -32,6 +32,8 @@ class Maker:
         if self.version != version:
             return lambda _: True
         regained = self._regained()
+        if not regained:
+            return lambda _: False
         return lambda path: suffix_of(path) in regained
 
     def still_plain(self, version: int) -> frozenset[str]:

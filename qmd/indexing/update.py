@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import suffix_of
 from qmd.indexing.makers import analysis_maker, remember_analysis
-from qmd.indexing.read_ahead import read_ahead
-from qmd.indexing.reading import FileReading
 from qmd.ingest import scan_collection
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry
 from qmd.store.base import KnownFile, NewDocument, Writer
+
+if TYPE_CHECKING:
+    from qmd.indexing.reading import FileReading
 
 COMMIT_BYTES = 16 * 1024 * 1024
 """Text per transaction: larger ones hold more in memory without being faster."""
@@ -97,7 +99,7 @@ def update_collection(
     notes_early = not known or maker.is_current(ANALYSIS_VERSION)
     noted: set[str] | None = None
     done = 0
-    for batch in _in_transactions(writer, read_ahead(changed)):
+    for batch in _in_transactions(writer, _readings(changed)):
         _write_batch(writer, collection.name, batch, known, outcome)
         if notes_early and outcome.plain != noted:
             noted = set(outcome.plain)
@@ -128,6 +130,15 @@ def update_collection(
         ignored_files=scan.ignored_files,
         elapsed_s=time.monotonic() - started,
     )
+
+
+def _readings(entries: Sequence[FileEntry]) -> Iterator[list[FileReading]]:
+    if not entries:
+        return iter(())
+    # Imported here, because most updates find nothing to read and should end before parsers are loaded.
+    from qmd.indexing.read_ahead import read_ahead
+
+    return read_ahead(entries)
 
 
 def _is_known(entry: FileEntry, known: KnownFile | None) -> bool:

@@ -62,8 +62,10 @@ class ScanResult:
 
 @dataclass(slots=True)
 class _Walk:
+    folder: Path
+    """The collection's real path."""
     base: str
-    """The collection's real path, with a separator at the end."""
+    """The same, with a separator at the end."""
     mask: re.Pattern[str] | None
     mask_excludes: re.Pattern[str] | None
     ignore_files: re.Pattern[str] | None
@@ -124,7 +126,7 @@ def _single_file(path: Path) -> ScanResult:
         stat = path.stat()
     except OSError as exc:
         return ScanResult((), (SkippedPath(path.name, "UNREADABLE", exc.strerror or str(exc)),))
-    return ScanResult((FileEntry(path.name, path, stat.st_size, stat.st_mtime_ns),))
+    return ScanResult((FileEntry(path.name, path.parent, stat.st_size, stat.st_mtime_ns),))
 
 
 def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
@@ -137,6 +139,7 @@ def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
     # `drafts/**` and `drafts/` mean the folder too: not entering it is what makes ignoring cheap.
     folders = [re.sub(r"/(\*\*)?\Z", "", glob) for glob in (*ignore, *excluded)]
     return _Walk(
+        folder=Path(root),
         base=root.rstrip(os.sep) + os.sep,
         mask=compile_globs(wanted or (["**/*.md"] if not parts else ["**"])),
         mask_excludes=compile_globs(excluded),
@@ -224,4 +227,4 @@ def _add_file(walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence
     stat = entry.stat()
     # Sockets, pipes and devices would block or never end.
     if entry.is_file():
-        walk.files.append(FileEntry(path, Path(entry.path), stat.st_size, stat.st_mtime_ns))
+        walk.files.append(FileEntry(path, walk.folder, stat.st_size, stat.st_mtime_ns))

@@ -95,7 +95,7 @@ for batch in read_ahead(entries, 2):
 @needs_proc
 def test_no_reader_process_outlives_a_killed_program(entries) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-c", _READS_AND_DIES, str(entries[0].absolute.parent)]
+    command = [sys.executable, "-c", _READS_AND_DIES, str(entries[0].folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as program:
         assert program.stdin is not None and program.stdout is not None
         readers = readers_of(int(program.stdout.readline()))

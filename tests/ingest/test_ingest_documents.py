@@ -50,7 +50,7 @@ def test_binary_files_are_refused() -> None:
 
 
 def test_files_over_the_limit_are_refused_before_reading(tmp_path: Path) -> None:
-    entry = FileEntry("big.md", tmp_path / "absent.md", 10_000, 0)
+    entry = FileEntry("big.md", tmp_path, 10_000, 0)
     with pytest.raises(UnindexableFileError) as caught:
         read_document(entry, max_size_bytes=100)
     assert caught.value.code == "too_large"
@@ -58,7 +58,7 @@ def test_files_over_the_limit_are_refused_before_reading(tmp_path: Path) -> None
 
 def test_a_vanished_file_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(UnindexableFileError) as caught:
-        read_document(FileEntry("gone.md", tmp_path / "gone.md", 1, 0))
+        read_document(FileEntry("gone.md", tmp_path, 1, 0))
     assert caught.value.code == "unreadable"
 
 
