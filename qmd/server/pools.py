@@ -131,6 +131,7 @@ class EnginePool(Generic[SettingsT]):
         ttl_s: Seconds after which idle models are dropped; None keeps them.
         clock: Monotonic seconds.
         stamp: Changes when the same settings mean other models, because files were added or removed.
+        is_memory_low: Whether idle models must go at once; None asks the system.
     """
 
     def __init__(
@@ -139,9 +140,11 @@ class EnginePool(Generic[SettingsT]):
         ttl_s: float | None = DEFAULT_MODEL_TTL_S,
         clock: Callable[[], float] = time.monotonic,
         stamp: Callable[[SettingsT], object] = lambda _: None,
+        is_memory_low: Callable[[], bool] | None = None,
     ) -> None:
         self._load = load
         self._stamp = stamp
+        self._is_memory_low = is_memory_low or machine_lacks_memory
         self._ttl_s = ttl_s
         self._clock = clock
         self._lock = threading.Lock()
@@ -186,7 +189,7 @@ class EnginePool(Generic[SettingsT]):
         try:
             idle_s = self._clock() - self._used_at
             expired = self._ttl_s is not None and idle_s >= self._ttl_s
-            is_due = expired or (idle_s >= 1 and is_memory_low())
+            is_due = expired or (idle_s >= 1 and self._is_memory_low())
             if self._loaded is None or self._leases or not is_due:
                 return False
             self._loaded = None
@@ -231,13 +234,30 @@ def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
     )
 
 
-def is_memory_low() -> bool:
-    """Whether the machine is about to swap; False where the system does not say."""
+def machine_lacks_memory() -> bool:
+    """Whether the machine or this process's control group is about to run out; False where the system does not say."""
+    return _machine_is_full() or _group_is_full()
+
+
+def _machine_is_full() -> bool:
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         return sizes["MemAvailable"] < _LOW_MEMORY_SHARE * sizes["MemTotal"]
     except (OSError, KeyError, ValueError, IndexError):
+        return False
+
+
+def _group_is_full() -> bool:
+    """For containers, whose limit the machine's figures do not show; cached files are not counted, they can go."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text(encoding="ascii"))
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+        pairs = (line.split() for line in (group / "memory.stat").read_text(encoding="ascii").splitlines())
+        cached = sum(int(value) for name, value in pairs if name in ("active_file", "inactive_file"))
+        return used - cached > (1 - _LOW_MEMORY_SHARE) * limit
+    except (OSError, ValueError):
         return False
 
 

@@ -295,22 +295,19 @@ def engine_settings(locations: Locations, environ: Mapping[str, str]) -> EngineS
     Raises:
         ConfigError: If the configuration cannot be read.
     """
-    from qmd.config import gated_items, is_trusted, load_config, needs_full_config
-    from qmd.inference import EngineSettings
+    from qmd import workspace
+    from qmd.config import Config, gated_items, is_trusted, load_config, needs_full_config
 
-    models: dict[str, str] = {}
+    config = Config()
     if needs_full_config(locations):
         config = load_config(locations)
         gated = gated_items(config, locations)
-        refused = frozenset() if is_trusted(gated, locations, environ) else frozenset(slot for slot, _ in gated.models)
-        models = {slot: model for slot, model in config.models.items() if slot not in refused}
-    return EngineSettings(
-        models_dir=locations.models,
-        embed=models.get("embed", "auto"),
-        rerank=models.get("rerank", "auto"),
-        expand=models.get("generate", "auto"),
-        env={name: value for name, value in environ.items() if name.startswith("QMD_")},
-    )
+        if not is_trusted(gated, locations, environ):
+            refused = {slot for slot, _ in gated.models}
+            config = replace(config, models={s: model for s, model in config.models.items() if s not in refused})
+    # Only these are heard by engines; the rest would make equal settings look different.
+    heard = {name: value for name, value in environ.items() if name.startswith("QMD_")}
+    return workspace.engine_settings(config, locations, heard)
 
 
 def build_query(request: QueryRequest) -> Query:

@@ -212,6 +212,23 @@ async def test_get_reads_nothing_outside_the_index(connect: Connect, notes: Path
     assert text_of(result).startswith("Document not found")
 
 
+async def test_files_of_the_folder_that_are_not_indexed_are_not_served(connect: Connect, notes: Path) -> None:
+    (notes / ".private.md").write_text("hidden words", encoding="utf-8")
+    for path in ("docs/.private.md", "qmd://docs/.private.md", str(notes / ".private.md"), "docs/sub/../.private.md"):
+        assert "hidden words" not in str(await call(connect, "get", file=path))
+        assert "hidden words" not in str(await call(connect, "multi_get", pattern=path))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["../*.md", "docs/../../*.md", "/etc/*", "../secret.md, docs/../../secret.md", "~/*"]
+)
+async def test_multi_get_reads_nothing_outside_the_index(connect: Connect, notes: Path, pattern: str) -> None:
+    (notes.parent / "secret.md").write_text("top secret", encoding="utf-8")
+    result = await call(connect, "multi_get", pattern=pattern)
+    assert resources_of(result) == []
+    assert "top secret" not in str(result)
+
+
 async def test_multi_get_by_glob_and_by_list(connect: Connect) -> None:
     by_glob = resources_of(await call(connect, "multi_get", pattern="docs/**/b.md"))
     assert [resource.uri for resource in by_glob] == ["qmd://docs/sub/b.md"]

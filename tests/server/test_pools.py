@@ -188,3 +188,26 @@ def test_times_to_live(text: str | None, expected: float | None) -> None:
 def test_other_times_to_live_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_model_ttl(text)
+
+
+def test_idle_models_are_dropped_at_once_when_memory_runs_out() -> None:
+    clock, lacks = Clock(), [False]
+    pool = EnginePool(Models(), ttl_s=None, clock=clock, is_memory_low=lambda: lacks[0])
+    with pool.engines("s", EMBED):
+        pass
+    clock.now = 5.0
+    assert pool.unload_if_idle() is False
+    lacks[0] = True
+    assert pool.unload_if_idle() is True and not pool.is_loaded
+
+
+def test_leased_models_stay_until_the_work_is_done() -> None:
+    clock = Clock()
+    pool = EnginePool(Models(), ttl_s=1, clock=clock, is_memory_low=lambda: True)
+    with pool.lease("s", EMBED), pool.engines("s", EMBED):
+        pass
+    with pool.lease("s", EMBED):
+        clock.now = 100.0
+        assert pool.unload_if_idle() is False
+    clock.now = 200.0
+    assert pool.unload_if_idle() is True

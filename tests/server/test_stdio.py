@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 ROOT = Path(__file__).resolve().parents[2]
 META = {
@@ -109,3 +111,34 @@ def test_it_ends_when_its_parent_dies_with_the_pipe_still_open(environ: dict[str
     # The server holds the pipe's other end; it closes when the last holder ends.
     assert b"the parent process is gone" in shell.stderr.read()
     shell.communicate()
+
+
+def test_lines_that_are_no_messages_do_not_end_the_session(server: subprocess.Popen[bytes]) -> None:
+    garbage = b"not json\n\n[]\n\xff\xfe\n" + b"x" * 2_000_000 + b"\n"
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    sent = garbage + lines_of([INITIALIZE, INITIALIZED]) + garbage + lines_of([listing])
+    stdout, _ = server.communicate(sent, timeout=60)
+    answers = {answer.get("id"): answer for answer in map(json.loads, stdout.splitlines())}
+    assert answers[1]["result"]["protocolVersion"] == "2025-06-18"
+    assert len(answers[2]["result"]["tools"]) == 4
+    assert server.returncode == 0
+
+
+def test_nothing_sent_means_a_quiet_end(server: subprocess.Popen[bytes]) -> None:
+    stdout, _ = server.communicate(b"", timeout=60)
+    assert (stdout, server.returncode) == (b"", 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_the_sdk_client_works_over_stdio(environ: dict[str, str], tmp_path: Path, era: str) -> None:
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-m", "qmd", "mcp"], env=environ, cwd=str(tmp_path)
+    )
+    async with Client(stdio_client(parameters), mode=era) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["query", "get", "multi_get", "status"]
+        found = await client.call_tool("query", {"query": "rate limiter", "rerank": False})
+        assert found.structured_content is not None
+        assert found.structured_content["results"][0]["file"] == "docs/a.md"
+        (content,) = (await client.read_resource("qmd://docs/sub/b.md")).contents
+        assert "cache is flushed" in content.text

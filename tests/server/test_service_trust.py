@@ -1,0 +1,34 @@
+"""The models of a project's own configuration are used by servers only when the user trusts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qmd.config import Locations, gated_items, load_config, locate, record_trust
+from qmd.server.service import engine_settings
+
+CONFIG = "collections: {a: {path: docs}}\nmodels: {embed: 'hf:x/y', rerank: built-in}\n"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Locations:
+    folder = tmp_path / "project" / ".qmd"
+    folder.mkdir(parents=True)
+    (folder / "index.yml").write_text(CONFIG, encoding="utf-8")
+    environ = {"HOME": str(tmp_path / "home"), "QMD_CONFIG_DIR": str(tmp_path / "config")}
+    return locate(None, tmp_path / "project", environ)
+
+
+def test_models_of_an_untrusted_project_are_not_used(places: Locations) -> None:
+    assert engine_settings(places, {}).embed == "auto"
+
+
+def test_models_of_a_trusted_project_are_used(places: Locations) -> None:
+    record_trust(gated_items(load_config(places), places), places)
+    assert engine_settings(places, {}).embed == "hf:x/y"
+
+
+def test_only_variables_of_this_program_reach_the_engines(places: Locations) -> None:
+    assert engine_settings(places, {"QMD_FORCE_CPU": "1", "PATH": "/bin"}).env == {"QMD_FORCE_CPU": "1"}
