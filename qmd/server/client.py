@@ -7,7 +7,6 @@ work itself.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -196,6 +195,8 @@ def start_worker(locations: Locations, environ: Mapping[str, str]) -> Endpoint |
 
     Of several started at once one wins the lock and serves all; the others exit.
     """
+    import subprocess
+
     files = worker_files(locations.cache, locations.database)
     locations.cache.mkdir(parents=True, exist_ok=True)
     stale = read_endpoint(files.record)
@@ -233,6 +234,8 @@ def start_worker(locations: Locations, environ: Mapping[str, str]) -> Endpoint |
 def _detached() -> dict[str, Any]:
     """Arguments that keep the worker alive when the terminal closes or its foreground job is interrupted."""
     if sys.platform == "win32":
+        import subprocess
+
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS}
     return {"start_new_session": True}
 

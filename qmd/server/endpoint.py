@@ -13,9 +13,10 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from qmd.quick_dataclasses import dataclass
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 """Longest line of the protocol: a response may hold whole documents (`--full --all`)."""
@@ -71,6 +72,8 @@ def supports_unix_sockets(path: Path) -> bool:
 
 def write_endpoint(record: Path, endpoint: Endpoint) -> None:
     """Publish a listening worker, readable by the owner alone; the file appears complete or not at all."""
+    from dataclasses import asdict
+
     temporary = record.with_suffix(f".{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -273,7 +273,7 @@ def test_two_simultaneous_starts_end_with_one_worker_that_survives_a_kill(
 
 
 def test_asking_imports_nothing_heavy() -> None:
-    heavy = {"numpy", "onnxruntime", "mcp", "pydantic", "apsw", "rich", "typer"}
+    heavy = {"numpy", "onnxruntime", "mcp", "pydantic", "apsw", "rich", "typer", "inspect", "subprocess"}
     code = f"import sys, qmd.server.client; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
