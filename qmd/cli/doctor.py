@@ -175,7 +175,8 @@ def _engine_lines(report: EngineReport) -> list[str]:
     answer = "" if report.answer_s is None else f", first answer {1000 * report.answer_s:.0f} ms"
     memory = "" if report.memory_bytes is None else f", memory {report.memory_bytes / _MEBIBYTE:.0f} MiB"
     lines.append(f"    load {report.load_s:.2f} s{answer}{memory}")
-    if report.asked == "cuda" and report.description.provider == "cpu" and report.role != "embed":
+    is_published = report.description.format in ("fp16", "q4f16")
+    if is_published and report.description.provider == "cpu" and report.role != "embed":
         lines.append(f"    faster on this CPU after: qmd models prepare {report.description.model}")
     return [*lines, *(f"    note: {note}" for note in report.notes)]
 

@@ -91,7 +91,7 @@ def prepare(
     session: Session,
     names: Annotated[list[str] | None, Argument(help="Models; none means every one here that has forms.")] = None,
     forms: Annotated[
-        list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8 or q4; may be repeated.")
+        list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8, fp32 or q4; may be repeated.")
     ] = None,
     index: Index = None,
 ) -> int:

@@ -30,14 +30,14 @@ from qmd.inference.model_folders import folder_size, mapped_os_errors, sha256_of
 from qmd.inference.rerank_runs import BatchRunner
 from qmd.inference.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 from qmd.inference.sessions import import_runtime, open_session
-from qmd.inference.weights_choice import MANIFEST, PREPARED_FOLDER
+from qmd.inference.weights_choice import MANIFEST, PREPARED_FOLDER, has_byte_products
 from qmd.quick_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-FormName = Literal["q8", "w8a8", "q4"]
+FormName = Literal["q8", "w8a8", "q4", "fp32"]
 
 _MAX_POSITIONS = 4096
 _SOURCE_ORDER = ("fp32", "fp16", "q4f16", "q4")
@@ -60,19 +60,27 @@ class PreparedForm:
 
 
 def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
-    """The forms that can be made of a model; the first is the default one."""
-    return {"rerank": ("q8", "w8a8"), "expand": ("q4", "q8"), "embed": ()}[record.role]  # type: ignore[return-value]
+    """The forms that can be made of a model; the first is the default one, the fastest exact enough on this machine."""
+    if record.role == "expand":
+        return ("q4", "q8")
+    if record.role == "embed":
+        return ()
+    return ("q8", "w8a8", "fp32") if has_byte_products() else ("fp32", "w8a8", "q8")
 
 
 def graph_forms(name: FormName, record: ModelRecord, hidden: int) -> tuple[GraphForm, ...]:
     """How a form may compute, best first; the next is tried where the self-check refuses one.
 
     Blocks of 128 are 20-25 % faster than 32 on a CPU. The table, which is also the decoder's head, stays at 8 bits: its
-    rows are what every answer is chosen from. W8A8 keeps the down projection in 8-bit blocks, for its inputs have
-    outliers, and has a second try with 7-bit weights, for processors whose 16-bit sums saturate.
+    rows are what every answer is chosen from. `fp32` keeps every weight as it is and gains by the shared prefix and the
+    single score alone: without VNNI that is 1.4 times the speed of 8-bit blocks. W8A8 keeps the down projection in
+    8-bit blocks, for its inputs have outliers, and has a second try with 7-bit weights, for processors whose 16-bit
+    sums saturate.
     """
     block = next(size for size in (128, 64, 32, 16) if hidden % size == 0)
     head: Literal["lm", "score"] = "score" if record.role == "rerank" else "lm"
+    if name == "fp32":
+        return (GraphForm(linear="fp", table="fp", head=head),)
     form = GraphForm(linear=name, block=block, table="q8", head=head)
     if name != "w8a8":
         return (form,)

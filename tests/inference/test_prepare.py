@@ -19,6 +19,7 @@ from qmd.inference.loader import EngineSettings
 from qmd.inference.prepare import prepare_model
 from qmd.inference.quantize import dequantize_blocks, quantize_blocks, quantize_rows
 from qmd.inference.self_check import Agreement, compare_logits, compare_scores
+from qmd.inference.weights_choice import has_byte_products
 from tests.inference.tiny_models import PUBLISHED, SHAPE, PlainWriter, PublishedWriter, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -151,16 +152,19 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
 # --- preparing ---
 
 
-def test_a_prepared_reranker_scores_like_the_published_one_and_is_taken(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "difference"), [("q8", 2e-2), ("fp32", 4e-3)])
+def test_a_prepared_reranker_scores_like_the_published_one_and_is_taken(
+    tmp_path: Path, form: str, difference: float
+) -> None:
     folder = _folder(tmp_path, QWEN_RERANKER, replace(PUBLISHED_SCORE, activations="fp16"))
     engine_settings = EngineSettings(tmp_path, allow_gpu=False, threads=1)
     passages = ["the first passage", "no", "a much longer third passage with other words"]
     before = load_cross_encoder(folder, engine_settings)
-    (made,) = prepare_model(QWEN_RERANKER, folder, threads=1)
+    (made,) = prepare_model(QWEN_RERANKER, folder, forms=[form], threads=1)
     after = load_cross_encoder(folder, engine_settings)
     assert made.is_kept, made.reason
-    assert (before.description.format, after.description.format) == ("fp16", "q8")
-    assert after.score("query", passages) == pytest.approx(before.score("query", passages), abs=2e-2)
+    assert (before.description.format, after.description.format) == ("fp16", form)
+    assert after.score("query", passages) == pytest.approx(before.score("query", passages), abs=difference)
     manifest = json.loads((made.path / "manifest.json").read_text("utf-8"))
     assert len(manifest["source_sha256"]) == 64 and manifest["agreement"]["tau"] >= 0.9
 
@@ -186,9 +190,9 @@ def test_a_prepared_decoder_expands_and_is_taken(tmp_path: Path) -> None:
 
 def test_preparing_again_replaces_the_form(tmp_path: Path) -> None:
     folder = _folder(tmp_path, QWEN_RERANKER, PUBLISHED_SCORE)
-    prepare_model(QWEN_RERANKER, folder, threads=1)
+    prepare_model(QWEN_RERANKER, folder, forms=["q8"], threads=1)
     first = (folder / "prepared/q8/manifest.json").read_text("utf-8")
-    prepare_model(QWEN_RERANKER, folder, threads=1)
+    prepare_model(QWEN_RERANKER, folder, forms=["q8"], threads=1)
     assert (folder / "prepared/q8/manifest.json").read_text("utf-8") == first
     assert [path.name for path in (folder / "prepared").iterdir()] == ["q8"]
 
@@ -206,7 +210,7 @@ def test_a_form_that_disagrees_is_not_kept(tmp_path: Path) -> None:
 def test_an_unknown_form_and_a_model_without_forms_are_wrong_usage(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         prepare_model(QWEN_RERANKER, tmp_path, forms=["q4"])
-    assert "q8, w8a8" in (caught.value.hint or "")
+    assert all(name in (caught.value.hint or "") for name in ("q8", "w8a8", "fp32"))
     with pytest.raises(UsageError):
         prepare_model(MINILM, tmp_path, forms=["q8"])
 
@@ -216,6 +220,21 @@ def test_a_folder_without_the_published_file_names_the_command(tmp_path: Path) -
     with pytest.raises(ModelError) as caught:
         prepare_model(QWEN_RERANKER, tmp_path)
     assert "models pull" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "expected"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx2 avx512_vnni\n", True),
+        ("flags\t\t: fpu avx avx2\n", False),
+        ("Features\t: fp asimd asimddp\n", True),
+        (None, True),
+    ],
+)
+def test_a_processor_without_vnni_is_told_apart(tmp_path: Path, cpuinfo: str | None, expected: bool) -> None:
+    if cpuinfo is not None:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+    assert has_byte_products(tmp_path / "cpuinfo") is expected
 
 
 def test_agreement_of_scores_is_perfect_with_itself_and_refused_when_reversed() -> None:
