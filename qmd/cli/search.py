@@ -51,6 +51,12 @@ _DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
 _TERMINAL_LIMIT = 5
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
+
+_LOADING_MS = 700
+"""Budget from which a process of its own can load the built-in models and still use them (about 0.5 s with imports)."""
+
+_START_MS = 150
+"""What a budget has lost before a search begins: starting Python, reading the configuration, opening the index."""
 _STALE_DAYS = 14
 
 
@@ -168,7 +174,20 @@ def _answer(
         return answer
     from qmd.retrieval import search
 
-    return search(reader, open_engines(settings, roles), query, request.options)
+    options = request.options
+    if options.budget_ms is None:
+        return search(reader, open_engines(settings, roles), query, options)
+    if options.budget_ms < _LOADING_MS:
+        from qmd.inference.base import Engines
+
+        note = f"budget of {options.budget_ms} ms: loading models would take longer; a running worker has them ready"
+        return search(reader, Engines(None, None, None, (note,)), query, options)
+    from time import monotonic
+
+    started = monotonic()
+    engines = open_engines(settings, roles)
+    left_ms = options.budget_ms - _START_MS - (monotonic() - started) * 1000
+    return search(reader, engines, query, replace(options, budget_ms=max(int(left_ms), 1)))
 
 
 def _open(locations: Locations, request: _Request) -> IndexReader:

@@ -66,6 +66,12 @@ def test_an_unknown_collection_is_named_with_status_3(indexed) -> None:
     assert run.err == "error: Collection not found: nots\nhint: did you mean 'notes'? see: qmd collection list\n"
 
 
+def test_a_budget_too_small_to_load_models_is_answered_by_words(indexed) -> None:
+    run = indexed("query", "tomatoes", "--budget", "300", "--json")
+    assert [row["title"] for row in json.loads(run.out)] == ["Beta & co"]
+    assert "budget of 300 ms: loading models would take longer" in run.err
+
+
 def test_without_an_index_the_hint_is_how_to_make_one(qmd) -> None:
     run = qmd("search", "x")
     assert run.status == 3
