@@ -9,8 +9,8 @@ from typing import Literal
 from urllib.parse import unquote
 
 from qmd.errors import NotFoundError, UsageError
-from qmd.quick_dataclasses import dataclass
-from qmd.records import Collection, Scope, StoredDocument
+from qmd.quick_dataclasses import dataclass, replace
+from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store.base import Reader
 
 _DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
@@ -250,14 +250,16 @@ def _by_suffix(reader: Reader, name: str) -> list[StoredDocument]:
     wanted = wanted.removeprefix("./").strip("/")
     if not wanted:
         return []
+    last = wanted.rsplit("/", 1)[-1]
+    if not any(mark in last for mark in "*?["):
+        # The store finds the paths that hold the name as it is written; only another letter case needs all of them.
+        holding = replace(scope, filters=(MetadataFilter("path", "=", last),))
+        same_case = [d for d in reader.iter_documents(holding) if f"/{d.collection}/{d.path}".endswith("/" + wanted)]
+        if same_case:
+            return same_case
     ending = "/" + wanted.casefold()
-    found = [
-        document
-        for document in reader.iter_documents(scope)
-        if f"/{document.collection}/{document.path}".casefold().endswith(ending)
-    ]
-    same_case = [d for d in found if f"/{d.collection}/{d.path}".endswith("/" + wanted)]
-    return same_case or found
+    found = [d for d in reader.iter_documents(scope) if f"/{d.collection}/{d.path}".casefold().endswith(ending)]
+    return [d for d in found if f"/{d.collection}/{d.path}".endswith("/" + wanted)] or found
 
 
 def _one_per_place(found: Iterable[StoredDocument]) -> list[StoredDocument]:
