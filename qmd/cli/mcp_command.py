@@ -94,7 +94,7 @@ def _serve_stdio(session: Session, locations: Locations) -> int:
 def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, port: int, *, watches: bool) -> int:
     from qmd.server.calls import ServiceCalls
     from qmd.server.http_app import serve
-    from qmd.server.lifecycle import remove_own_pid, running_server, server_files, write_pid
+    from qmd.server.lifecycle import end_process, remove_own_pid, running_server, server_files, write_pid
     from qmd.server.worker import worker_beside
 
     files = server_files(locations.cache, locations.index_name)
@@ -109,7 +109,7 @@ def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, po
             serve(service, policy, port)
     finally:
         remove_own_pid(files)
-    return 0
+    end_process()
 
 
 @contextlib.contextmanager

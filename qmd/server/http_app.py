@@ -187,7 +187,8 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
     import uvicorn
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("mcp").setLevel(logging.WARNING)
+    for chatty in ("mcp", "watchfiles"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     listener = _bind(policy.bind_host, port)
     # A port of 0 asks the system for a free one.
     bound_port = listener.getsockname()[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from qmd.errors import QmdError, UsageError
 
@@ -150,6 +152,18 @@ def _health_pid(url: str, token: str | None) -> int | None:
     except (OSError, ValueError, AttributeError):
         return None
     return pid if isinstance(pid, int) else None
+
+
+def end_process(status: int = 0) -> NoReturn:
+    """Leave without tearing the interpreter down: a thread that runs a model in native code meanwhile would abort it.
+
+    Call it when all files are closed and removed that must be.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # Whoever read them may be gone.
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def stop_server(files: ServerFiles) -> str:

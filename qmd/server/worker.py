@@ -322,4 +322,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from qmd.server.lifecycle import end_process
+
+    end_process(main())
