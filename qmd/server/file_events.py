@@ -134,7 +134,7 @@ class SystemEvents:
             )
             for report in reports:
                 self._announce(collections_at((path for _, path in report), roots))
-        except (ImportError, OSError) as error:
+        except (ImportError, OSError, RuntimeError) as error:
             if not stop.is_set():
                 self._say(f"the system does not report changes ({error}): looking for them instead")
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -112,6 +113,34 @@ def test_a_daemon_that_cannot_listen_is_reported_not_announced(environ: dict[str
             start_server(files, arguments, f"http://127.0.0.1:{port}", environ)
     assert "the server ended at once" in raised.value.message
     assert f"Port {port} already in use" in files.log.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="ends by signal")
+def test_a_server_that_is_ended_while_it_searches_for_a_command_breaks_neither(environ: dict[str, str]) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "qmd"]
+    words = ["mcp", "--http", "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen([*command, *words], env=environ, cwd=environ["HOME"], stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        assert "listening" in server.stderr.readline()
+        query = subprocess.Popen(
+            [*command, "query", "rate limiter", "--json"],
+            env=environ,
+            cwd=environ["HOME"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(1.0)
+        server.terminate()
+        found, said = query.communicate(timeout=60)
+        assert query.returncode == 0, said
+        assert "a.md" in found
+        assert server.wait(60) == 0
+    finally:
+        server.kill()
+        server.communicate()
 
 
 def test_other_machines_are_let_in_only_with_a_token(environ: dict[str, str]) -> None:
