@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Sequence[str]]
 """Query id → document names, best first."""
 
+
+_SYNTAX = re.compile(r"\b(tag|path|collection|after|before|title|lex|vec|hyde|intent|expand):", re.IGNORECASE)
 
 _CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
@@ -74,7 +77,7 @@ def read_queries(path: Path) -> dict[str, str]:
 
 def plain_text(text: str) -> str:
     """A judged query on one line, none of it read as a filter or as a line of a query document."""
-    return " ".join(text.replace(":", " ").split())
+    return " ".join(_SYNTAX.sub(r"\1 ", text).split())
 
 
 def has_corpus(folder: Path) -> bool:

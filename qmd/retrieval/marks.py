@@ -25,8 +25,8 @@ def read_marks(text: str, trace: Trace) -> str | None:
     """`text` as a lex query when it marks words, else None.
 
     In a sentence only what cannot be punctuation is a mark: a quoted phrase of two words or more, `+word` and `-word`.
-    One word in quotes is cited there, not demanded: demanding it as well took BM25 from .328 to .309 nDCG@10 on shell
-    questions that cite file names. Dashes between words and inside them are never marks.
+    One word or a command with its options in quotes is cited there, not demanded: demanding these as well took BM25
+    from .328 to .309 nDCG@10 on shell questions. Dashes between words and inside them are never marks.
     """
     if not has_user_operators(text):
         return None
@@ -41,13 +41,14 @@ def read_marks(text: str, trace: Trace) -> str | None:
     cited = False
     for match in _QUOTED.finditer(text):
         pieces.append(_without_punctuation(text[position : match.start()], trace))
-        is_mark = bool(match[1]) or len(match[2].split()) > 1
+        quoted = match[2].split()
+        is_mark = bool(match[1]) or (len(quoted) > 1 and not any(word.startswith("-") for word in quoted))
         cited = cited or not is_mark
         pieces.append(match[0] if is_mark else f" {match[2]} ")
         position = match.end()
     pieces.append(_without_punctuation(text[position:], trace))
     if cited:
-        trace.warn("one word in quotes is cited in a sentence, not demanded; '+word' demands it")
+        trace.warn("what is in quotes is cited in a sentence, not demanded; '+\"…\"' demands it")
     marked = "".join(pieces)
     return marked if has_user_operators(marked) else None
 

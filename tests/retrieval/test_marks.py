@@ -41,6 +41,8 @@ def test_marks_are_demands(text: str, required: list[str], excluded: list[str]) 
         "the parser - which is slow - fails on what input",
         'how do I print the file "x.txt" to the screen',
         'a disk of 5" or 6" and what it holds for us',
+        'how do I execute "ls -l" every two seconds',
+        'how do I get "http://www.example.com/a" through a proxy',
         'why is it that he said "no and then left the room',
         "what happens at a temperature of -5 degrees or +3 degrees",
         "how do I use the --dry-run flag of the tool",
