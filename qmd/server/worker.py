@@ -113,7 +113,8 @@ class Worker:
 
     def _serve_connection(self, connection: socket.socket) -> None:
         connection.settimeout(_REQUEST_TIMEOUT_S)
-        with connection.makefile("rwb") as stream, suppress(OSError, ValueError):
+        # Closing the stream writes what is left, which fails like everything else once the asker has gone.
+        with suppress(OSError, ValueError), connection.makefile("rwb") as stream:
             request = receive_message(stream, _MAX_REQUEST_BYTES)
             if request is None:
                 return
