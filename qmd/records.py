@@ -109,7 +109,7 @@ class IndexTerms:
 class LexicalTerm:
     """One query term for BM25, as `qmd.analysis` makes it.
 
-    `fts` is an FTS5 expression that is safe to join (a quoted string, a quoted prefix, a phrase, or a parenthesised OR).
+    `fts` is an FTS5 expression that is safe to join (quoted string, quoted prefix, phrase, or parenthesised OR).
     """
 
     text: str

@@ -17,6 +17,9 @@ _SUFFIX = re.compile(
     r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
 )
 _MIN_STEM = 3
+PRIOR_DOCUMENTS = 50
+"""Documents of other people that every collection is thought to hold as well: in two notes a word that both hold would
+else be as common as a stop word. Changes nothing that can be seen above some thousand documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Occurrence:
 
 
 def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_documents: int) -> list[WeightedTerm]:
-    """Terms with their inverse document frequency, log((N + 1) / (df + 0.5)), excluded terms left out.
+    """Terms with their `inverse_frequency`, excluded terms left out.
 
     A term that occurs nowhere weighs most: not finding it is what a nonsense query looks like. Two exceptions weigh
     nothing where they occur nowhere, because their parts are asked for as well: phrases of a compound word, and CJK
@@ -53,8 +56,8 @@ def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_docu
 
 
 def inverse_frequency(frequency: int, n_documents: int) -> float:
-    """log((N + 1) / (df + 0.5)), at least 0.05: a word of every document still counts where nothing else is left."""
-    return max(math.log((n_documents + 1.0) / (min(frequency, n_documents) + 0.5)), 0.05)
+    """log((N + P + 1) / (df + 0.5)) with P `PRIOR_DOCUMENTS`, at least 0.05: something has to count."""
+    return max(math.log((n_documents + PRIOR_DOCUMENTS + 1.0) / (min(frequency, n_documents) + 0.5)), 0.05)
 
 
 def query_terms(text: str) -> list[WeightedTerm]:

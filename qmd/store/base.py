@@ -126,7 +126,7 @@ class Reader(Protocol):
 
     # health, caches
     def status(self, fingerprint: str | None) -> IndexStatus:
-        """Counts of what the index holds; vectors of the model with that fingerprint, None standing for the last used."""
+        """Counts of what the index holds; vectors of the model of that fingerprint, None for the last used."""
         ...
 
     def cached(self, key: str) -> str | None: ...
