@@ -151,8 +151,18 @@ def _run(session: Session, locations: Locations, request: _Request) -> int:
         _explain_expansion(response)
     if session.command == "query":
         _mention_built_in_models(session, locations, response)
+    if request.format == "cli" and response.hits:
+        _mention_verdict(response)
     out(render_hits(response, request.format, shown))
     return 0
+
+
+def _mention_verdict(response: SearchResponse) -> None:
+    """Percentages alone do not tell a reader that nothing was found; programs read the scores."""
+    from qmd.render.text import VERDICT_NOTES
+
+    if response.verdict in VERDICT_NOTES:
+        say(VERDICT_NOTES[response.verdict])
 
 
 def _answer(

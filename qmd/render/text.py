@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
+VERDICT_NOTES = {
+    "weak": "weak matches only; the index may not hold an answer",
+    "none": "nothing in the index matches well",
+}
+"""What a reader is told of a list whose verdict is not `good`."""
+
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
 
 

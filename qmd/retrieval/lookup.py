@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
+from qmd.analysis.distance import edit_distance
 from qmd.errors import NotFoundError, UsageError
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
@@ -141,21 +142,6 @@ def ambiguous_message(name: str, found: Sequence[StoredDocument]) -> str:
     names = ", ".join(f"{document.uri} ({document.docid})" for document in found[:_AMBIGUOUS_SHOWN])
     more = f" and {len(found) - _AMBIGUOUS_SHOWN} more" if len(found) > _AMBIGUOUS_SHOWN else ""
     return f"Ambiguous path {name}: {names}{more}"
-
-
-def edit_distance(left: str, right: str, limit: int) -> int:
-    """Insertions, deletions and substitutions between two strings, or `limit + 1` when there are more."""
-    if abs(len(left) - len(right)) > limit:
-        return limit + 1
-    above = list(range(len(right) + 1))
-    for i, a in enumerate(left, start=1):
-        current = [i]
-        for j, b in enumerate(right, start=1):
-            current.append(min(above[j] + 1, current[j - 1] + 1, above[j - 1] + (a != b)))
-        if min(current) > limit:
-            return limit + 1
-        above = current
-    return min(above[-1], limit + 1)
 
 
 # --- one reference --------------------------------------------------------------------------------

@@ -10,13 +10,8 @@ from urllib.parse import quote
 
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import snippet_text
-from qmd.render.text import number_lines, round_half_up
+from qmd.render.text import VERDICT_NOTES, number_lines, round_half_up
 from qmd.server.service import SNIPPET_CHARS, FetchedDocuments, FetchedLines, Overview, SkippedDocument
-
-_VERDICT_NOTES = {
-    "weak": "Note: weak matches only; the index may not hold an answer.",
-    "none": "Note: nothing in the index matches well.",
-}
 
 
 def document_uri(document: StoredDocument) -> str:
@@ -62,8 +57,8 @@ def results_text(response: SearchResponse, label: str) -> str:
     if not response.hits:
         return "\n".join([f'No results found for "{label}"', *notes])
     count = len(response.hits)
-    if response.verdict != "good":
-        notes.append(_VERDICT_NOTES[response.verdict])
+    if response.verdict in VERDICT_NOTES:
+        notes.append(f"Note: {VERDICT_NOTES[response.verdict]}.")
     head = [f'Found {count} result{"" if count == 1 else "s"} for "{label}":', *notes]
     return "\n\n".join(["\n".join(head), *(_hit_text(row) for row in result_rows(response))])
 

@@ -133,7 +133,9 @@ class IndexReader:
 
     def similar_terms(self, term: str, limit: int = 5) -> Sequence[str]:
         """Indexed terms close to `term`, most useful first."""
-        return lexical.similar_terms(self._database, term, limit)
+        from qmd.store import spelling
+
+        return spelling.similar_terms(self._database, term, limit)
 
     def search_dense(
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str

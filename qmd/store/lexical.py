@@ -1,8 +1,7 @@
-"""BM25 over the FTS5 table, document frequencies, and spelling suggestions from its vocabulary."""
+"""BM25 over the FTS5 table, and document frequencies."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
@@ -103,87 +102,3 @@ def count_documents(database: Database, scope: Scope = Scope()) -> int:
     """Number of documents in the scope's collections."""
     counted = statistics(database, scope)
     return len(counted.ids) if counted is not None else int(database.value("SELECT count(*) FROM documents"))
-
-
-def similar_terms(database: Database, term: str, limit: int) -> list[str]:
-    """Indexed terms within edit distance 2 of `term` that share its first letter, most frequent first.
-
-    The vocabulary holds stems, so both sides are compared as stems, and a suggestion matches like any other word.
-    """
-    meant = {form for form in (_stem(database, term), *_bare_forms(term)) if len(form) >= 3}
-    if not meant:
-        return []
-    first = min(meant)[0]
-    # One pass over the words of one letter; numbered codes are as many as words and nobody means another one of them.
-    digits = "" if any(map(str.isdigit, term)) else "AND term NOT GLOB '*[0-9]*'"
-    vocabulary = database.rows(
-        f"SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ? {digits}",
-        (first, chr(ord(first) + 1), min(map(len, meant)) - 5, max(map(len, meant)) + 2),
-    )
-    near = [
-        (distance, -frequency, candidate)
-        for candidate, frequency in vocabulary
-        if candidate not in meant and (distance := _distance_to_any(meant, candidate)) is not None
-    ]
-    # A much more frequent word at distance 2 beats a rare one at 1: the rare one is often another misspelling.
-    near.sort(key=lambda item: (item[0] - math.log10(-item[1]), item[2]))
-    return [candidate for _, _, candidate in near[:limit]]
-
-
-def edit_distance(left: str, right: str, limit: int) -> int:
-    """Edits (insert, delete, substitute, swap of neighbours) between two words, or `limit + 1` when there are more."""
-    if abs(len(left) - len(right)) > limit:
-        return limit + 1
-    before: list[int] = []
-    above = list(range(len(right) + 1))
-    for i, a in enumerate(left, start=1):
-        current = [i]
-        for j, b in enumerate(right, start=1):
-            cost = min(above[j] + 1, current[j - 1] + 1, above[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                cost = min(cost, before[j - 2] + 1)
-            current.append(cost)
-        if min(current) > limit:
-            return limit + 1
-        before, above = above, current
-    return min(above[-1], limit + 1)
-
-
-def _distance_to_any(forms: set[str], candidate: str) -> int | None:
-    """Edits to the nearest of `forms`; None when there are too many for its length."""
-    letters = set(candidate)
-    best: int | None = None
-    for form in forms:
-        allowed = 1 if len(form) < 5 else 2
-        if len(candidate) >= 6 and len(form) - len(candidate) <= 5 and form.startswith(candidate):
-            # A typing error in a long ending ("configuraton") leaves the stem whole at the front of the word.
-            distance = 1
-        elif abs(len(form) - len(candidate)) > allowed or len(letters.difference(form)) > allowed:
-            # Each letter that the form lacks costs an edit: this spares the table for nearly all words.
-            continue
-        elif len(set(form) - letters) > allowed:
-            continue
-        else:
-            distance = edit_distance(form, candidate, allowed)
-        if distance <= allowed and (best is None or distance < best):
-            best = distance
-    return best
-
-
-def _bare_forms(term: str) -> list[str]:
-    """The word without a common ending: a typing error in front of it can keep the stemmer from taking it off."""
-    folded = term.casefold()
-    return [folded.removesuffix(ending) for ending in ("ing", "ed", "es", "s", "ion") if folded.endswith(ending)]
-
-
-def _stem(database: Database, term: str) -> str:
-    """The term as the index holds it; empty when it is not exactly one."""
-    import apsw
-
-    from qmd.store.schema import TOKENIZER
-
-    name, *arguments = TOKENIZER.split()
-    tokenize = database.connection.fts5_tokenizer(name, arguments)
-    flags = {"include_offsets": False, "include_colocated": False}
-    tokens = list(tokenize(term.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags))
-    return str(tokens[0]) if len(tokens) == 1 else ""

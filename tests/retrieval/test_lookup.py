@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from qmd.errors import NotFoundError, UsageError
 from qmd.records import Collection
 from qmd.retrieval import LineRange, context_for, parse_line_range, resolve_document, resolve_many
-from qmd.retrieval.lookup import edit_distance
 
 _SPEC = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
 assert _SPEC is not None and _SPEC.loader is not None
@@ -143,9 +142,3 @@ def test_contexts_stop_at_path_borders() -> None:
     assert context_for(collection, "global", "sub/x/a.md") == "global\n\nall\n\nsub\n\ndeeper"
     assert context_for(collection, None, "subway/a.md") == "all"
     assert context_for(None, None, "a.md") is None
-
-
-def test_edit_distance_stops_at_its_limit() -> None:
-    assert edit_distance("kitten", "sitting", 5) == 3
-    assert edit_distance("kitten", "sitting", 2) == 3
-    assert edit_distance("a", "abcdefgh", 5) == 6

@@ -1,0 +1,22 @@
+"""How far two spellings are apart."""
+
+from __future__ import annotations
+
+
+def edit_distance(left: str, right: str, limit: int) -> int:
+    """Edits (insert, delete, substitute, swap of neighbours) between two words, or `limit + 1` when there are more."""
+    if abs(len(left) - len(right)) > limit:
+        return limit + 1
+    before: list[int] = []
+    above = list(range(len(right) + 1))
+    for i, a in enumerate(left, start=1):
+        current = [i]
+        for j, b in enumerate(right, start=1):
+            cost = min(above[j] + 1, current[j - 1] + 1, above[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, before[j - 2] + 1)
+            current.append(cost)
+        if min(current) > limit:
+            return limit + 1
+        before, above = above, current
+    return min(above[-1], limit + 1)

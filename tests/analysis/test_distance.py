@@ -1,0 +1,24 @@
+"""Edit distance."""
+
+from __future__ import annotations
+
+import pytest
+
+from qmd.analysis.distance import edit_distance
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "limit", "distance"),
+    [
+        ("abc", "abc", 2, 0),
+        ("abc", "acb", 2, 1),
+        ("abc", "ab", 2, 1),
+        ("abc", "xyz", 2, 3),
+        ("", "ab", 2, 2),
+        ("kitten", "sitting", 5, 3),
+        ("kitten", "sitting", 2, 3),
+        ("a", "abcdefgh", 5, 6),
+    ],
+)
+def test_edit_distance_counts_swaps_and_stops_at_the_limit(left: str, right: str, limit: int, distance: int) -> None:
+    assert edit_distance(left, right, limit) == distance
