@@ -46,9 +46,9 @@ def watch(
         raise NotFoundError("nothing to watch: there is no collection", "qmd collection add FOLDER")
     service = open_service(locations, session.environ) if embed else None
     actions = WatchedIndex(session, locations, service, names=tuple(collection or ()), allow_gpu=not no_gpu)
-    say(f"watching {', '.join(watched.name for watched in actions.collections())}; stop with Ctrl-C")
     watcher = make_watcher(actions)
     _stop_on_signals(watcher)
+    say(f"watching {', '.join(watched.name for watched in actions.collections())}; stop with Ctrl-C")
     watcher.run(interval)
     watcher.close()
     say("stopped")
