@@ -111,23 +111,24 @@ def standardise(scores: Sequence[float]) -> list[float]:
     return [(score - mean) / spread for score in scores]
 
 
-def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: float = 0.5) -> list[float]:
-    """Weighted mean of the standardised fused and rerank scores of the reranked candidates, in the order given.
+def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: float) -> list[float]:
+    """Fused scores plus `weight` times the standardised rerank scores, in the order given.
 
-    Equal weights gave .624 mean nDCG@10 where the inherited blend by rank position gave .587 (ten collections).
+    The fused scores are standard deviations already and keep their spread: what both rankings agree on by far, the
+    reranker does not overturn. Standardising them once more over the ten candidates lets it: nDCG@10 of known items
+    fell from .849 to .835 on reference pages, of judged questions from .538 to .528 (cacm), .571 to .569 (cranfield).
 
     Args:
-        fused: Scores of the fused ranking.
+        fused: Scores of the fused ranking; over its first 10 or 30 their deviation is .8 to .9.
         reranked: Scores of the reranker.
-        weight: Of the reranker, in [0, 1].
+        weight: Of the reranker, in standard deviations.
 
     Raises:
         ValueError: If the two differ in length.
     """
     if len(fused) != len(reranked):
         raise ValueError(f"{len(fused)} fused scores, {len(reranked)} rerank scores")
-    both = zip(standardise(fused), standardise(reranked), strict=True)
-    return [(1 - weight) * left + weight * right for left, right in both]
+    return [left + weight * right for left, right in zip(fused, standardise(reranked), strict=True)]
 
 
 def _weighted(rankings: Sequence[Ranking], weights: Sequence[float]) -> list[tuple[Ranking, float]]:

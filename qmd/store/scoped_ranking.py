@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -93,8 +94,8 @@ def rescore(
         counted: The scope's statistics.
         weights: BM25 weight of each column.
     """
-    phrases = list(dict.fromkeys(p for term in terms if not term.excluded for p in _PHRASE.findall(term.fts)))
-    idfs = [_idf(count_matches(database, counted, phrase), len(counted.ids)) for phrase in phrases]
+    phrases = _phrases(terms)
+    idfs = [times * _idf(count_matches(database, counted, one), len(counted.ids)) for one, times in phrases.items()]
     _register_frequencies(database.connection, weights)
     found = database.rows(
         f"SELECT rowid, {_FREQUENCIES}(terms) FROM terms WHERE terms MATCH ?"
@@ -109,6 +110,14 @@ def rescore(
         scored.append(Candidate(document_id, score))
     scored.sort(key=lambda candidate: (-candidate.score, candidate.document_id))
     return scored
+
+
+def _phrases(terms: Sequence[LexicalTerm]) -> Counter[str]:
+    """The phrases that score, and how often `match_expression` names each: FTS5 counts one that stands twice twice."""
+    required = [term for term in terms if term.required and not term.excluded]
+    optional = [term for term in terms if not term.required and not term.excluded]
+    named = [*required, *optional, *(required if optional else ())]
+    return Counter(phrase for term in named for phrase in _PHRASE.findall(term.fts))
 
 
 def _count(database: Database, names: Sequence[str], version: tuple[int, int]) -> Statistics:

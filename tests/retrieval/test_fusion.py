@@ -83,10 +83,18 @@ def test_equal_scores_standardise_to_zero() -> None:
 
 
 def test_the_weight_of_reranking_decides_between_the_two_orders() -> None:
-    assert blend_rerank([2.0, 1.0], [0.1, 0.9], 0.4)[0] > 0
-    assert blend_rerank([2.0, 1.0], [0.1, 0.9], 0.6)[0] < 0
+    first, second = blend_rerank([2.0, 1.0], [0.1, 0.9], 0.4)
+    assert first > second
+    first, second = blend_rerank([2.0, 1.0], [0.1, 0.9], 0.6)
+    assert first < second
+
+
+def test_a_lead_of_the_fused_scores_holds_against_reranking() -> None:
+    close, far = blend_rerank([1.2, 1.0], [0.1, 0.9], 0.6), blend_rerank([4.0, 1.0], [0.1, 0.9], 0.6)
+    assert close[0] < close[1]
+    assert far[0] > far[1]
 
 
 def test_reranking_can_change_the_first_place() -> None:
-    blended = blend_rerank([0.9, 0.8, 0.1], [0.1, 0.9, 0.1])
+    blended = blend_rerank([0.9, 0.8, 0.1], [0.1, 0.9, 0.1], 0.6)
     assert max(range(3), key=blended.__getitem__) == 1

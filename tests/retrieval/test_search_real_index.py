@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from qmd.analysis import analyze_document
@@ -81,6 +81,9 @@ queries = st.lists(st.sampled_from([*WORDS, "limitr", "gard", "-oil", '"water ke
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folders, folders, queries)
+@example(
+    {"n0.md": f"{'limiter ' * 9}window water key", "n1.md": "water key"}, {"n0.md": "limiter"}, 'window "water key"'
+)
 def test_an_unrelated_collection_changes_nothing_of_a_scoped_answer(
     build: Build, own: dict[str, str], other: dict[str, str], text: str
 ) -> None:
