@@ -34,7 +34,13 @@ def qmd(environ: dict[str, str], *words: str) -> str:
 @pytest.fixture
 def watcher(environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "qmd", "watch"], cwd=environ["HOME"], env=environ, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "qmd", "watch"],
+        cwd=environ["HOME"],
+        env=environ,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that run as a background job of a shell inherit that Ctrl-C is ignored, and so would the watcher.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stderr is not None and "watching notes" in process.stderr.readline()
     yield process
