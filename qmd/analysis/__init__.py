@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.lazy import lazy_names
+
 if TYPE_CHECKING:
     from qmd.analysis.index import analyze_document, analyze_text
     from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
@@ -37,10 +39,5 @@ FTS_TOKENIZER = "porter unicode61 remove_diacritics 2"
 _HOMES = {"cjk_share": "scripts", "has_cjk": "scripts", "analyze_document": "index", "analyze_text": "index"}
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: the versions are asked for by updates that analyse nothing."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'query')}"), name)
+# The versions are asked for by updates that analyse nothing.
+__getattr__ = lazy_names(__name__, __all__, _HOMES, "query")

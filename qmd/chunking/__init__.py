@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.lazy import lazy_names
+
 if TYPE_CHECKING:
     from qmd.chunking.declarations import Declaration, GrammarError, declared_headings, find_declarations
     from qmd.chunking.languages import has_grammar, language_of, suffix_of
@@ -37,10 +39,5 @@ _HOMES |= dict.fromkeys(("has_grammar", "language_of", "suffix_of"), "languages"
 _HOMES |= dict.fromkeys(("Declaration", "GrammarError", "declared_headings", "find_declarations"), "declarations")
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: a search needs only the name of a file's language."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'split')}"), name)
+# A search needs only the name of a file's language.
+__getattr__ = lazy_names(__name__, __all__, _HOMES, "split")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.lazy import lazy_names
+
 if TYPE_CHECKING:
     from qmd.config.paths import Locations, locate
     from qmd.config.settings import Config, config_digest, load_config, needs_full_config, parse_config
@@ -43,10 +45,5 @@ _HOMES = {"Locations": "paths", "locate": "paths"} | dict.fromkeys(
 )
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: a search needs neither edits nor trust."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'trust')}"), name)
+# A search needs neither edits nor trust.
+__getattr__ = lazy_names(__name__, __all__, _HOMES, "trust")

@@ -14,7 +14,6 @@ from qmd.records import Collection
 
 DEFAULT_PATTERN = "**/*.md"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
-MODEL_SLOTS = ("embed", "generate", "rerank")
 
 
 @dataclass(frozen=True, slots=True)

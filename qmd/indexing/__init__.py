@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.lazy import lazy_names
+
 if TYPE_CHECKING:
     from qmd.indexing.embed import EmbedReport, embed_pending
     from qmd.indexing.makers import forget_outdated_chunks
@@ -18,10 +20,5 @@ __all__ = ["EmbedReport", "UpdateReport", "embed_pending", "forget_outdated_chun
 _HOMES = {"UpdateReport": "update", "update_collection": "update", "forget_outdated_chunks": "makers"}
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: an update that finds nothing new needs no chunker."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'embed')}"), name)
+# An update that finds nothing new needs no chunker.
+__getattr__ = lazy_names(__name__, __all__, _HOMES, "embed")

@@ -41,11 +41,6 @@ class Tokenizer:
 
         return cls(tokenizers.Tokenizer.from_str(inner.to_str()))
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of token ids, added tokens included."""
-        return int(self._inner.get_vocab_size())
-
     def encode(self, text: str, max_length: int | None = None) -> Tokens:
         """Encode with special tokens; beyond `max_length` tokens the text's end is cut, special tokens stay."""
         encoding = self._encode(text, specials=True)

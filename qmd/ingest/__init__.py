@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.lazy import lazy_names
+
 if TYPE_CHECKING:
     from qmd.ingest.document import MAX_SIZE_BYTES, parse_document, read_document
     from qmd.ingest.errors import UnindexableFileError
@@ -36,10 +38,5 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: `multi-get` needs the globs and not the parsers."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'document')}"), name)
+# `multi-get` needs the globs and not the parsers.
+__getattr__ = lazy_names(__name__, __all__, _HOMES, "document")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.lazy import lazy_names
+
 if TYPE_CHECKING:
     from qmd.retrieval.lookup import (
         LineRange,
@@ -46,10 +48,5 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: `get` must not pay for the pipeline, nor `search` for the lookup."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'lookup')}"), name)
+# `get` must not pay for the pipeline, nor `search` for the lookup.
+__getattr__ = lazy_names(__name__, __all__, _HOMES, "lookup")

@@ -31,7 +31,6 @@ from qmd.server.service import SearchService
 
 _logger = logging.getLogger("qmd.http")
 
-DEFAULT_PORT = 8181
 _IDLE_POLL_S = 5.0
 
 

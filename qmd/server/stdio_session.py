@@ -88,15 +88,30 @@ class _Pending:
                 await self._is_empty.wait()
 
 
-class _DrainingReader:
-    """The incoming stream, whose end is held back until the requests before it are answered.
-
-    The SDK cancels running handlers as soon as it sees the end.
-    """
+class _Stream:
+    """One direction of the session, which `pending` is told of; closed with the stream inside."""
 
     def __init__(self, inner: Any, pending: _Pending) -> None:
         self._inner = inner
         self._pending = pending
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _DrainingReader(_Stream):
+    """The incoming stream, whose end is held back until the requests before it are answered.
+
+    The SDK cancels running handlers as soon as it sees the end.
+    """
 
     async def receive(self) -> SessionMessage | Exception:
         try:
@@ -112,9 +127,6 @@ class _DrainingReader:
     def last_context(self) -> Any:
         return getattr(self._inner, "last_context", None)
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
     def __aiter__(self) -> Self:
         return self
 
@@ -124,21 +136,12 @@ class _DrainingReader:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _CountingWriter:
+class _CountingWriter(_Stream):
     """The outgoing stream, which notes what has been answered and keeps back what the client has got already."""
 
     def __init__(self, inner: Any, pending: _Pending, answered: int | str | None) -> None:
-        self._inner = inner
-        self._pending = pending
+        super().__init__(inner, pending)
         self._answered = answered
 
     async def send(self, item: SessionMessage, /) -> None:
@@ -154,14 +157,3 @@ class _CountingWriter:
         else:
             await self._inner.send(item)
         self._pending.saw(message)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
