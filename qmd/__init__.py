@@ -82,9 +82,9 @@ def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
     for module, names in _HOMES.items():
         if name in names.split():
-            from importlib import import_module
+            from qmd.lazy import load_module
 
-            return getattr(import_module(f"{__name__}.{module}"), name)
+            return getattr(load_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -6,25 +6,29 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-_SYMBOLS: tuple[tuple[re.Pattern[str], Mapping[str, str]], ...] = (
+from qmd.lazy import lazy_pattern
+
+_SYMBOLS: tuple[tuple[str, re.Pattern[str], Mapping[str, str]], ...] = (
     # In code `c++` in lower case is an increment: it counts only where prose would have it.
     (
-        re.compile(r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)"),
+        "++",
+        lazy_pattern(r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)"),
         {"C": "cplusplus", "c": "cplusplus", "g": "gplusplus"},
     ),
     (
-        re.compile(r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])"),
+        "#",
+        lazy_pattern(r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])"),
         {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"},
     ),
-    (re.compile(r"NET(?<=\.NET)(?<!\.....)\b"), {".": "dotnet"}),
-    (re.compile(r"net(?<=\.net)(?<![\w.]....)\b"), {".": "dotnet"}),
+    ("NET", lazy_pattern(r"NET(?<=\.NET)(?<!\.....)\b"), {".": "dotnet"}),
+    ("net", lazy_pattern(r"net(?<=\.net)(?<![\w.]....)\b"), {".": "dotnet"}),
 )
-"""(pattern, term by the character before the match). Conditions on what comes before are written after the symbols: a
-pattern that begins with a literal is searched at memory speed."""
+"""(how it begins, pattern, term by the character before the match). Conditions on what comes before are written after
+the symbols: what begins with a literal is searched at memory speed."""
 
-_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
-_PLURAL_ACRONYM = re.compile(r"[A-Z]{2,}s\Z")
-_CAMEL_WORD = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_PART = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_PLURAL_ACRONYM = lazy_pattern(r"[A-Z]{2,}s\Z")
+_CAMEL_WORD = lazy_pattern(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
 # Letter classes of ASCII bytes: lower case → a, upper case → A, digits → 0, everything else (underscore included, which
 # the tokenizer splits at) → space. Searching the mapped bytes for the literal `aA` runs at memory speed; a character
@@ -32,8 +36,8 @@ _CAMEL_WORD = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CLASSES = bytes(
     ord("a" if 97 <= b <= 122 else "A" if 65 <= b <= 90 else "0" if 48 <= b <= 57 else " ") for b in range(256)
 )
-_LOWER_UPPER = re.compile(rb"aA[aA0]*")
-_ACRONYM_FIRST = re.compile(rb" AAA*a[aA0]*")
+_LOWER_UPPER = lazy_pattern(rb"aA[aA0]*")
+_ACRONYM_FIRST = lazy_pattern(rb" AAA*a[aA0]*")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -48,7 +52,9 @@ def identifier_parts(word: str) -> tuple[str, ...]:
 def symbol_terms(text: str) -> list[str]:
     """Terms for names that are told apart by symbols alone (`C++` → cplusplus), in a fixed order, each once."""
     found: list[str] = []
-    for pattern, terms in _SYMBOLS:
+    for start, pattern, terms in _SYMBOLS:
+        if start not in text:
+            continue
         names = {text[max(match.start() - 1, 0)] for match in pattern.finditer(text)}
         found.extend(term for name, term in terms.items() if name in names)
     return list(dict.fromkeys(found))

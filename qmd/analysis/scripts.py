@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 import re
 import unicodedata
-from functools import cache
+
+from qmd.lazy import lazy_pattern
 
 CJK_CLASS = (
     "\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf"
@@ -15,26 +16,21 @@ CJK_CLASS = (
 """Regex class of Han, Hiragana, Katakana (with the prolonged sound mark), Bopomofo and Hangul."""
 
 # Scripts of Europe and the Near East, typographic quotes, dashes and arrows: what most text that is not ASCII holds.
-_FAR_FROM_LATIN = re.compile("[^\0-\u10ff\u1e00-\u2e7f]")
-_LETTER = re.compile(r"[^\W\d_]")
+_FAR_FROM_LATIN = lazy_pattern("[^\0-\u10ff\u1e00-\u2e7f]")
+_CJK_RUN = lazy_pattern(f"[{CJK_CLASS}]+")
+_LETTER = lazy_pattern(r"[^\W\d_]")
 
 
 def has_cjk(text: str) -> bool:
     """Whether `text` holds a Chinese, Japanese or Korean character."""
-    return not text.isascii() and _FAR_FROM_LATIN.search(text) is not None and _cjk_run().search(text) is not None
-
-
-@cache
-def _cjk_run() -> re.Pattern[str]:
-    """Compiled when it is needed: so large a class takes several milliseconds of the start of a search."""
-    return re.compile(f"[{CJK_CLASS}]+")
+    return not text.isascii() and _FAR_FROM_LATIN.search(text) is not None and _CJK_RUN.search(text) is not None
 
 
 def cjk_share(text: str) -> float:
     """Share of CJK characters among the letters of `text`, in [0, 1]; 0 when it has no letter."""
     if not has_cjk(text):
         return 0.0
-    n_cjk = sum(map(len, _cjk_run().findall(text)))
+    n_cjk = sum(map(len, _CJK_RUN.findall(text)))
     return n_cjk / max(len(_LETTER.findall(text)), n_cjk)
 
 
@@ -71,7 +67,7 @@ def _index_run(match: re.Match[str]) -> str:
 
 def split_cjk(text: str) -> str:
     """`text` with every CJK run replaced by its character pairs between spaces."""
-    return _cjk_run().sub(_index_run, text) if has_cjk(text) else text
+    return _CJK_RUN.sub(_index_run, text) if has_cjk(text) else text
 
 
 def cjk_segments(text: str) -> list[tuple[str, bool]]:
@@ -80,7 +76,7 @@ def cjk_segments(text: str) -> list[tuple[str, bool]]:
         return [(text, False)] if text else []
     pieces: list[tuple[str, bool]] = []
     position = 0
-    for match in _cjk_run().finditer(text):
+    for match in _CJK_RUN.finditer(text):
         if match.start() > position:
             pieces.append((text[position : match.start()], False))
         pieces.append((match[0], True))

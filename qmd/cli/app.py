@@ -14,6 +14,7 @@ import qmd
 from qmd.cli.arguments import VALUE_OPTIONS, Arguments, find_command, is_option, sort_arguments
 from qmd.cli.declare import CommandFunction, bind_arguments, declared_options, declared_parameters, typer_command
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
+from qmd.lazy import load_module
 from qmd.quick_dataclasses import dataclass
 
 EXIT_BROKEN_PIPE = 141
@@ -360,9 +361,7 @@ def build_command(spec: CommandSpec) -> Any:
 
 
 def _load(spec: CommandSpec) -> CommandFunction:
-    from importlib import import_module
-
-    function: CommandFunction = getattr(import_module(spec.module), spec.function)
+    function: CommandFunction = getattr(load_module(spec.module), spec.function)
     return function
 
 

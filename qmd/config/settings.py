@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib import import_module
 from typing import Any, cast
 
 from qmd.config.paths import Locations
 from qmd.errors import ConfigError
+from qmd.lazy import load_module
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection
 
@@ -96,7 +96,7 @@ def _sha256() -> Callable[[bytes], Any]:
     # hashlib loads OpenSSL, which a search would wait for; CPython's own module, where there is one, loads in no time.
     for module in ("_sha2", "_sha256", "hashlib"):
         with suppress(ImportError):
-            return cast("Callable[[bytes], Any]", import_module(module).sha256)
+            return cast("Callable[[bytes], Any]", load_module(module).sha256)
     raise AssertionError("hashlib is always there")
 
 

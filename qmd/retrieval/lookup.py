@@ -10,13 +10,14 @@ from urllib.parse import unquote
 
 from qmd.analysis.distance import edit_distance
 from qmd.errors import NotFoundError, UsageError
+from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store.base import Reader
 
-_DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
-_RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d+)(?::(?P<count>\d+))?\Z", re.DOTALL)
-_VIRTUAL = re.compile(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", re.DOTALL | re.IGNORECASE)
+_DOCID = lazy_pattern(r"#?([0-9a-fA-F]{6,64})\Z")
+_RANGE = lazy_pattern(r"(?P<name>.+?):(?P<start>\d+)(?::(?P<count>\d+))?\Z", re.DOTALL)
+_VIRTUAL = lazy_pattern(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", re.DOTALL | re.IGNORECASE)
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion, as in the original."""
 _AMBIGUOUS_SHOWN = 10

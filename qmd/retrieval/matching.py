@@ -8,12 +8,13 @@ import unicodedata
 from collections.abc import Sequence
 
 from qmd.analysis import analyze_query, has_cjk
+from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass
 from qmd.records import LexicalTerm
 
-_QUOTED = re.compile(r'"([^"]*)"(\*?)')
-_MARKS = re.compile("[\u0300-\u036f]")
-_SUFFIX = re.compile(
+_QUOTED = lazy_pattern(r'"([^"]*)"(\*?)')
+_MARKS = lazy_pattern("[\u0300-\u036f]")
+_SUFFIX = lazy_pattern(
     r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
 )
 _MIN_STEM = 3

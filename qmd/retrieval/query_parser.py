@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from typing import cast, get_args
 
 from qmd.errors import UsageError
+from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
 
-_FILTER = re.compile(
+_FILTER = lazy_pattern(
     r'(?<!\S)(?P<sign>-?)(?P<field>tag|path|collection|after|before|title):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))'
     r"(?!\S)",
     re.IGNORECASE,
 )
-_TYPED = re.compile(r"(lex|vec|hyde|intent|expand):(.*)\Z", re.IGNORECASE | re.DOTALL)
-_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
-_NEGATION = re.compile(r'(?:^|\s)-["\w]')
+_TYPED = lazy_pattern(r"(lex|vec|hyde|intent|expand):(.*)\Z", re.IGNORECASE | re.DOTALL)
+_DATE = lazy_pattern(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
+_NEGATION = lazy_pattern(r'(?:^|\s)-["\w]')
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ def build_scope(base: Scope, extra: Scope) -> Scope:
 def _read_line(number: int, line: str, lines: _Lines, filters: list[MetadataFilter]) -> None:
     if not line:
         return
-    typed = _TYPED.match(line)
+    typed = _TYPED.match(line) if ":" in line else None
     if typed is None:
         rest = _take_filters(line, filters)
         if rest:
@@ -161,6 +162,8 @@ def _primary_text(subqueries: Sequence[SubQuery]) -> str:
 
 def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
     """`text` without its filters, which are appended to `filters`."""
+    if ":" not in text:
+        return text.strip()
     kept: list[str] = []
     position = 0
     for match in _FILTER.finditer(text):

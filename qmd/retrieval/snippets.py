@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from qmd.lazy import lazy_pattern
 from qmd.records import Passage
 from qmd.retrieval.matching import Occurrence, WeightedTerm, find_occurrences, fold
 
@@ -14,7 +14,7 @@ CHUNK_MARGIN = 100
 """Code points around a chunk that still count as inside it: a chunk may start in the middle of a line."""
 MAX_CHARS = 500
 _ELLIPSIS = "..."
-_DECLARATION = re.compile(
+_DECLARATION = lazy_pattern(
     r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
     r"|extern|declare|pub(?:\([^)]*\))?)\s+)*"
     r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
