@@ -48,7 +48,7 @@ def _dataclass(*, slots: bool, frozen: bool = False) -> Callable[[type[Any]], ty
         members = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
         defaults = {name: members.pop(name) for name in names if name in members}
         members |= {"__slots__": names, "__match_args__": names, "__quick_defaults__": defaults}
-        members |= {**_METHODS, **(_FROZEN if frozen else _MUTABLE)}
+        members |= {**_METHODS, **(_FROZEN if frozen else _MUTABLE), "__qualname__": cls.__qualname__}
         return type(cls.__name__, cls.__bases__, members)
 
     return define

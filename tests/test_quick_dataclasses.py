@@ -124,3 +124,43 @@ def test_defining_and_making_a_record_imports_neither_dataclasses_nor_inspect() 
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout == "set()\n"
+
+
+def _fresh(module):
+    @module.dataclass(slots=True)
+    class Record:
+        name: str
+        level: int = 1
+        notes: list[str] = module.field(default_factory=list)
+
+    return Record
+
+
+@pytest.mark.parametrize("before", [0, 100], ids=["first-objects", "many-objects"])
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [(("a",), {}), (("a", 2), {}), (("a",), {"notes": ["n"]}), ((), {"level": 3, "name": "a"})],
+)
+def test_the_first_objects_of_a_class_are_made_like_all_others(before, args, kwargs) -> None:
+    quick, standard = _fresh(quick_dataclasses), _fresh(dataclasses)
+    for _ in range(before):
+        quick("filler")
+    made = [quick(*args, **kwargs) for _ in range(2)]
+    assert [repr(one) for one in made] == [repr(standard(*args, **kwargs))] * 2
+    assert "notes" in kwargs or made[0].notes is not made[1].notes
+
+
+@pytest.mark.parametrize("before", [0, 100], ids=["first-objects", "many-objects"])
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), (("a", 1, [], 4), {}), (("a",), {"name": "b"}), (("a",), {"size": 1}), ((), {"level": 1})],
+)
+def test_wrong_arguments_are_refused_like_a_standard_dataclass_does(before, args, kwargs) -> None:
+    quick, standard = _fresh(quick_dataclasses), _fresh(dataclasses)
+    for _ in range(before):
+        quick("filler")
+    with pytest.raises(TypeError) as expected:
+        standard(*args, **kwargs)
+    with pytest.raises(TypeError) as refused:
+        quick(*args, **kwargs)
+    assert str(refused.value) == str(expected.value)
