@@ -49,25 +49,29 @@ def build_hits(
     """Hits in the order given, cut by `min_relevance` and `limit`, and the relevances of all that were judged.
 
     Documents that left the index in the meantime are passed over. More than `limit` are judged when the limit is small,
-    so that the relevance of the first hit does not depend on it.
+    so that the relevance of the first hit does not depend on it; only those that can be shown get a passage.
     """
     wanted = ordered[: max(options.limit, calibration.POOL)]
     collections = {collection.name: collection for collection in reader.collections()}
     global_context = reader.global_context()
     hits: list[Hit] = []
+    raw: list[float] = []
     for start in range(0, len(wanted), BATCH):
         batch = wanted[start : start + BATCH]
         documents = reader.documents([entry.fused.document_id for entry in batch])
         texts = reader.texts([document.hash for document in documents.values()])
         for entry in batch:
             document = documents.get(entry.fused.document_id)
-            if document is not None and document.hash in texts:
-                hit = _hit(document, texts[document.hash], entry, yardstick, options)
-                hits.append(replace(hit, context=_context(document, collections, global_context)))
-    relevances = calibration.non_increasing([hit.relevance for hit in hits])
-    judged = [_with_relevance(hit, value) for hit, value in zip(hits, relevances, strict=True)]
-    kept = [hit for hit in judged if hit.relevance >= options.min_relevance]
-    return tuple(kept[: options.limit]), tuple(relevances)
+            text = texts.get(document.hash) if document is not None else None
+            if document is None or text is None:
+                continue
+            raw.append(yardstick.judge(measure(document, text, entry.chunk, yardstick)))
+            if len(hits) < options.limit:
+                context = _context(document, collections, global_context)
+                hits.append(_hit(document, text, entry, context, yardstick.terms, options))
+    relevances = calibration.non_increasing(raw)
+    judged = [_with_relevance(hit, value) for hit, value in zip(hits, relevances, strict=False)]
+    return tuple(hit for hit in judged if hit.relevance >= options.min_relevance), tuple(relevances)
 
 
 def measure(document: StoredDocument, text: str, chunk: Candidate | None, yardstick: Yardstick) -> Evidence:
@@ -84,8 +88,15 @@ def measure(document: StoredDocument, text: str, chunk: Candidate | None, yardst
     )
 
 
-def _hit(document: StoredDocument, text: str, entry: Ordered, yardstick: Yardstick, options: SearchOptions) -> Hit:
-    relevance = yardstick.judge(measure(document, text, entry.chunk, yardstick))
+def _hit(
+    document: StoredDocument,
+    text: str,
+    entry: Ordered,
+    context: str | None,
+    terms: Sequence[WeightedTerm],
+    options: SearchOptions,
+) -> Hit:
+    """A hit whose relevance is still to be filled in."""
     chunk = entry.chunk
     span = None
     if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
@@ -96,15 +107,15 @@ def _hit(document: StoredDocument, text: str, entry: Ordered, yardstick: Yardsti
         fused_score=entry.fused.score,
         rerank_score=entry.rerank_score,
         blended_score=entry.blended_score,
-        relevance=relevance,
+        relevance=0.0,
     )
     return Hit(
         document=document,
-        relevance=relevance,
+        relevance=0.0,
         passage=best_passage(
-            text, yardstick.terms, chunk=span, max_chars=options.snippet_chars, is_source=_is_source(document.path)
+            text, terms, chunk=span, max_chars=options.snippet_chars, is_source=_is_source(document.path)
         ),
-        context=None,
+        context=context,
         body=text if options.full_body else None,
         explanation=explanation if options.explain else None,
     )

@@ -220,7 +220,7 @@ def _rerank_with(plan: Plan, name: str, mode: str, runner: PassageRunner) -> Ite
                 continue
             work = partial(_drain, runner, prefix, endings)
             row = plan.measure("rerank", name, mode, f"{n}x{length}", tokens, work)
-            rate = tokens / row.wall_s
+            rate = row.tokens_s
             yield row
 
 

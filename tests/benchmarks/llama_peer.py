@@ -81,7 +81,7 @@ def _rerank(plan: Plan, path: Path) -> Iterator[Row]:
                     model.read([*prefix, *ending], 0)
 
             row = plan.measure("rerank", "llama Q8_0", "llama.cpp", f"{n}x{length}", tokens, score)
-            rate = tokens / row.wall_s
+            rate = row.tokens_s
             yield row
     model.close()
 
