@@ -150,7 +150,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "mcp",
         "qmd.cli.mcp_command",
         "mcp",
-        "mcp [stop] [--http [--host <name>] [--port <n>] [--daemon]] [--print-config <client>]",
+        "mcp [stop] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",
         "Serve editors and agents over MCP.",
     ),
     CommandSpec(
