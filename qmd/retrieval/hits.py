@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from qmd.quick_dataclasses import dataclass, replace
-from qmd.records import Candidate, Collection, Explanation, Hit, StoredDocument
+from qmd.records import Candidate, Collection, Explanation, Hit, Passage, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lookup import context_for
-from qmd.retrieval.matching import WeightedTerm, coverage, find_occurrences, fold, inverse_frequency
+from qmd.retrieval.matching import MarkedText, WeightedTerm, coverage, inverse_frequency, mark_text
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_passage
 from qmd.store.base import Reader
@@ -65,42 +65,54 @@ def build_hits(
             text = texts.get(document.hash) if document is not None else None
             if document is None or text is None:
                 continue
-            raw.append(yardstick.judge(measure(document, text, entry.chunk, yardstick)))
+            # Title and path stand in front of the text, so that they count as said together with its first lines.
+            marked = mark_text(text, yardstick.terms, before=f"{document.path}\n{document.title}\n")
+            raw.append(yardstick.judge(_measure(marked, entry.chunk, yardstick)))
             if len(hits) < options.limit:
                 context = _context(document, collections, global_context)
-                hits.append(_hit(document, text, entry, context, yardstick.terms, options))
+                passage = _passage(document, text, marked, entry.chunk, yardstick.terms, options)
+                hits.append(_hit(document, text, entry, passage, context, options))
     relevances = calibration.non_increasing(raw)
     judged = [_with_relevance(hit, value) for hit, value in zip(hits, relevances, strict=False)]
     return tuple(hit for hit in judged if hit.relevance >= options.min_relevance), tuple(relevances)
 
 
-def measure(document: StoredDocument, text: str, chunk: Candidate | None, yardstick: Yardstick) -> Evidence:
+def _measure(marked: MarkedText, chunk: Candidate | None, yardstick: Yardstick) -> Evidence:
     """The evidence that calibration judges one document by."""
-    # Title and path stand in front of the text, so that they count as said together with its first lines.
-    folded = fold(f"{document.path}\n{document.title}\n{text}")
-    occurrences = find_occurrences(folded, yardstick.terms)
     return Evidence(
-        coverage=coverage(occurrences, yardstick.terms),
-        window=coverage(occurrences, yardstick.terms, WINDOW_CHARS),
+        coverage=coverage(marked.occurrences, yardstick.terms),
+        window=coverage(marked.occurrences, yardstick.terms, WINDOW_CHARS),
         mass=sum(w.weight for w in yardstick.terms) / inverse_frequency(0, yardstick.n_documents),
         cosine=chunk.score if chunk is not None else None,
         background=yardstick.background,
     )
 
 
-def _hit(
+def _passage(
     document: StoredDocument,
     text: str,
-    entry: Ordered,
-    context: str | None,
+    marked: MarkedText,
+    chunk: Candidate | None,
     terms: Sequence[WeightedTerm],
     options: SearchOptions,
-) -> Hit:
-    """A hit whose relevance is still to be filled in."""
-    chunk = entry.chunk
+) -> Passage:
     span = None
     if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
         span = (chunk.chunk_start, chunk.chunk_end)
+    return best_passage(
+        text,
+        terms,
+        chunk=span,
+        max_chars=options.snippet_chars,
+        is_source=_is_source(document.path),
+        marked=marked,
+    )
+
+
+def _hit(
+    document: StoredDocument, text: str, entry: Ordered, passage: Passage, context: str | None, options: SearchOptions
+) -> Hit:
+    """A hit whose relevance is still to be filled in."""
     explanation = Explanation(
         contributions=entry.fused.contributions,
         fused_rank=entry.fused_rank,
@@ -112,9 +124,7 @@ def _hit(
     return Hit(
         document=document,
         relevance=0.0,
-        passage=best_passage(
-            text, terms, chunk=span, max_chars=options.snippet_chars, is_source=_is_source(document.path)
-        ),
+        passage=passage,
         context=context,
         body=text if options.full_body else None,
         explanation=explanation if options.explain else None,

@@ -39,6 +39,15 @@ class Occurrence:
     term: int
 
 
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """A folded text with the places of a query's terms; its first `lines_before` lines are not the text's own."""
+
+    folded: str
+    occurrences: Sequence[Occurrence]
+    lines_before: int = 0
+
+
 def weigh_terms(terms: Sequence[LexicalTerm], frequencies: Sequence[int], n_documents: int) -> list[WeightedTerm]:
     """Terms with their `inverse_frequency`, excluded terms left out.
 
@@ -87,6 +96,12 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
     ]
     found.sort(key=lambda occurrence: (occurrence.offset, occurrence.term))
     return found
+
+
+def mark_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> MarkedText:
+    """`text` folded, behind the whole lines of `before`, with every place where a term occurs."""
+    folded = fold(before + text)
+    return MarkedText(folded, find_occurrences(folded, terms), before.count("\n"))
 
 
 def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], window: int | None = None) -> float:

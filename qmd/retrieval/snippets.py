@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from qmd.lazy import lazy_pattern
 from qmd.records import Passage
-from qmd.retrieval.matching import Occurrence, WeightedTerm, find_occurrences, fold
+from qmd.retrieval.matching import MarkedText, Occurrence, WeightedTerm, find_occurrences, fold, mark_text
 
 LINES_BEFORE = 1
 LINES_AFTER = 2
@@ -29,6 +29,7 @@ def best_passage(
     chunk: tuple[int, int] | None = None,
     max_chars: int = MAX_CHARS,
     is_source: bool = False,
+    marked: MarkedText | None = None,
 ) -> Passage:
     """The lines to show of `text`.
 
@@ -39,17 +40,16 @@ def best_passage(
             shown from its own first line: it matched by meaning.
         max_chars: Longest passage in code points; longer ones end in `...`.
         is_source: Of equally good lines of source code the one that declares something is shown.
+        marked: `text` with the places of `terms`, where the caller has looked for them already.
 
     Returns:
         Line -1 to +2 around the best one, clipped to the document; line numbers are those of the file.
     """
     lines = text.split("\n")
     first, last = _line_span(text, len(lines), chunk)
-    best = _best_line(lines[first : last + 1], terms, is_source)
+    best = _best_line(lines, first, last, marked or mark_text(text, terms), terms, is_source)
     if best is None and chunk is not None:
         best = _first_written(lines, first, last)
-    elif best is not None:
-        best += first
     if best is None:
         best = _first_written(lines, 0, len(lines) - 1) or 0
     start = max(best - LINES_BEFORE, 0)
@@ -106,24 +106,24 @@ def _line_span(text: str, n_lines: int, chunk: tuple[int, int] | None) -> tuple[
     return first, max(text.count("\n", 0, max(chunk[1] - 1, 0)), first)
 
 
-def _best_line(lines: Sequence[str], terms: Sequence[WeightedTerm], is_source: bool) -> int | None:
-    """Index of the first line with the largest weight of distinct terms; None when no term occurs.
+def _best_line(
+    lines: Sequence[str], first: int, last: int, marked: MarkedText, terms: Sequence[WeightedTerm], is_source: bool
+) -> int | None:
+    """First line from `first` to `last` with the largest weight of distinct terms; None when no term occurs in them.
 
     In source code a declaration goes before the equally good lines that only use what it declares.
     """
-    folded = fold("\n".join(lines))
-    occurrences = find_occurrences(folded, terms)
-    if not occurrences:
-        return None
     scores: dict[int, float] = {}
     seen: set[tuple[int, int]] = set()
-    line = position = 0
-    for occurrence in occurrences:
-        line += folded.count("\n", position, occurrence.offset)
+    line, position = -marked.lines_before, 0
+    for occurrence in marked.occurrences:
+        line += marked.folded.count("\n", position, occurrence.offset)
         position = occurrence.offset
-        if (line, occurrence.term) not in seen:
+        if first <= line <= last and (line, occurrence.term) not in seen:
             seen.add((line, occurrence.term))
             scores[line] = scores.get(line, 0.0) + terms[occurrence.term].weight + 1e-6
+    if not scores:
+        return None
     highest = round(max(scores.values()), 6)
     best = [number for number, score in scores.items() if round(score, 6) == highest]
     declaring = [number for number in best if _DECLARATION.match(lines[number])] if is_source else []
