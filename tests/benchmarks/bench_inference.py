@@ -6,7 +6,7 @@ FOLDER holds the stand-ins of `models/build_standins.py`; those missing are buil
 are random, so nothing here speaks of quality. Times are processor time per thread, the best of `--repeat`, because
 other work on the machine hardly touches it; wall time stands beside it in the results file. `--llama` adds llama.cpp
 on GGUF stand-ins of the same size where `llama_cpp` can be imported (see `llama_peer.py`). `--full` is the whole grid:
-10 and 30 passages of 100, 300 and 700 tokens, which takes an hour or more on two cores.
+10 and 30 passages of 100, 300 and 700 tokens, which takes an hour and a half on two cores.
 """
 
 from __future__ import annotations
