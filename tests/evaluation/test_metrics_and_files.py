@@ -120,6 +120,13 @@ def test_a_file_that_is_no_fixture_is_refused(tmp_path: Path) -> None:
         read_fixture(path)
 
 
+@pytest.mark.parametrize("tree", ["cpp-docs", "fastapi-docs"])
+def test_the_carried_questions_can_be_asked(tree: str) -> None:
+    queries = read_fixture(Path(__file__).parents[1] / f"benchmarks/questions/{tree}.json").queries
+    assert len({query.id for query in queries}) == len(queries) >= 10
+    assert all(query.expected_files and query.expected_in_top_k == 3 for query in queries)
+
+
 def test_an_expected_file_that_is_missing_is_listed() -> None:
     score = score_fixture(FixtureQuery("1", "q", "", "", ("a.md",), 5), [], 1.0)
     assert score.unmatched_expected_files == ("a.md",)
