@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from qmd.quick_dataclasses import dataclass, replace
+from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Collection, Explanation, Hit, Passage, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
@@ -54,7 +55,7 @@ def build_hits(
     wanted = ordered[: max(options.limit, calibration.POOL)]
     collections = {collection.name: collection for collection in reader.collections()}
     global_context = reader.global_context()
-    hits: list[Hit] = []
+    shown: list[Callable[[float], Hit]] = []
     raw: list[float] = []
     for start in range(0, len(wanted), BATCH):
         batch = wanted[start : start + BATCH]
@@ -68,13 +69,15 @@ def build_hits(
             # Title and path stand in front of the text, so that they count as said together with its first lines.
             marked = mark_text(text, yardstick.terms, before=f"{document.path}\n{document.title}\n")
             raw.append(yardstick.judge(_measure(marked, entry.chunk, yardstick)))
-            if len(hits) < options.limit:
+            if len(shown) < options.limit:
                 context = _context(document, collections, global_context)
                 passage = _passage(document, text, marked, entry.chunk, yardstick.terms, options)
-                hits.append(_hit(document, text, entry, passage, context, options))
+                shown.append(
+                    partial(_hit, document, text if options.full_body else None, entry, passage, context, options)
+                )
     relevances = calibration.non_increasing(raw)
-    judged = [_with_relevance(hit, value) for hit, value in zip(hits, relevances, strict=False)]
-    return tuple(hit for hit in judged if hit.relevance >= options.min_relevance), tuple(relevances)
+    hits = tuple(make(value) for make, value in zip(shown, relevances, strict=False) if value >= options.min_relevance)
+    return hits, tuple(relevances)
 
 
 def _measure(marked: MarkedText, chunk: Candidate | None, yardstick: Yardstick) -> Evidence:
@@ -110,23 +113,28 @@ def _passage(
 
 
 def _hit(
-    document: StoredDocument, text: str, entry: Ordered, passage: Passage, context: str | None, options: SearchOptions
+    document: StoredDocument,
+    body: str | None,
+    entry: Ordered,
+    passage: Passage,
+    context: str | None,
+    options: SearchOptions,
+    relevance: float,
 ) -> Hit:
-    """A hit whose relevance is still to be filled in."""
     explanation = Explanation(
         contributions=entry.fused.contributions,
         fused_rank=entry.fused_rank,
         fused_score=entry.fused.score,
         rerank_score=entry.rerank_score,
         blended_score=entry.blended_score,
-        relevance=0.0,
+        relevance=relevance,
     )
     return Hit(
         document=document,
-        relevance=0.0,
+        relevance=relevance,
         passage=passage,
         context=context,
-        body=text if options.full_body else None,
+        body=body,
         explanation=explanation if options.explain else None,
     )
 
@@ -137,11 +145,6 @@ def _is_source(path: str) -> bool:
     from qmd.chunking import language_of
 
     return language_of(path) is not None
-
-
-def _with_relevance(hit: Hit, value: float) -> Hit:
-    explanation = replace(hit.explanation, relevance=value) if hit.explanation is not None else None
-    return replace(hit, relevance=value, explanation=explanation)
 
 
 def _context(document: StoredDocument, collections: Mapping[str, Collection], global_context: str | None) -> str | None:

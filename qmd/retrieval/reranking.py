@@ -12,7 +12,7 @@ from qmd.records import LexicalTerm, Query, Scope
 from qmd.retrieval.expansion import CJK_SHARE
 from qmd.retrieval.fusion import blend_rerank
 from qmd.retrieval.hits import Ordered
-from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold, inverse_frequency
+from qmd.retrieval.matching import WeightedTerm, inverse_frequency, mark_text
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_span
 from qmd.retrieval.trace import Trace
@@ -135,8 +135,8 @@ def _passage(title: str, text: str, entry: Ordered, terms: Sequence[WeightedTerm
     if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
         start, end = chunk.chunk_start, chunk.chunk_end
     else:
-        folded = fold(text)
+        marked = mark_text(text, terms)
         # Folding may change lengths outside ASCII; the span is then a little off, which a passage survives.
-        start, end = best_span(folded, find_occurrences(folded, terms), terms, PASSAGE_CHARS)
+        start, end = best_span(marked.folded, marked.occurrences, terms, PASSAGE_CHARS)
     body = text[start:end].strip()
     return body if not title or body.startswith((title, f"# {title}")) else f"{title}\n{body}"
