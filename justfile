@@ -5,6 +5,7 @@ default:
 
 # Formatting, types, import directions
 check:
+    ruff format --check qmd tests models
     ruff check qmd tests models
     mypy
     lint-imports

@@ -106,7 +106,7 @@ def _parse(source: _Source) -> Tree:
         grammar = tree_sitter.Language(getattr(import_module(language.module), language.function)())
         return tree_sitter.Parser(grammar).parse(source.raw)
     except ImportError as exc:
-        remedy = "pip install 'qmd[code]'" if language.is_extra else f"pip install {language.package}"
+        remedy = "pip install 'qmd-search[code]'" if language.is_extra else f"pip install {language.package}"
         message = f"{language.name} files are cut as plain text: package '{language.package}' is not installed"
         raise GrammarError(message, remedy) from exc
     except (AttributeError, OSError, TypeError, ValueError) as exc:

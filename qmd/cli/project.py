@@ -16,7 +16,7 @@ _TEMPLATE = "collections: {}\n"
 
 def init(session: Session) -> int:
     """Start an index of this folder's own."""
-    from qmd.config.edits import write_atomically
+    from qmd.config.edits import write_config_file
     from qmd.store import open_writer
 
     folder = session.cwd / PROJECT_FOLDER
@@ -26,7 +26,7 @@ def init(session: Session) -> int:
             "go to a project's folder first",
         )
     if not any((folder / name).exists() for name in ("index.yml", "index.yaml")):
-        write_atomically(folder / "index.yml", _TEMPLATE)
+        write_config_file(folder / "index.yml", _TEMPLATE)
     open_writer(locate(None, session.cwd, session.environ).database).close()
     out("ready to go with new local index\n")
     return 0

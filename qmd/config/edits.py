@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, MutableMapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from qmd.config.paths import Locations
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
 from qmd.errors import ConfigError, NotFoundError
+from qmd.files import write_atomically
 
 YamlMap = MutableMapping[str, Any]
 """A YAML mapping in memory; its values have no static type."""
@@ -45,7 +45,7 @@ def edit_config(locations: Locations, change: Change) -> Config:
     change(root)
     after = _dump(yaml, root)
     if after != before:
-        write_atomically(path, after)
+        write_config_file(path, after)
     return load_config(locations)
 
 
@@ -55,29 +55,14 @@ def _dump(yaml: Any, root: YamlMap) -> str:
     return buffer.getvalue()
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the file at `path` in one step; a symlink keeps pointing at its target.
+def write_config_file(path: Path, text: str) -> None:
+    """Replace a configuration file in one step.
 
     Raises:
-        ConfigError: If the folder is not writable.
+        ConfigError: If it cannot be written.
     """
-    import tempfile
-
-    target = Path(os.path.realpath(path))
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.chmod(mode)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_atomically(path, text)
     except OSError as exc:
         raise ConfigError(f"cannot write '{path}': {exc.strerror}", "check the permissions of that folder") from exc
 

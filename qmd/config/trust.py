@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qmd.config.edits import write_atomically
+from qmd.config.edits import write_config_file
 from qmd.config.paths import PROJECT_FOLDER, Locations
 from qmd.config.settings import Config
 from qmd.quick_dataclasses import dataclass, replace
@@ -128,4 +128,4 @@ def _load(locations: Locations) -> dict[str, dict[str, str]]:
 
 
 def _save(records: Mapping[str, Mapping[str, str]], locations: Locations) -> None:
-    write_atomically(_file(locations), json.dumps(records, indent=2, ensure_ascii=False) + "\n")
+    write_config_file(_file(locations), json.dumps(records, indent=2, ensure_ascii=False) + "\n")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qmd.errors import BusyError, ModelError, UsageError
+from qmd.files import exclusive_lock
 from qmd.inference.catalogue import ModelFile, ModelRecord
 from qmd.inference.hub import Hub, HubFile, HuggingFaceHub, fetch
 from qmd.inference.model_folders import (
@@ -108,18 +109,10 @@ def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
 @contextlib.contextmanager
 def _lock(staging: Path, record: ModelRecord) -> Iterator[None]:
     """Two pulls of one model would write the same partial files."""
-    from filelock import FileLock, Timeout
-
-    staging.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(staging / f"{record.folder}.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as exc:
-        raise BusyError(f"model '{record.name}' is being fetched by another process") from exc
-    try:
+    with exclusive_lock(staging / f"{record.folder}.lock") as is_ours:
+        if not is_ours:
+            raise BusyError(f"model '{record.name}' is being fetched by another process")
         yield
-    finally:
-        lock.release()
 
 
 def _wanted_files(record: ModelRecord, formats: Sequence[str] | None) -> list[tuple[ModelFile, bool]]:

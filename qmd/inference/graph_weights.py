@@ -53,7 +53,7 @@ def require_onnx() -> None:
         import onnx  # noqa: F401
     except ImportError as exc:
         raise ModelError(
-            "the package 'onnx' is needed to prepare models", "install it beside qmd: pip install 'qmd[prepare]'"
+            "the package 'onnx' is needed to prepare models", "install it beside qmd: pip install 'qmd-search[prepare]'"
         ) from exc
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from qmd import __version__
 from qmd.errors import BusyError, ModelError, UsageError
+from qmd.files import exclusive_lock
 from qmd.inference.catalogue import ModelRecord
 from qmd.inference.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.cross_encoder import RerankOptions, prompt_tokens
@@ -179,17 +180,10 @@ def _first_kept(
 @contextlib.contextmanager
 def _lock(folder: Path, record: ModelRecord) -> Iterator[None]:
     """Two runs would take the memory of both, and one would clear away what the other writes."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / ".prepare.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as exc:
-        raise BusyError(f"model '{record.name}' is being prepared by another process") from exc
-    try:
+    with exclusive_lock(folder / ".prepare.lock") as is_ours:
+        if not is_ours:
+            raise BusyError(f"model '{record.name}' is being prepared by another process")
         yield
-    finally:
-        lock.release()
 
 
 def _check_space(place: Path, shape: Qwen3Shape, form: GraphForm) -> None:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import qmd
 from qmd import errors
+from qmd.files import exclusive_lock
 from qmd.quick_dataclasses import replace
 from qmd.server.endpoint import (
     Endpoint,
     WorkerFiles,
     connect,
-    exclusive_lock,
     read_endpoint,
     receive_message,
     send_message,

@@ -11,8 +11,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -136,32 +135,3 @@ def receive_message(stream: ByteStream, limit: int = MAX_MESSAGE_BYTES) -> dict[
     if not isinstance(message, dict):
         raise ValueError("message is not an object")
     return message
-
-
-@contextmanager
-def exclusive_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock file while the block runs; yields False at once when another process holds it.
-
-    The system drops the lock when its holder dies, however it dies, so a stale one cannot exist.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        yield _try_lock(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

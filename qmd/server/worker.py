@@ -24,13 +24,13 @@ from typing import Any, Protocol
 
 import qmd
 from qmd.errors import QmdError
+from qmd.files import exclusive_lock
 from qmd.server.calls import Asker, ServiceCalls
 from qmd.server.client import DEFAULT_IDLE_EXIT_S, HEARTBEAT_S, environment_digest
 from qmd.server.endpoint import (
     ByteStream,
     Endpoint,
     WorkerFiles,
-    exclusive_lock,
     read_endpoint,
     receive_message,
     send_message,

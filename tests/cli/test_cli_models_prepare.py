@@ -96,7 +96,7 @@ def test_without_onnx_one_line_names_the_extra(qmd: Qmd, reranker: Path, monkeyp
     assert run.status == 4
     assert run.err.splitlines() == [
         "error: the package 'onnx' is needed to prepare models",
-        "hint: install it beside qmd: pip install 'qmd[prepare]'",
+        "hint: install it beside qmd: pip install 'qmd-search[prepare]'",
     ]
 
 
