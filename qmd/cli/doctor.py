@@ -84,9 +84,9 @@ def _check(name: str, examine: Callable[[], str]) -> Check:
 
 
 def _sqlite() -> str:
-    import apsw
+    from qmd.store.connection import driver_version
 
-    return f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
+    return driver_version()
 
 
 def _configuration(locations: Locations) -> str:
