@@ -12,7 +12,7 @@ from qmd.retrieval.query_parser import build_scope, parse_query, validate_subque
 from qmd.workspace.collections import collection_not_found
 
 if TYPE_CHECKING:
-    from qmd.inference.catalogue import Role
+    from qmd.inference.models.catalogue import Role
 
 _TYPED_PREFIXES = ("lex:", "vec:", "hyde:", "intent:", "expand:")
 
