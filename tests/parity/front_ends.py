@@ -153,7 +153,8 @@ def _found(store: qmd.Store, ask: Ask) -> Answer:
     wishes: dict[str, Any] = {"collections": ask.collections, "limit": ask.limit}
     wishes |= {"min_relevance": ask.min_score} if ask.min_score is not None else {}
     if ask.mode == "hybrid":
-        wishes |= {"candidate_limit": ask.candidate_limit, "intent": ask.intent, "rerank": ask.rerank}
+        wishes |= {"intent": ask.intent, "rerank": ask.rerank}
+        wishes |= {"candidate_limit": ask.candidate_limit} if ask.candidate_limit is not None else {}
     response = method(ask.text, **wishes)
     rows = tuple((hit.document.uri, _score(hit.relevance)) for hit in response.hits)
     return Answer(rows, response.warnings)
