@@ -15,6 +15,7 @@ from qmd.inference.base import EngineDescription
 from qmd.inference.catalogue import ModelRecord
 from qmd.inference.embedder import MAX_FOREIGN_CHUNK_SHARE, MAX_FOREIGN_QUERY_SHARE, foreign_share, sampled_digest
 from qmd.inference.loader import FASTEMBED_PREFIX
+from qmd.inference.sessions import import_runtime
 from qmd.inference.tokenization import Tokenizer
 from qmd.quick_dataclasses import dataclass
 
@@ -144,6 +145,7 @@ def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1, folder: Path
 
 
 def _open(name: str, *, cache_dir: Path, local_files_only: bool, threads: int, folder: Path | None) -> Any:
+    import_runtime()  # fastembed would load it as it is
     try:
         from fastembed import TextEmbedding
     except ImportError as exc:
