@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from qmd import NO_TELEMETRY
+from qmd.inference.catalogue import QWEN_RERANKER
+from tests.inference.model_hub import WEIGHTS, serve_hub
 
 ROOT = Path(__file__).parents[1]
 _CI = ("CI", "TF_BUILD", "GITHUB_ACTIONS", "GITLAB_CI", "CIRCLECI", "TRAVIS", "JENKINS_URL", "BUILDKITE", "APPVEYOR")
@@ -51,6 +53,18 @@ def test_a_user_who_asked_for_telemetry_elsewhere_has_none_from_qmd(tmp_path: Pa
 def test_loading_the_runtime_leaves_no_device_id_behind(tmp_path: Path, load: str) -> None:
     _run(f"import qmd; {load}", tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_pull_asks_the_hub_for_files_of_the_model_and_names_nothing_but_qmd(tmp_path: Path) -> None:
+    program = f"from qmd.cli.app import main; raise SystemExit(main(['pull', {QWEN_RERANKER.name!r}]))"
+    with serve_hub() as hub:
+        hub.files["model.onnx"] = WEIGHTS
+        _run(program, tmp_path, HF_ENDPOINT=hub.url)
+    assert len(hub.paths) >= 4
+    assert [path for path in hub.paths if not path.startswith(f"/{QWEN_RERANKER.repository}/resolve/")] == []
+    assert hub.agents == {"qmd"}
+    assert {path.name for path in tmp_path.iterdir()} == {".cache"}
+    assert {path.name for path in (tmp_path / ".cache").iterdir()} == {"qmd"}
 
 
 def test_the_hub_client_adds_nothing_to_its_requests(tmp_path: Path) -> None:
