@@ -2,7 +2,7 @@
 
 The rule: what qmd makes is private from its first byte (files 0600, folders 0700), and a file of its own that others
 could read is closed when it is next opened for writing. Only what belongs to this user is closed, never what a symlink
-leads to: a configuration may lie in a repository of dotfiles. Windows has no such bits; there the profile's rights hold.
+leads to: a configuration may lie in a repository of dotfiles. On Windows the rights of the user's profile hold instead.
 """
 
 from __future__ import annotations
