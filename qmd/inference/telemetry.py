@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +11,9 @@ from pathlib import Path
 _FOLDER = Path("Microsoft", "DeveloperTools", ".onnxruntime")
 _FILES = ("deviceid", "deviceid.lock", "deviceid.tmp.*", "onnxruntime.db", "onnxruntime.db-*", "onnxruntime.db.ses")
 """A lasting identifier of the device, and the events that wait to be sent."""
+_SESSION_FILE = ".ses"
+"""Of the reporting library itself, in the temporary folder: when the session began, and its identifier."""
+_SESSION = re.compile(rb"\d{13}\n[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n?")
 
 
 def remove_traces(home: Path, environ: Mapping[str, str]) -> list[Path]:
@@ -30,4 +35,9 @@ def remove_traces(home: Path, environ: Mapping[str, str]) -> list[Path]:
         with suppress(OSError):
             for empty in (folder, *list(folder.parents)[: len(_FOLDER.parts) - 1]):
                 empty.rmdir()
+    session = Path(tempfile.gettempdir(), _SESSION_FILE)
+    with suppress(OSError):
+        if _SESSION.fullmatch(session.read_bytes()):
+            session.unlink()
+            removed.append(session)
     return removed

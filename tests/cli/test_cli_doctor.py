@@ -83,7 +83,18 @@ def _check(qmd: Qmd, name: str) -> dict[str, Any]:
     return dict(row)
 
 
-def test_telemetry_is_off_and_what_it_had_left_is_deleted_and_named(qmd: Qmd, home: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_telemetry_is_off_and_what_it_had_left_is_deleted_and_named(
+    qmd: Qmd, home: Path, tmp_path: Path, temporary: Path
+) -> None:
+    (temporary / ".ses").write_text("1795308080551\nf74df3bf-04a4-758a-3ebf-ad8b22af00ee\n")
     microsoft = tmp_path / "cache" / "Microsoft"
     folder = microsoft / "DeveloperTools" / ".onnxruntime"
     folder.mkdir(parents=True)
@@ -93,10 +104,12 @@ def test_telemetry_is_off_and_what_it_had_left_is_deleted_and_named(qmd: Qmd, ho
     assert "✓ telemetry of ONNX Runtime: off; deleted what it had left on this machine: " in shown
     assert str(folder / "deviceid") in shown
     assert not microsoft.exists()
+    assert not (temporary / ".ses").exists()
     assert _check(qmd, "telemetry of ONNX Runtime")["detail"] == "off"
 
 
-def test_files_of_other_programs_beside_what_telemetry_left_stay(qmd: Qmd, home: Path) -> None:
+def test_files_of_other_programs_beside_what_telemetry_left_stay(qmd: Qmd, home: Path, temporary: Path) -> None:
+    (temporary / ".ses").write_text("a session of something else")
     folder = home / ".cache" / "Microsoft" / "DeveloperTools" / ".onnxruntime"
     folder.mkdir(parents=True)
     (folder / "deviceid").write_text("")
@@ -105,6 +118,7 @@ def test_files_of_other_programs_beside_what_telemetry_left_stay(qmd: Qmd, home:
     qmd("doctor")
     assert [path.name for path in folder.iterdir()] == ["onnxruntime.database"]
     assert (folder.parent / "other").exists()
+    assert (temporary / ".ses").exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permission bits are POSIX's")
