@@ -76,12 +76,18 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether the group or everybody can read a file or list a folder, links and the folders above it considered."""
-    if os.name != "posix" or not path.exists():
+    """Whether the group or everybody can read a file or list a folder, links and the folders above it considered.
+
+    False for what is missing, or cannot be looked at.
+    """
+    if os.name != "posix":
         return False
-    real = path.resolve()
-    mode = real.stat().st_mode
-    above = [folder.stat().st_mode for folder in real.parents]
+    try:
+        real = path.resolve()
+        mode = real.stat().st_mode
+        above = [folder.stat().st_mode for folder in real.parents]
+    except (OSError, RuntimeError):  # the latter for a loop of links
+        return False
     return any(
         mode & may_read and all(folder & may_enter for folder in above)
         for may_read, may_enter in ((stat.S_IRGRP, stat.S_IXGRP), (stat.S_IROTH, stat.S_IXOTH))

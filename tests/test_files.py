@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from qmd.files import (
+    create_private,
     exclusive_lock,
     is_open_to_others,
     make_private_folder,
@@ -114,3 +115,16 @@ def test_a_file_is_open_to_others_when_they_can_reach_and_read_it(
         (folder / "index.sqlite").write_text("")
         (folder / "index.sqlite").chmod(file_mode)
         assert is_open_to_others(folder / "index.sqlite") == expected
+
+
+def test_what_cannot_be_looked_at_is_not_called_open(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert not is_open_to_others(tmp_path / "loop")
+    assert not is_open_to_others(tmp_path / "missing")
+
+
+def test_a_file_that_is_there_is_not_opened_to_be_made(tmp_path: Path) -> None:
+    (tmp_path / "index.sqlite").write_text("kept")
+    (tmp_path / "index.sqlite").chmod(0o000)
+    create_private(tmp_path / "index.sqlite")
+    assert (tmp_path / "index.sqlite").stat().st_size == 4

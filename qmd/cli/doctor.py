@@ -110,13 +110,15 @@ def _permissions(locations: Locations) -> str:
     Raises:
         QmdError: They can.
     """
+    import os
     import shlex
 
     from qmd.files import is_open_to_others
 
+    folders = [folder for folder in locations.own_folders if folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)]
     beside = [locations.database.with_name(locations.database.name + suffix) for suffix in ("", "-wal", "-shm")]
-    within = [path for folder in locations.own_folders if folder.is_dir() for path in sorted(folder.iterdir())]
-    kept = [*locations.own_folders, locations.config_file, *beside, *(path for path in within if path.is_file())]
+    within = [path for folder in folders for path in sorted(folder.iterdir())]
+    kept = [*folders, locations.config_file, *beside, *(path for path in within if path.is_file())]
     readable = [str(path) for path in dict.fromkeys(kept) if is_open_to_others(path)]
     if readable:
         raise QmdError(f"others on this machine can read {_quoted(readable)}", f"run: chmod go= {shlex.join(readable)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,7 +38,9 @@ def remove_traces(home: Path, environ: Mapping[str, str]) -> list[Path]:
                 empty.rmdir()
     session = Path(tempfile.gettempdir(), _SESSION_FILE)
     with suppress(OSError):
-        if _SESSION.fullmatch(session.read_bytes()):
+        # Anybody can put something of that name there.
+        is_plain = stat.S_ISREG(session.lstat().st_mode) and session.stat().st_size < 100
+        if is_plain and _SESSION.fullmatch(session.read_bytes()):
             session.unlink()
             removed.append(session)
     return removed
