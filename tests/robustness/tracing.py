@@ -6,12 +6,13 @@ Linux alone. What it cannot see: system calls made through io_uring, which nothi
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def why_not() -> str | None:
     """Why nothing can be traced on this machine, or None."""
     if shutil.which("strace") is None:
         return "strace is not installed"
-    done = subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
+    attempt = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=connect", "-o", "/dev/null", "true"]
+    done = subprocess.run(attempt, capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else f"strace cannot trace here: {done.stderr.strip()[:100]}"
 
 
@@ -88,20 +90,13 @@ def traced(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     ) as process:
-        yield process
-        if process.poll() is None:
-            for child in _children(process.pid):
-                signal_process(child, signal.SIGTERM)
-
-
-def signal_process(pid: int, number: signal.Signals) -> None:
-    """Send a signal; a process that has ended is no error."""
-    import os
-
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
+        try:
+            yield process
+        finally:
+            # strace itself would only let go of them.
+            for child in _children(process.pid) if process.poll() is None else []:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGTERM)
 
 
 def _children(pid: int) -> list[int]:
