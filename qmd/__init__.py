@@ -7,8 +7,17 @@ with `open_store`.
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False
 """What type checkers take for true; `typing` itself would be most of what importing this costs."""
+
+NO_TELEMETRY = ("ORT_DISABLE_TELEMETRY", "ORT_TELEMETRY_DISABLED", "HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK")
+"""Variables that keep ONNX Runtime, huggingface_hub and hf_xet from reporting to their makers."""
+
+# ONNX Runtime looks when it is imported, the others too: here no import of theirs can come first, and every process
+# that runs a part of qmd passes by. Set over any other value, because "nothing leaves this machine" has no exceptions.
+os.environ.update(dict.fromkeys(NO_TELEMETRY, "1"))
 
 if TYPE_CHECKING:
     from qmd.api import (

@@ -1,18 +1,25 @@
-"""Files that qmd itself keeps: written in one step, locked between processes, readable by their owner alone."""
+"""Files that qmd itself keeps: written in one step, locked between processes, readable by their owner alone.
+
+The rule: what qmd makes is private from its first byte (files 0600, folders 0700), and a file of its own that others
+could read is closed when it is next opened for writing. Only what belongs to this user is closed, never what a symlink
+leads to: a configuration may lie in a repository of dotfiles. On Windows the rights of the user's profile hold instead.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 """An index holds the text of notes, so others must not read it even where the notes' folder would keep them out."""
 
+_OTHERS = 0o077
 _LOCK_POLL_S = 0.02
 
 
@@ -22,11 +29,73 @@ def make_private_folder(folder: Path) -> None:
     Raises:
         OSError: If it cannot be made.
     """
-    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    except FileNotFoundError:
+        if folder == folder.parent:
+            raise
+        make_private_folder(folder.parent)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
+def tighten(path: Path) -> None:
+    """Take from everybody else what they may do with a file or folder of qmd's own; a missing one is nothing."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):
+        found = path.lstat()
+        if found.st_mode & _OTHERS and not stat.S_ISLNK(found.st_mode) and found.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file of qmd's own, where there is none.
+
+    One that is there is not even opened: closing it again would drop the locks that SQLite holds on it in this process.
+
+    Raises:
+        OSError: If it cannot be made.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file of qmd's own, made when missing; the descriptor, which child processes do not inherit.
+
+    Args:
+        path: The file; its folder must exist.
+        flags: As for `os.open`.
+
+    Raises:
+        OSError: If it cannot be made or opened.
+    """
+    descriptor = os.open(path, flags | os.O_CREAT, PRIVATE_FILE)
+    tighten(path)
+    return descriptor
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Whether the group or everybody can read a file or list a folder, links and the folders above it considered.
+
+    False for what is missing, or cannot be looked at.
+    """
+    if os.name != "posix":
+        return False
+    try:
+        real = path.resolve()
+        mode = real.stat().st_mode
+        above = [folder.stat().st_mode for folder in real.parents]
+    except (OSError, RuntimeError):  # the latter for a loop of links
+        return False
+    return any(
+        mode & may_read and all(folder & may_enter for folder in above)
+        for may_read, may_enter in ((stat.S_IRGRP, stat.S_IXGRP), (stat.S_IROTH, stat.S_IXOTH))
+    )
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the file at `path` in one step; a symlink keeps pointing at its target, a file its permissions.
+    """Replace the file at `path` in one step; a symlink keeps pointing at its target.
 
     Raises:
         OSError: If the folder or the file cannot be written.
@@ -35,7 +104,7 @@ def write_atomically(path: Path, text: str) -> None:
 
     target = Path(os.path.realpath(path))
     make_private_folder(target.parent)
-    mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE_FILE
+    mode = _mode_for(path, target)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
     try:
@@ -49,6 +118,18 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def _mode_for(path: Path, target: Path) -> int:
+    """The permissions of what replaces `target`: its own where it is linked to or another's, else the owner's alone."""
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return PRIVATE_FILE
+    is_linked = path.is_symlink() or path.parent.is_symlink()
+    is_foreign = os.name == "posix" and found.st_uid != os.geteuid()
+    mode = stat.S_IMODE(found.st_mode)
+    return mode if is_linked or is_foreign else mode & ~_OTHERS
+
+
 @contextmanager
 def exclusive_lock(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
     """Hold the lock file at `path` while the block runs; yields False when another holds it longer than `wait_s`.
@@ -60,7 +141,7 @@ def exclusive_lock(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
         OSError: If the lock file cannot be made.
     """
     make_private_folder(path.parent)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    descriptor = open_private(path, os.O_RDWR)
     try:
         deadline = time.monotonic() + wait_s
         held = _try_lock(descriptor)

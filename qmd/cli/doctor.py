@@ -12,7 +12,7 @@ from qmd.errors import QmdError
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
@@ -47,6 +47,8 @@ def doctor(
         _check("SQLite", _sqlite),
         _check("configuration", lambda: _configuration(locations)),
         _check("index", lambda: _index(locations)),
+        _check("permissions", lambda: _permissions(locations)),
+        _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, session.environ)),
         _check("CUDA", _cuda),
     ]
     reports: list[EngineReport] = []
@@ -100,6 +102,38 @@ def _index(locations: Locations) -> str:
         if problems:
             raise QmdError("; ".join(problems), "move the file away and run: qmd index")
         return f"sound, {reader.count_documents()} documents"
+
+
+def _permissions(locations: Locations) -> str:
+    """Whether others can read what qmd keeps; of a folder, the files right in it.
+
+    Raises:
+        QmdError: They can.
+    """
+    import os
+    import shlex
+
+    from qmd.files import is_open_to_others
+
+    folders = [folder for folder in locations.own_folders if folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)]
+    beside = [locations.database.with_name(locations.database.name + suffix) for suffix in ("", "-wal", "-shm")]
+    within = [path for folder in folders for path in sorted(folder.iterdir())]
+    kept = [*folders, locations.config_file, *beside, *(path for path in within if path.is_file())]
+    readable = [str(path) for path in dict.fromkeys(kept) if is_open_to_others(path)]
+    if readable:
+        raise QmdError(f"others on this machine can read {_quoted(readable)}", f"run: chmod go= {shlex.join(readable)}")
+    return "index and configuration can be read by you alone"
+
+
+def _telemetry(locations: Locations, environ: Mapping[str, str]) -> str:
+    from qmd.inference.runtime.telemetry import remove_traces
+
+    removed = remove_traces(locations.home, environ)
+    return f"off; deleted what it had left on this machine: {_quoted(removed)}" if removed else "off"
+
+
+def _quoted(items: Sequence[object]) -> str:
+    return ", ".join(f"'{item}'" for item in items)
 
 
 def _cuda() -> str:

@@ -269,6 +269,8 @@ def _mention_built_in_models(session: Session, locations: Locations, response: S
     """Say once for each cache folder that larger models exist; a line on every query would only be noise."""
     import contextlib
 
+    from qmd.files import create_private
+
     if not any("built-in" in model for model in response.models):
         return
     marker = locations.cache / "built-in-models-mentioned"
@@ -276,4 +278,4 @@ def _mention_built_in_models(session: Session, locations: Locations, response: S
         return
     say("built-in models answered; for larger, multilingual ones run: qmd models pull")
     with contextlib.suppress(OSError):  # a read-only cache only means that it is said again
-        marker.touch()
+        create_private(marker)

@@ -30,6 +30,8 @@ class Locations:
     """Folder that holds `.qmd`, for a project-local index only."""
     home: Path
     cwd: Path
+    own_folders: tuple[Path, ...] = ()
+    """Folders that hold nothing but what qmd keeps: closed to others when the index is written."""
 
     @property
     def base(self) -> Path:
@@ -76,7 +78,14 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
         project_root=project_file.parent.parent if project_file else None,
         home=home,
         cwd=cwd,
+        own_folders=_own_folders(home, environ, cache, project_file),
     )
+
+
+def _own_folders(home: Path, environ: Mapping[str, str], cache: Path, project_file: Path | None) -> tuple[Path, ...]:
+    """Those that qmd named itself: a folder that the user chose (`QMD_CONFIG_DIR`, `INDEX_PATH`) may hold more."""
+    config_dir = _config_dir(home, {name: value for name, value in environ.items() if name != "QMD_CONFIG_DIR"})
+    return (cache, config_dir, *([project_file.parent] if project_file else []))
 
 
 def _config_dir(home: Path, environ: Mapping[str, str]) -> Path:

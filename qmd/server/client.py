@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import qmd
 from qmd import errors
-from qmd.files import exclusive_lock
+from qmd.files import exclusive_lock, make_private_folder, open_private
 from qmd.quick_dataclasses import replace
 from qmd.server.endpoint import (
     Endpoint,
@@ -198,12 +198,12 @@ def start_worker(locations: Locations, environ: Mapping[str, str]) -> Endpoint |
     import subprocess
 
     files = worker_files(locations.cache, locations.database)
-    locations.cache.mkdir(parents=True, exist_ok=True)
+    make_private_folder(locations.cache)
     stale = read_endpoint(files.record)
     command = [sys.executable, "-m", "qmd.server.worker", "--database", str(locations.database)]
     command += ["--cache", str(locations.cache), "--idle-exit-s", environ.get("QMD_DAEMON_IDLE", "")]
     try:
-        with files.log.open("ab") as log:
+        with os.fdopen(open_private(files.log, os.O_WRONLY | os.O_APPEND), "ab") as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from qmd.files import write_atomically
 from qmd.quick_dataclasses import dataclass
 
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
@@ -73,11 +74,7 @@ def write_endpoint(record: Path, endpoint: Endpoint) -> None:
     """Publish a listening worker, readable by the owner alone; the file appears complete or not at all."""
     from dataclasses import asdict
 
-    temporary = record.with_suffix(f".{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(asdict(endpoint), file)
-    temporary.replace(record)
+    write_atomically(record, json.dumps(asdict(endpoint)))
 
 
 def read_endpoint(record: Path) -> Endpoint | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from qmd.errors import QmdError, UsageError
+from qmd.files import make_private_folder, open_private, write_atomically
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 10.0
@@ -90,10 +91,7 @@ def _command_line_from_system(pid: int) -> Sequence[str] | None:
 
 def write_pid(files: ServerFiles) -> None:
     """Make this process the one that the pid file names."""
-    files.pid.parent.mkdir(parents=True, exist_ok=True)
-    temporary = files.pid.with_name(f"{files.pid.name}.{os.getpid()}.tmp")
-    temporary.write_text(f"{os.getpid()}\n", encoding="ascii")
-    temporary.replace(files.pid)
+    write_atomically(files.pid, f"{os.getpid()}\n")
 
 
 def remove_own_pid(files: ServerFiles) -> None:
@@ -117,9 +115,9 @@ def start_server(
     running = running_server(files)
     if running is not None:
         raise UsageError(f"Already running (PID {running}). Run 'qmd mcp stop' first.")
-    files.pid.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(files.pid.parent)
     files.pid.unlink(missing_ok=True)
-    with files.log.open("wb") as log:
+    with os.fdopen(open_private(files.log, os.O_WRONLY | os.O_TRUNC), "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "qmd", *arguments],
             stdin=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
+from qmd.files import create_private, make_private_folder
 
 DEFAULT_BUSY_TIMEOUT_MS = 120_000
 BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
@@ -187,7 +188,9 @@ def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
     """
     timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
+        # SQLite would make it readable by everybody; its side files take the permissions of this one.
+        create_private(path)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         database = _open_and_probe(str(path), flags, path, timeout)
     except (apsw.Error, OSError) as exc:

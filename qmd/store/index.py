@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from qmd.files import tighten
 from qmd.records import Candidate, Collection, IndexStatus, LexicalTerm, Scope, StoredDocument
 from qmd.store import caches, documents, health, lexical
 from qmd.store.base import ChunkRecord, KnownFile, NewDocument, PendingContent
@@ -60,6 +61,9 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWrite
     except BaseException:
         database.close()
         raise
+    # Only now it is known to be an index of ours; an older version left it readable by everybody.
+    for suffix in ("", "-wal", "-shm"):
+        tighten(path.with_name(path.name + suffix))
     return IndexWriter(database)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, config_digest, load_config
 from qmd.errors import BusyError, StoreError
+from qmd.files import tighten
 from qmd.quick_dataclasses import replace
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def open_or_replace(locations: Locations, say: Callable[[str], None]) -> IndexWr
     """The index for writing, made when missing; one of another program is moved aside first."""
     from qmd.store import ForeignIndexError
 
+    for folder in locations.own_folders:
+        tighten(folder)
     try:
         return _open_writer(locations.database, None)
     except ForeignIndexError:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +73,72 @@ def test_keys_are_not_shown(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QMD_API_KEY", "very-secret")
     assert "QMD_API_KEY=(set)" in qmd("doctor").out
     assert "very-secret" not in qmd("doctor", "--json").out
+
+
+# --- privacy ---
+
+
+def _check(qmd: Qmd, name: str) -> dict[str, Any]:
+    (row,) = [row for row in json.loads(qmd("doctor", "--json").out)["checks"] if row["name"] == name]
+    return dict(row)
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_telemetry_is_off_and_what_it_had_left_is_deleted_and_named(
+    qmd: Qmd, home: Path, tmp_path: Path, temporary: Path
+) -> None:
+    (temporary / ".ses").write_text("1795308080551\nf74df3bf-04a4-758a-3ebf-ad8b22af00ee\n")
+    microsoft = tmp_path / "cache" / "Microsoft"
+    folder = microsoft / "DeveloperTools" / ".onnxruntime"
+    folder.mkdir(parents=True)
+    for name in ("deviceid", "onnxruntime.db", "onnxruntime.db-wal"):
+        (folder / name).write_text("")
+    shown = qmd("doctor").out
+    assert "✓ telemetry of ONNX Runtime: off; deleted what it had left on this machine: " in shown
+    assert str(folder / "deviceid") in shown
+    assert not microsoft.exists()
+    assert not (temporary / ".ses").exists()
+    assert _check(qmd, "telemetry of ONNX Runtime")["detail"] == "off"
+
+
+def test_files_of_other_programs_beside_what_telemetry_left_stay(qmd: Qmd, home: Path, temporary: Path) -> None:
+    (temporary / ".ses").write_text("a session of something else")
+    folder = home / ".cache" / "Microsoft" / "DeveloperTools" / ".onnxruntime"
+    folder.mkdir(parents=True)
+    (folder / "deviceid").write_text("")
+    (folder.parent / "other").write_text("")
+    (folder / "onnxruntime.database").write_text("")
+    qmd("doctor")
+    assert [path.name for path in folder.iterdir()] == ["onnxruntime.database"]
+    assert (folder.parent / "other").exists()
+    assert (temporary / ".ses").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permission bits are POSIX's")
+def test_what_others_can_read_is_named_with_the_command_that_closes_it(
+    indexed: Qmd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _check(indexed, "permissions")["ok"]
+    # pytest's own folders are private, and what lies in them cannot be open.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        database = Path(name) / "it's.sqlite"
+        monkeypatch.setenv("INDEX_PATH", str(database))
+        indexed("update")
+        assert _check(indexed, "permissions")["ok"]
+        database.chmod(0o644)
+        check = _check(indexed, "permissions")
+        assert not check["ok"]
+        assert str(database) in check["detail"]
+        subprocess.run(check["advice"].removeprefix("run: "), shell=True, check=True)
+        assert _check(indexed, "permissions")["ok"]
 
 
 # --- vectors ---

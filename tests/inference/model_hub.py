@@ -26,6 +26,10 @@ class FakeHub:
     """Bytes after which each of the next answers with a body breaks off."""
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     """(command, file, range)."""
+    paths: list[str] = field(default_factory=list)
+    """What each request asked for, in full."""
+    agents: set[str | None] = field(default_factory=set)
+    """What the clients called themselves."""
     wrong_tags: bool = False
 
     def env(self, **more: str) -> dict[str, str]:
@@ -49,6 +53,8 @@ def serve_hub() -> Iterator[FakeHub]:
         def _answer(self, with_body: bool) -> None:
             _, _, after = self.path.partition("/resolve/")
             _, _, name = after.partition("/")
+            state.paths.append(self.path)
+            state.agents.add(self.headers.get("User-Agent"))
             state.requests.append((self.command, name, self.headers.get("Range")))
             content = state.files.get(name)
             if content is None or state.repository not in self.path:

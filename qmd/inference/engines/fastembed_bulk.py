@@ -19,6 +19,7 @@ from qmd.inference.engines.embedder import (
     sampled_digest,
 )
 from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.runtime.sessions import import_runtime
 from qmd.inference.runtime.tokenization import Tokenizer
 from qmd.inference.settings import FASTEMBED_PREFIX
 from qmd.quick_dataclasses import dataclass
@@ -149,6 +150,7 @@ def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1, folder: Path
 
 
 def _open(name: str, *, cache_dir: Path, local_files_only: bool, threads: int, folder: Path | None) -> Any:
+    import_runtime()  # fastembed would load it as it is
     try:
         from fastembed import TextEmbedding
     except ImportError as exc:

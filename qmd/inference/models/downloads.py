@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qmd.errors import BusyError, ModelError, UsageError
-from qmd.files import exclusive_lock
+from qmd.files import exclusive_lock, make_private_folder
 from qmd.inference.models.catalogue import ModelFile, ModelRecord
 from qmd.inference.models.folders import (
     HeldFile,
@@ -89,7 +89,7 @@ def pull_model(
     with mapped_os_errors(models_dir), _lock(models_dir / _STAGING, record):
         held = {item.path: item for item in _manifest_files(folder)}
         planned, kept, commit = _plan(hub, record, wanted, folder, held)
-        staging.mkdir(parents=True, exist_ok=True)
+        make_private_folder(staging)
         _check_space(models_dir, staging, planned)
         fetched = [_fetch_checked(item, staging, on_progress) for item in planned]
         files = {**held, **{item.path: item for item in fetched}}

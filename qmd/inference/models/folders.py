@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from qmd.errors import ModelError, NotFoundError, UsageError
+from qmd.files import make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
 from qmd.inference.models.weights import locate_builtin, locate_model
 from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms
@@ -189,7 +190,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
     if not source.exists():
         raise NotFoundError(f"'{source}' does not exist")
     with mapped_os_errors(models_dir):
-        models_dir.mkdir(parents=True, exist_ok=True)
+        make_private_folder(models_dir)
         with tempfile.TemporaryDirectory(prefix=".import-", dir=models_dir) as staging:
             folder = _unpack(source, Path(staging)) if source.is_file() else source
             manifest = read_manifest(folder)
@@ -254,9 +255,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest in one step."""
     files = [{"path": item.path, "size_bytes": item.size_bytes, "sha256": item.sha256} for item in manifest.files]
     text = json.dumps({"repository": manifest.repository, "commit": manifest.commit, "files": files}, indent=1)
-    partial = folder / f"{MANIFEST_NAME}.partial"
-    partial.write_text(text, "utf-8")
-    partial.replace(folder / MANIFEST_NAME)
+    write_atomically(folder / MANIFEST_NAME, text)
 
 
 def sha256_of(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:

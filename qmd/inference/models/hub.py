@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _CHUNK_BYTES = 1 << 20
+_USER_AGENT = "qmd"
+"""In place of the client's own, which names the versions of Python and of packages."""
 _TIMEOUT_S = 30.0
 _MAX_TRIES = 6
 """Tries in a row without a new byte."""
@@ -64,7 +66,7 @@ class HuggingFaceHub:
 
         try:
             url = hf_hub_url(repository, path, revision=revision, endpoint=self._endpoint)
-            found = get_hf_file_metadata(url, endpoint=self._endpoint)
+            found = get_hf_file_metadata(url, endpoint=self._endpoint, headers={"user-agent": _USER_AGENT})
         except EntryNotFoundError:
             return None
         except GatedRepoError as exc:
@@ -79,7 +81,7 @@ class HuggingFaceHub:
             raise ModelError(f"model hub cannot be reached for '{repository}': {reason}", hint) from exc
         if urlsplit(found.location).scheme not in ("http", "https"):
             raise ModelError(f"model hub names an unusable address for '{path}'", "check HF_ENDPOINT")
-        headers = {"User-Agent": "qmd"}
+        headers = {"User-Agent": _USER_AGENT}
         token = get_token()
         # A file may lie with another host, which the token is not meant for.
         if token and urlsplit(found.location).netloc == urlsplit(url).netloc:

@@ -120,7 +120,10 @@ def preferred_provider(format: str) -> ProviderPreference:
 
 
 def import_runtime() -> ModuleType:
-    """The `onnxruntime` module.
+    """The `onnxruntime` module, silent.
+
+    The environment that `qmd` sets when it is imported silences a runtime that is loaded afterwards. One that a host
+    program loaded before is told here: its first report may be gone, none follows.
 
     Raises:
         ModelError: It is missing, cannot load its libraries, or is the empty shell a removed twin package leaves.
@@ -131,6 +134,7 @@ def import_runtime() -> ModuleType:
         raise ModelError(f"onnxruntime cannot be imported: {_one_line(exc)}", _REINSTALL) from exc
     if not hasattr(onnxruntime, "InferenceSession"):
         raise ModelError("onnxruntime is installed but empty", _REINSTALL)
+    onnxruntime.disable_telemetry_events()
     module: ModuleType = onnxruntime
     return module
 
