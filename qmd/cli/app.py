@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from io import TextIOWrapper
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import qmd
 from qmd.cli.arguments import VALUE_OPTIONS, Arguments, find_command, is_option, sort_arguments
-from qmd.cli.declare import CommandFunction, bind_arguments, declared_options, declared_parameters, typer_command
+from qmd.cli.declare import (
+    CommandFunction,
+    bind_arguments,
+    check_numbers,
+    declared_options,
+    declared_parameters,
+    typer_command,
+)
+from qmd.cli.output import OutputError, flush_result, out, prepare_streams, say, settle_streams, warn
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
 from qmd.lazy import load_module
 from qmd.quick_dataclasses import dataclass
@@ -220,38 +228,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status of `qmd.errors`.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            # Names of files may hold bytes that are no UTF-8; they must come out as they went in.
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    prepare_streams()
     try:
-        status = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        return _run_reporting(list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except KeyboardInterrupt:
+        # The second one, while the first was being reported.
+        return EXIT_INTERRUPTED
+    finally:
+        settle_streams()
+
+
+def _run_reporting(argv: list[str]) -> int:
+    """Run one command and say what went wrong; the exit status."""
+    try:
+        status = _run(argv)
+        flush_result()
     except QmdError as exc:
         return _report(exc)
     except KeyboardInterrupt:
-        print("interrupted: what is done is kept, run the same command to go on", file=sys.stderr)
+        say("interrupted: what is done is kept, run the same command to go on")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; flushing at exit would complain once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+        raise
     except Exception as exc:
         if os.environ.get("QMD_DEBUG"):
             raise
+        if isinstance(exc, OSError) and exc.filename is not None:
+            return _report(QmdError(f"cannot use '{os.fsdecode(exc.filename)}': {exc.strerror}"))
         detail = " ".join(str(exc).split())
-        print(f"error: unexpected {type(exc).__name__}: {detail}", file=sys.stderr)
-        print("hint: run it again with QMD_DEBUG=1 for the traceback, and report it", file=sys.stderr)
+        say(f"error: unexpected {type(exc).__name__}: {detail}")
+        say("hint: run it again with QMD_DEBUG=1 for the traceback, and report it")
         return EXIT_FAILURE
     return status
 
 
 def _run(argv: list[str]) -> int:
+    if any("\0" in argument for argument in argv):
+        raise UsageError("an argument holds a NUL character, which no name and no text can have")
     names = {spec.name for spec in COMMANDS}
     name, args = find_command(argv, names | ALIASES.keys())
     options = _options(argv)
     if {"--version", "-v"} & set(options):
-        sys.stdout.write(f"qmd {qmd.__version__}\n")
+        out(f"qmd {qmd.__version__}\n")
         return EXIT_OK
     if "--skill" in options:
         name, args = "skill show", []
@@ -296,7 +316,7 @@ def _print_help(argv: Sequence[str]) -> int:
     from qmd.config.paths import locate
 
     index = next((value for option, value in pairwise(argv) if option == "--index"), None)
-    sys.stdout.write(general_help(COMMANDS, locate(index, Path.cwd(), os.environ).database))
+    out(general_help(COMMANDS, locate(index, _working_folder(), os.environ).database))
     return EXIT_OK
 
 
@@ -312,8 +332,12 @@ def _run_group(name: str, args: Sequence[str]) -> int:
 
     # A program that lists collections this way reads stdout; a context needs its text, so there it is an error.
     is_error = name == "context" and not wants_help
-    (sys.stderr if is_error else sys.stdout).write(group_help(name, _group(name)))
-    return EXIT_USAGE if is_error else EXIT_OK
+    text = group_help(name, _group(name))
+    if is_error:
+        say(text.removesuffix("\n"))
+        return EXIT_USAGE
+    out(text)
+    return EXIT_OK
 
 
 def _run_command(spec: CommandSpec, args: Sequence[str]) -> int:
@@ -321,15 +345,31 @@ def _run_command(spec: CommandSpec, args: Sequence[str]) -> int:
     parameters = declared_parameters(function)
     arguments = sort_arguments(args, declared_options(parameters), spec.name)
     for warning in arguments.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     values = bind_arguments(parameters, arguments)
     if values is None:
         values = _bind_by_typer(spec, arguments)
     if values is None:
         return EXIT_OK
+    check_numbers(parameters, values)
     from qmd.cli.session import Session
 
-    return function(Session(spec.name, spec.usage, dict(os.environ), Path.cwd()), **values)
+    return function(Session(spec.name, spec.usage, dict(os.environ), _working_folder()), **values)
+
+
+def _working_folder() -> Path:
+    """The working directory; where it was deleted the place it had, below which nothing is found.
+
+    Raises:
+        QmdError: It was deleted, and its place is not known.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError as exc:
+        place = Path(os.environ.get("PWD", ""))
+        if not place.is_absolute():
+            raise QmdError("the working directory does not exist any more", "go to another one: cd ~") from exc
+        return place
 
 
 def _bind_by_typer(spec: CommandSpec, arguments: Arguments) -> dict[str, object] | None:
@@ -382,13 +422,14 @@ def _nearest_hint(name: str, names: Iterable[str]) -> str:
 
 def _report(error: QmdError) -> int:
     """Print a failure; the exit status."""
-    sys.stdout.flush()
+    with suppress(OutputError):  # what was written so far comes first where both streams are one terminal
+        flush_result()
     if error.message.startswith("Usage: "):
-        print(error.message, file=sys.stderr)
+        say(error.message)
     else:
         # Programs that drive qmd wait and try again when they read SQLite's own words.
         suffix = " (database is locked)" if isinstance(error, BusyError) and "locked" not in error.message else ""
-        print(f"error: {error.message}{suffix}", file=sys.stderr)
+        say(f"error: {error.message}{suffix}")
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        say(f"hint: {error.hint}")
     return error.exit_code

@@ -1,0 +1,93 @@
+"""Commands run on real terminals: JSON of runs on stdin, JSON of what each wrote on stdout.
+
+Every run is a fork of this process with descriptors of its own, so that a hundred commands cost as much as two starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import sys
+import termios
+import tty
+from typing import Any
+
+from qmd.cli.app import main
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """One command; `streams` has `tty`, `pipe`, `full`, `closed` for each of stdin, stdout, stderr."""
+    reads: dict[int, str] = {}
+    ends: list[int | None] = []
+    for name, kind in zip(("stdin", "stdout", "stderr"), request["streams"], strict=True):
+        ours, theirs = _channel(kind)
+        ends.append(theirs)
+        if ours is not None and name != "stdin":
+            reads[ours] = name
+    pid = os.fork()
+    if pid == 0:
+        _become(request, ends)
+    for end in ends:
+        if end is not None:
+            os.close(end)
+    written = {"stdout": b"", "stderr": b""}
+    while reads:
+        for end in select.select(list(reads), [], [])[0]:
+            try:
+                piece = os.read(end, 65536)
+            except OSError:  # a terminal whose other end is closed
+                piece = b""
+            written[reads[end]] += piece
+            if not piece:
+                os.close(end)
+                del reads[end]
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return {"status": status, **{name: text.decode("latin-1") for name, text in written.items()}}
+
+
+def _channel(kind: str) -> tuple[int | None, int | None]:
+    """(our end, the program's end)."""
+    if kind == "closed":
+        return None, None
+    if kind == "full":
+        return None, os.open("/dev/full", os.O_WRONLY)
+    if kind == "empty":
+        return None, os.open(os.devnull, os.O_RDONLY)
+    if kind == "tty":
+        ours, theirs = pty.openpty()
+        tty.setraw(theirs, termios.TCSANOW)  # line feeds must arrive as they were sent
+        return ours, theirs
+    return os.pipe()
+
+
+def _become(request: dict[str, Any], ends: list[int | None]) -> None:
+    """Go on as the program, started with these descriptors."""
+    status = 99
+    try:
+        for number, end in enumerate(ends):
+            if end is None:
+                os.close(number)
+            else:
+                os.dup2(end, number)
+        os.closerange(3, 100)
+        sys.stdin, sys.stdout, sys.stderr = (
+            None if end is None else os.fdopen(number, mode, closefd=False)
+            for number, (end, mode) in enumerate(zip(ends, "rww", strict=True))
+        )
+        os.environ.update(request.get("env", {}))
+        argv = [word.encode("latin-1").decode("utf-8", "surrogateescape") for word in request["argv"]]
+        if request.get("python"):
+            exec(request["python"], {})
+            status = 0
+        else:
+            status = main(argv)
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    requests = json.load(sys.stdin)
+    answers = [run(request) for request in requests]
+    json.dump(answers, sys.stdout)
