@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PRIVATE_FILE = 0o600
@@ -14,6 +15,8 @@ PRIVATE_FOLDER = 0o700
 """An index holds the text of notes, so others must not read it even where the notes' folder would keep them out."""
 
 _LOCK_POLL_S = 0.02
+_ABANDONED_S = 600.0
+"""A write takes milliseconds; only a killed one leaves a temporary file that is older."""
 
 
 def make_private_folder(folder: Path) -> None:
@@ -35,6 +38,7 @@ def write_atomically(path: Path, text: str) -> None:
 
     target = Path(os.path.realpath(path))
     make_private_folder(target.parent)
+    _sweep_temporaries(target)
     mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE_FILE
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
@@ -47,6 +51,16 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sweep_temporaries(target: Path) -> None:
+    """Remove what writes of `target` left behind that were killed, some minutes after the last could have been one."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
+    # What others hold or remove meanwhile must not keep the file from being written.
+    with suppress(OSError):
+        for path in target.parent.iterdir():
+            if name.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
+                path.unlink()
 
 
 @contextmanager

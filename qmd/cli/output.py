@@ -9,8 +9,8 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from io import TextIOWrapper
-from typing import TextIO
+from io import BufferedIOBase, BufferedWriter, RawIOBase, TextIOWrapper
+from typing import TextIO, cast
 
 from qmd.errors import QmdError
 
@@ -23,16 +23,22 @@ class OutputError(QmdError):
     code = "output"
 
 
-class _Terminal(TextIOWrapper):
-    """`stream`, which is a terminal's; what is written to it is made visible, `Styled` text apart."""
+class _Stream(TextIOWrapper):
+    """`stream` with the rule for terminals: what is written to one is made visible, `Styled` text apart."""
 
     def __init__(self, stream: TextIOWrapper) -> None:
-        super().__init__(stream.buffer, encoding="utf-8", errors=_UNENCODABLE, line_buffering=True)
-        # Once collected it would close the terminal.
+        # Under PYTHONUNBUFFERED there is no buffer, and what a pipe or a disk did not take in one go is lost silently.
+        has_buffer = isinstance(stream.buffer, BufferedIOBase)
+        buffer = stream.buffer if has_buffer else BufferedWriter(cast("RawIOBase", stream.buffer))
+        super().__init__(buffer, encoding="utf-8", errors=_UNENCODABLE, line_buffering=True)
+        self._is_terminal = stream.isatty()
+        # Once collected it would close the descriptor.
         self._stream = stream
 
     def write(self, text: str, /) -> int:
         """Write `text`; see the class."""
+        if not self._is_terminal:
+            return super().write(text)
         from qmd.render.terminal import Styled, visible
 
         super().write(text if isinstance(text, Styled) else visible(text))
@@ -59,10 +65,10 @@ def _stream_to_nowhere(flags: int, mode: str) -> TextIO:
 
 
 def _prepared(stream: TextIO) -> TextIO:
-    if isinstance(stream, _Terminal) or not isinstance(stream, TextIOWrapper):
+    if isinstance(stream, _Stream) or not isinstance(stream, TextIOWrapper):
         return stream
-    if stream.isatty():
-        return _Terminal(stream)
+    if stream.isatty() or not isinstance(stream.buffer, BufferedIOBase):
+        return _Stream(stream)
     stream.reconfigure(encoding="utf-8", errors=_UNENCODABLE)
     return stream
 

@@ -1,24 +1,53 @@
-"""Commands run on real terminals: JSON of runs on stdin, JSON of what each wrote on stdout.
+"""Commands run on real terminals, pipes, full disks and closed descriptors.
 
-Every run is a fork of this process with descriptors of its own, so that a hundred commands cost as much as two starts.
+As a program it reads runs as JSON from stdin and writes what each has written to stdout. Every run is a fork of it with
+descriptors of its own, so that a hundred commands cost as much as two starts.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pty
 import select
+import subprocess
 import sys
-import termios
-import tty
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from qmd.cli.app import main
 
 
-def run(request: dict[str, Any]) -> dict[str, Any]:
-    """One command; `streams` has `tty`, `pipe`, `full`, `closed` for each of stdin, stdout, stderr."""
+@dataclass(frozen=True)
+class Shown:
+    """What one run wrote, as text; bytes that are no UTF-8 are lone surrogates."""
+
+    status: int
+    out: str
+    err: str
+
+
+def run_all(requests: Sequence[dict[str, Any]]) -> list[Shown]:
+    """Each request has `argv`, `streams` (see `_channel`; stdin, stdout, stderr), and may have `env` and `python`."""
+    sent = [{**one, "argv": [os.fsencode(word).decode("latin-1") for word in one["argv"]]} for one in requests]
+    done = subprocess.run(
+        [sys.executable, __file__],
+        input=json.dumps(sent),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"},
+    )
+    return [Shown(one["status"], _text(one["stdout"]), _text(one["stderr"])) for one in json.loads(done.stdout)]
+
+
+def _text(written: str) -> str:
+    return written.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def _run(request: dict[str, Any]) -> dict[str, Any]:
+    """One command, in a process of its own."""
     reads: dict[int, str] = {}
     ends: list[int | None] = []
     for name, kind in zip(("stdin", "stdout", "stderr"), request["streams"], strict=True):
@@ -48,7 +77,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _channel(kind: str) -> tuple[int | None, int | None]:
-    """(our end, the program's end)."""
+    """(our end, the program's end) of one that is `tty`, `pipe`, `full`, `empty` or `closed`."""
     if kind == "closed":
         return None, None
     if kind == "full":
@@ -56,6 +85,10 @@ def _channel(kind: str) -> tuple[int | None, int | None]:
     if kind == "empty":
         return None, os.open(os.devnull, os.O_RDONLY)
     if kind == "tty":
+        import pty
+        import termios
+        import tty
+
         ours, theirs = pty.openpty()
         tty.setraw(theirs, termios.TCSANOW)  # line feeds must arrive as they were sent
         return ours, theirs
@@ -77,6 +110,9 @@ def _become(request: dict[str, Any], ends: list[int | None]) -> None:
             for number, (end, mode) in enumerate(zip(ends, "rww", strict=True))
         )
         os.environ.update(request.get("env", {}))
+        if "gone" in request:
+            os.chdir(request["gone"])
+            Path(request["gone"]).rmdir()
         argv = [word.encode("latin-1").decode("utf-8", "surrogateescape") for word in request["argv"]]
         if request.get("python"):
             exec(request["python"], {})
@@ -89,5 +125,5 @@ def _become(request: dict[str, Any], ends: list[int | None]) -> None:
 
 if __name__ == "__main__":
     requests = json.load(sys.stdin)
-    answers = [run(request) for request in requests]
+    answers = [_run(request) for request in requests]
     json.dump(answers, sys.stdout)

@@ -6,14 +6,14 @@ import ast
 import json
 import os
 import re
-import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.cli.terminal_runs import Shown, run_all
 
 if sys.platform == "win32":
     pytest.skip("needs pseudo-terminals", allow_module_level=True)
@@ -36,15 +36,6 @@ OURS = re.compile(r"\x1b\]8;;(?:vscode://file/[!-~]*)?\x07|\x1b\[1;33m(?=zebra)|
 PROGRESS = "\r\x1b[K"
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What one run wrote, as text; bytes that are no UTF-8 are lone surrogates."""
-
-    status: int
-    out: str
-    err: str
-
-
 Terminal = Callable[..., list[Shown]]
 
 
@@ -55,32 +46,9 @@ def terminal(home: Path) -> Terminal:
     def run(
         commands: Iterable[tuple[str, ...]], streams: tuple[str, str, str] = ("empty", "tty", "tty"), **env: str
     ) -> list[Shown]:
-        requests = [
-            {"argv": [os.fsencode(word).decode("latin-1") for word in argv], "streams": streams, "env": env}
-            for argv in commands
-        ]
-        return run_all(requests)
+        return run_all([{"argv": argv, "streams": streams, "env": env} for argv in commands])
 
     return run
-
-
-def run_all(requests: list[dict[str, object]]) -> list[Shown]:
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("terminal_runs.py"))],
-        input=json.dumps(requests),
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
-    )
-    return [
-        Shown(
-            one["status"],
-            one["stdout"].encode("latin-1").decode("utf-8", "surrogateescape"),
-            one["stderr"].encode("latin-1").decode("utf-8", "surrogateescape"),
-        )
-        for one in json.loads(done.stdout)
-    ]
 
 
 def steering(text: str) -> set[str]:
