@@ -218,6 +218,12 @@ def test_a_carriage_return_that_ends_a_line_is_no_control_character(qmd, notes: 
     assert shown.out.endswith("# Windows\r\n\r\nfirst\\x0dsecond\r\n")
 
 
+def test_what_an_update_command_prints_is_spelled_out(indexed, terminal: Terminal) -> None:
+    indexed("collection", "update-cmd", "notes", r"printf 'a\033[2J\a\302\233b'")
+    (shown,) = terminal([("update",)], QMD_HOOK_TIMEOUT="1e12")
+    assert (shown.status, "    a\\x1b[2J\\x07\\u009bb\n" in shown.out) == (0, True)
+
+
 @pytest.mark.parametrize("argv", [("search", "zebra", "--json", "--full"), ("multi-get", "*.md", "--json")])
 def test_json_on_a_terminal_is_json_with_the_same_values(hostile: Path, terminal: Terminal, argv) -> None:
     (on_terminal,) = terminal([argv])
