@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,8 @@ class Shown:
 
 
 def run_all(requests: Sequence[dict[str, Any]]) -> list[Shown]:
-    """Each request has `argv`, `streams` (see `_channel`; stdin, stdout, stderr), and may have `env` and `python`."""
+    """What each wrote: `argv` and `streams` (stdin, stdout, stderr as `_channel` makes them), perhaps `env`, `python`
+    to run in place of a command, `gone` for a working directory that is deleted."""
     sent = [{**one, "argv": [os.fsencode(word).decode("latin-1") for word in one["argv"]]} for one in requests]
     done = subprocess.run(
         [sys.executable, __file__],
@@ -111,6 +113,9 @@ def _become(request: dict[str, Any], ends: list[int | None]) -> None:
         )
         os.environ.update(request.get("env", {}))
         if "gone" in request:
+            # made here, entered and removed: the working directory of a shell whose folder was deleted
+            shutil.rmtree(request["gone"], ignore_errors=True)
+            Path(request["gone"]).mkdir()
             os.chdir(request["gone"])
             Path(request["gone"]).rmdir()
         argv = [word.encode("latin-1").decode("utf-8", "surrogateescape") for word in request["argv"]]
