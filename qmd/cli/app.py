@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import qmd
@@ -20,8 +18,9 @@ from qmd.cli.declare import (
     declared_parameters,
     typer_command,
 )
-from qmd.cli.output import OutputError, flush_result, out, prepare_streams, say, settle_streams, warn
-from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
+from qmd.cli.failures import report, report_unforeseen
+from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, warn
+from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError
 from qmd.lazy import load_module
 from qmd.quick_dataclasses import dataclass
 
@@ -246,7 +245,7 @@ def _run_reporting(argv: list[str]) -> int:
         status = _run(argv)
         flush_result()
     except QmdError as exc:
-        return _report(exc)
+        return report(exc)
     except KeyboardInterrupt:
         say("interrupted: what is done is kept, run the same command to go on")
         return EXIT_INTERRUPTED
@@ -255,12 +254,7 @@ def _run_reporting(argv: list[str]) -> int:
     except Exception as exc:
         if os.environ.get("QMD_DEBUG"):
             raise
-        if isinstance(exc, OSError) and exc.filename is not None:
-            return _report(QmdError(f"cannot use '{os.fsdecode(exc.filename)}': {exc.strerror}"))
-        detail = " ".join(str(exc).split())
-        say(f"error: unexpected {type(exc).__name__}: {detail}")
-        say("hint: run it again with QMD_DEBUG=1 for the traceback, and report it")
-        return EXIT_FAILURE
+        return report_unforeseen(exc)
     return status
 
 
@@ -313,10 +307,11 @@ def _run_without_command(argv: Sequence[str], options: Sequence[str]) -> int:
 
 def _print_help(argv: Sequence[str]) -> int:
     from qmd.cli.help import general_help
+    from qmd.cli.session import working_folder
     from qmd.config.paths import locate
 
     index = next((value for option, value in pairwise(argv) if option == "--index"), None)
-    out(general_help(COMMANDS, locate(index, _working_folder(), os.environ).database))
+    out(general_help(COMMANDS, locate(index, working_folder(), os.environ).database))
     return EXIT_OK
 
 
@@ -352,24 +347,9 @@ def _run_command(spec: CommandSpec, args: Sequence[str]) -> int:
     if values is None:
         return EXIT_OK
     check_numbers(parameters, values)
-    from qmd.cli.session import Session
+    from qmd.cli.session import Session, working_folder
 
-    return function(Session(spec.name, spec.usage, dict(os.environ), _working_folder()), **values)
-
-
-def _working_folder() -> Path:
-    """The working directory; where it was deleted the place it had, below which nothing is found.
-
-    Raises:
-        QmdError: It was deleted, and its place is not known.
-    """
-    try:
-        return Path.cwd()
-    except FileNotFoundError as exc:
-        place = Path(os.environ.get("PWD", ""))
-        if not place.is_absolute():
-            raise QmdError("the working directory does not exist any more", "go to another one: cd ~") from exc
-        return place
+    return function(Session(spec.name, spec.usage, dict(os.environ), working_folder()), **values)
 
 
 def _bind_by_typer(spec: CommandSpec, arguments: Arguments) -> dict[str, object] | None:
@@ -418,18 +398,3 @@ def _nearest_hint(name: str, names: Iterable[str]) -> str:
 
     near = get_close_matches(name, list(names), n=1)
     return f"did you mean 'qmd {near[0]}'?" if near else "Run 'qmd --help' for usage."
-
-
-def _report(error: QmdError) -> int:
-    """Print a failure; the exit status."""
-    with suppress(OutputError):  # what was written so far comes first where both streams are one terminal
-        flush_result()
-    if error.message.startswith("Usage: "):
-        say(error.message)
-    else:
-        # Programs that drive qmd wait and try again when they read SQLite's own words.
-        suffix = " (database is locked)" if isinstance(error, BusyError) and "locked" not in error.message else ""
-        say(f"error: {error.message}{suffix}")
-    if error.hint:
-        say(f"hint: {error.hint}")
-    return error.exit_code

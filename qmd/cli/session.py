@@ -13,7 +13,7 @@ from qmd.cli.output import say as say
 from qmd.cli.output import warn as warn
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import Config, config_digest, load_config
-from qmd.errors import UsageError
+from qmd.errors import QmdError, UsageError
 from qmd.quick_dataclasses import dataclass
 from qmd.workspace import collections as workspace_collections
 from qmd.workspace import opening
@@ -60,6 +60,21 @@ class Session:
     def has_colour(self) -> bool:
         """Whether stdout is a terminal that may be sent colours and links."""
         return stdout_is_terminal() and not self.environ.get("NO_COLOR") and self.environ.get("TERM") != "dumb"
+
+
+def working_folder() -> Path:
+    """The working directory; where it was deleted the place it had, below which nothing is found.
+
+    Raises:
+        QmdError: It was deleted, and its place is not known.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError as exc:
+        place = Path(os.environ.get("PWD", ""))
+        if not place.is_absolute():
+            raise QmdError("the working directory does not exist any more", "go to another one: cd ~") from exc
+        return place
 
 
 def open_current_reader(locations: Locations) -> IndexReader:
