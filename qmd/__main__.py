@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
+from contextlib import suppress
 
-from qmd.cli.app import main
+from qmd.cli.interrupts import interrupts_outlive_imports
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """Allocations that start a garbage collection. At the 700 of CPython a search spends a tenth of its time in 30 of them,
 and has no cycles to find."""
+
+_EXIT_INTERRUPTED = 130
 
 
 def run() -> None:
@@ -20,8 +22,12 @@ def run() -> None:
     time a command returns, and threads that still run are daemons.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
-    status = main()
-    sys.stderr.flush()
+    status = _EXIT_INTERRUPTED
+    # One that is raised before `main` can say so has interrupted nothing.
+    with suppress(KeyboardInterrupt), interrupts_outlive_imports():
+        from qmd.cli.app import main
+
+        status = main()
     os._exit(status)
 
 

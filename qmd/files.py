@@ -8,6 +8,7 @@ leads to: a configuration may lie in a repository of dotfiles. On Windows the ri
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import time
@@ -21,6 +22,8 @@ PRIVATE_FOLDER = 0o700
 
 _OTHERS = 0o077
 _LOCK_POLL_S = 0.02
+_ABANDONED_S = 600.0
+"""A write takes milliseconds; only a killed one leaves a temporary file that is older."""
 
 
 def make_private_folder(folder: Path) -> None:
@@ -104,6 +107,7 @@ def write_atomically(path: Path, text: str) -> None:
 
     target = Path(os.path.realpath(path))
     make_private_folder(target.parent)
+    _sweep_temporaries(target)
     mode = _mode_for(path, target)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
@@ -128,6 +132,16 @@ def _mode_for(path: Path, target: Path) -> int:
     is_foreign = os.name == "posix" and found.st_uid != os.geteuid()
     mode = stat.S_IMODE(found.st_mode)
     return mode if is_linked or is_foreign else mode & ~_OTHERS
+
+
+def _sweep_temporaries(target: Path) -> None:
+    """Remove what writes of `target` left behind that were killed, some minutes after the last could have been one."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
+    # What others hold or remove meanwhile must not keep the file from being written.
+    with suppress(OSError):
+        for path in target.parent.iterdir():
+            if name.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
+                path.unlink()
 
 
 @contextmanager

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from io import TextIOWrapper
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import qmd
 from qmd.cli.arguments import VALUE_OPTIONS, Arguments, find_command, is_option, sort_arguments
-from qmd.cli.declare import CommandFunction, bind_arguments, declared_options, declared_parameters, typer_command
-from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
+from qmd.cli.declare import (
+    CommandFunction,
+    bind_arguments,
+    check_numbers,
+    declared_options,
+    declared_parameters,
+    typer_command,
+)
+from qmd.cli.failures import report, report_unforeseen
+from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, warn
+from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError
 from qmd.lazy import load_module
 from qmd.quick_dataclasses import dataclass
 
@@ -220,38 +227,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status of `qmd.errors`.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            # Names of files may hold bytes that are no UTF-8; they must come out as they went in.
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    prepare_streams()
     try:
-        status = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-    except QmdError as exc:
-        return _report(exc)
+        return _run_reporting(list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
-        print("interrupted: what is done is kept, run the same command to go on", file=sys.stderr)
+        # The second one, while the first was being reported.
+        return EXIT_INTERRUPTED
+    finally:
+        settle_streams()
+
+
+def _run_reporting(argv: list[str]) -> int:
+    """Run one command and say what went wrong; the exit status."""
+    try:
+        status = _run(argv)
+        flush_result()
+    except QmdError as exc:
+        return report(exc)
+    except KeyboardInterrupt:
+        say("interrupted: what is done is kept, run the same command to go on")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; flushing at exit would complain once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+        raise
     except Exception as exc:
         if os.environ.get("QMD_DEBUG"):
             raise
-        detail = " ".join(str(exc).split())
-        print(f"error: unexpected {type(exc).__name__}: {detail}", file=sys.stderr)
-        print("hint: run it again with QMD_DEBUG=1 for the traceback, and report it", file=sys.stderr)
-        return EXIT_FAILURE
+        return report_unforeseen(exc)
     return status
 
 
 def _run(argv: list[str]) -> int:
+    if any("\0" in argument for argument in argv):
+        raise UsageError("an argument holds a NUL character, which no name and no text can have")
     names = {spec.name for spec in COMMANDS}
     name, args = find_command(argv, names | ALIASES.keys())
     options = _options(argv)
     if {"--version", "-v"} & set(options):
-        sys.stdout.write(f"qmd {qmd.__version__}\n")
+        out(f"qmd {qmd.__version__}\n")
         return EXIT_OK
     if "--skill" in options:
         name, args = "skill show", []
@@ -293,10 +307,11 @@ def _run_without_command(argv: Sequence[str], options: Sequence[str]) -> int:
 
 def _print_help(argv: Sequence[str]) -> int:
     from qmd.cli.help import general_help
+    from qmd.cli.session import working_folder
     from qmd.config.paths import locate
 
     index = next((value for option, value in pairwise(argv) if option == "--index"), None)
-    sys.stdout.write(general_help(COMMANDS, locate(index, Path.cwd(), os.environ).database))
+    out(general_help(COMMANDS, locate(index, working_folder(), os.environ).database))
     return EXIT_OK
 
 
@@ -312,8 +327,12 @@ def _run_group(name: str, args: Sequence[str]) -> int:
 
     # A program that lists collections this way reads stdout; a context needs its text, so there it is an error.
     is_error = name == "context" and not wants_help
-    (sys.stderr if is_error else sys.stdout).write(group_help(name, _group(name)))
-    return EXIT_USAGE if is_error else EXIT_OK
+    text = group_help(name, _group(name))
+    if is_error:
+        say(text.removesuffix("\n"))
+        return EXIT_USAGE
+    out(text)
+    return EXIT_OK
 
 
 def _run_command(spec: CommandSpec, args: Sequence[str]) -> int:
@@ -321,15 +340,16 @@ def _run_command(spec: CommandSpec, args: Sequence[str]) -> int:
     parameters = declared_parameters(function)
     arguments = sort_arguments(args, declared_options(parameters), spec.name)
     for warning in arguments.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     values = bind_arguments(parameters, arguments)
     if values is None:
         values = _bind_by_typer(spec, arguments)
     if values is None:
         return EXIT_OK
-    from qmd.cli.session import Session
+    check_numbers(parameters, values)
+    from qmd.cli.session import Session, working_folder
 
-    return function(Session(spec.name, spec.usage, dict(os.environ), Path.cwd()), **values)
+    return function(Session(spec.name, spec.usage, dict(os.environ), working_folder()), **values)
 
 
 def _bind_by_typer(spec: CommandSpec, arguments: Arguments) -> dict[str, object] | None:
@@ -378,17 +398,3 @@ def _nearest_hint(name: str, names: Iterable[str]) -> str:
 
     near = get_close_matches(name, list(names), n=1)
     return f"did you mean 'qmd {near[0]}'?" if near else "Run 'qmd --help' for usage."
-
-
-def _report(error: QmdError) -> int:
-    """Print a failure; the exit status."""
-    sys.stdout.flush()
-    if error.message.startswith("Usage: "):
-        print(error.message, file=sys.stderr)
-    else:
-        # Programs that drive qmd wait and try again when they read SQLite's own words.
-        suffix = " (database is locked)" if isinstance(error, BusyError) and "locked" not in error.message else ""
-        print(f"error: {error.message}{suffix}", file=sys.stderr)
-    if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
-    return error.exit_code

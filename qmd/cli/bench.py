@@ -60,12 +60,12 @@ def bench(
 ) -> int:
     """Measure the quality and speed of searching."""
     words = list(target or ())
-    count = int(words.pop(0)) if auto and words and words[0].isdecimal() else _AUTO_QUERIES
+    asked = words.pop(0) if auto and words and words[0].isdecimal() else None
     if len(words) > 1 or bool(words) + auto + bool(queries) != 1 or (queries and not qrels):
         raise session.missing_argument()
     request = Request(
         target=Path(words[0]) if words else None,
-        auto=max(count, 1) if auto else None,
+        auto=positive_number(asked, "--auto", _AUTO_QUERIES) if auto else None,
         collections=tuple(collection or ()),
         backends=_chosen_backends(backends),
         is_chosen=backends is not None,

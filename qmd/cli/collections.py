@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index, Json
 from qmd.cli.session import Session, current_config, open_current_writer, out
+from qmd.config.paths import expand_home
 from qmd.config.settings import DEFAULT_PATTERN, load_config
 from qmd.errors import QmdError
 from qmd.workspace.collections import require_collection
@@ -86,7 +87,7 @@ def add(
 
 def _existing_folder(session: Session, path: str) -> Path:
     # The shell's idea of the current folder keeps the name by which the user reached it.
-    given = session.environ.get("PWD") or str(session.cwd) if path == "." else Path(path).expanduser()
+    given = session.environ.get("PWD") or str(session.cwd) if path == "." else expand_home(path)
     resolved = (session.cwd / given).resolve()
     if not resolved.exists():
         raise QmdError(

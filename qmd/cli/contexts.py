@@ -10,6 +10,7 @@ from qmd.cli.collections import mirror_to_index
 from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index
 from qmd.cli.session import Session, current_config, out
+from qmd.config.paths import expand_home
 from qmd.config.settings import load_config
 from qmd.errors import NotFoundError, UsageError
 from qmd.workspace.collections import require_collection
@@ -114,7 +115,7 @@ def _place(session: Session, config: Config, path: str, collection: str | None) 
             if rest == one.name or rest.startswith(f"{one.name}/"):
                 return one.name, rest[len(one.name) + 1 :].strip("/")
         require_collection(config, rest.partition("/")[0])
-    absolute = (session.cwd / Path(path).expanduser()).resolve()
+    absolute = (session.cwd / expand_home(path)).resolve()
     for one in sorted(config.collections, key=lambda known: -len(str(known.path))):
         if absolute.is_relative_to(one.path.resolve()):
             prefix = absolute.relative_to(one.path.resolve()).as_posix()

@@ -7,17 +7,21 @@ plainly right is therefore bound here (`bind_arguments`); for every other one th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from qmd.cli.arguments import Arguments
+from qmd.errors import UsageError
 from qmd.quick_dataclasses import dataclass
 
 CommandFunction = Callable[..., int]
 """Takes the session, then what it declares by name; returns the exit status."""
 
 _REQUIRED = object()
+
+LARGEST_NUMBER = 1_000_000_000
+"""More results, lines, milliseconds or minutes than anyone can mean; SQLite and clocks have limits of their own."""
 
 
 class Option:
@@ -141,6 +145,19 @@ def _convert(parameter: Parameter, text: str) -> object:
     if (least is not None and value < least) or (most is not None and value > most):
         raise ValueError(text)
     return value
+
+
+def check_numbers(parameters: Sequence[Parameter], values: Mapping[str, object]) -> None:
+    """Refuse numbers that nothing can count: `nan`, `inf`, beyond `LARGEST_NUMBER`.
+
+    Raises:
+        UsageError: A value is one of those.
+    """
+    for parameter in parameters:
+        value = values[parameter.name]
+        if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+            spelling, _ = next(parameter.spellings())
+            raise UsageError(f"{spelling} '{value}' is not a number from -{LARGEST_NUMBER} to {LARGEST_NUMBER}")
 
 
 def typer_command(function: CommandFunction, name: str, help: str) -> Any:

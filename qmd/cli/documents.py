@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
-from qmd.cli.declare import Argument, Option
+from qmd.cli.declare import LARGEST_NUMBER, Argument, Option
 from qmd.cli.disk_paths import disk_paths, missing_warning
 from qmd.cli.options import (
     Csv,
@@ -81,7 +81,7 @@ def get(
     count = None if is_whole_name else span.count
     first = positive_number(from_line, "--from", 1) if from_line is not None else start
     if lines is not None:
-        count = positive_number(lines, "-l", count or 1_000_000_000)
+        count = positive_number(lines, "-l", count or LARGEST_NUMBER)
     # The last line break ends a line; it does not begin one.
     all_lines = text.removesuffix("\n").split("\n")
     shown = all_lines[first - 1 : None if count is None else first - 1 + count]
@@ -120,7 +120,7 @@ def multi_get(
     from qmd.retrieval.lookup import resolve_many
 
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
-    max_lines = positive_number(lines, "-l", 1_000_000_000) if lines is not None else None
+    max_lines = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
     limit = positive_number(max_bytes, "--max-bytes", DEFAULT_MAX_BYTES)
     locations = session.locate(index)
     with open_current_reader(locations) as reader:

@@ -20,6 +20,8 @@ EXIT_TIMED_OUT = 124
 """As `timeout(1)` says it."""
 _NO_START = 1
 _GRACE_S = 2.0
+_LONGEST_S = 1_000_000.0
+"""No wait of the system takes much more; an update that runs for eleven days has no limit."""
 
 
 def git_pull_command(collection: Collection) -> str | None:
@@ -94,7 +96,7 @@ def hook_timeout_s(environ: Mapping[str, str]) -> float | None:
     if not 0 <= seconds < float("inf"):
         warn(f"QMD_HOOK_TIMEOUT '{text}' is not a number of seconds; using {DEFAULT_TIMEOUT_S:g}")
         return DEFAULT_TIMEOUT_S
-    return seconds or None
+    return min(seconds, _LONGEST_S) or None
 
 
 def _end(process: Popen[str], owns_group: bool) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from qmd.cli.declare import Argument, Option
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
 from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, apply_trust, open_current_writer, out, say, warn
+from qmd.config.paths import expand_home
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
 from qmd.errors import NotFoundError, UsageError
 from qmd.workspace.collections import require_collection
@@ -67,7 +69,7 @@ def _collections_for(
 
     if name and len(paths) > 1:
         raise UsageError("--name fits one path only", "index the paths one by one")
-    absolute = [(session.cwd / path.expanduser()).resolve() for path in paths]
+    absolute = [(session.cwd / expand_home(str(path))).resolve() for path in paths]
     for given, path in zip(paths, absolute, strict=True):
         if not path.exists():
             raise NotFoundError(f"path '{given}' does not exist", "name an existing folder or file: qmd index ~/notes")
@@ -217,7 +219,7 @@ def embed(
     cut_declarations = cuts_declarations(chunk_strategy)
     for value, label in ((max_docs, "maxDocsPerBatch"), (max_megabytes, "maxBatchBytes")):
         # Batches are sized by measured speed; the options are only checked.
-        if value is not None and (not value.isdigit() or int(value) < 1):
+        if value is not None and not re.fullmatch("0*[1-9][0-9]*", value):
             raise UsageError(f"{label} must be a positive integer, not '{value}'")
     if timeout is not None and timeout < 0:
         raise UsageError("--timeout must be a non-negative number of minutes (0 = no limit)")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from qmd.cli.app import ALIASES, COMMANDS, CommandSpec, build_command
+from qmd.cli.output import flush_result, out, prepare_streams
 
 _INTRODUCTION = """\
 # Command line
@@ -22,6 +22,11 @@ them, and `-n5` means `-n 5`. Every command takes `--help`.
 | 4 | model or runtime unavailable |
 | 5 | another process holds the index |
 | 130 | interrupted; what was done is kept |
+
+On a terminal, control characters in documents, names and messages are spelled out (`\\x1b`, `\\x07`, `\\u009b`), and so
+are the marks that reorder a line of text (`\\u202e`): nothing that was indexed can set the clipboard, disguise a link
+or clear the screen. Tabs and line breaks stay. Through a pipe or into a file every byte goes as it is. `NO_COLOR` turns
+colours and links off.
 """
 
 
@@ -51,4 +56,6 @@ def _row(option: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(render_manual())
+    prepare_streams()
+    out(render_manual())
+    flush_result()

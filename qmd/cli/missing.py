@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Ite
     """(collection, path in it) of each file on disk that the reference can mean."""
     name = re.sub(r"(?<=.):\d+(?::\d+)?\Z", "", reference)
     bare = _SCHEME.sub("", name)
-    absolute = Path(os.path.normpath(cwd / Path(name).expanduser()))
+    absolute = Path(os.path.normpath(cwd / expand_home(name)))
     for collection in collections:
         relative = [bare.removeprefix(f"{collection.name}/")] if bare.startswith(f"{collection.name}/") else []
         if bare == name:
@@ -48,5 +49,5 @@ def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Ite
                 relative.append(absolute.relative_to(collection.path).as_posix())
         for path in relative:
             # `..` in a reference must not lead to a verdict on a file outside the collection.
-            if path and ".." not in path.split("/") and (collection.path / path).is_file():
+            if path and ".." not in path.split("/") and os.path.isfile(collection.path / path):  # noqa: PTH113 - Path.is_file raises for long names
                 yield collection, path

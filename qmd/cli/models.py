@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index, Json
-from qmd.cli.session import Session, out, say
+from qmd.cli.output import out, say, show_progress, stderr_is_terminal
+from qmd.cli.session import Session
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def pull(
             models_dir,
             formats=formats or formats_to_pull(record, has_cuda=has_cuda),
             env=session.environ,
-            on_progress=_show if sys.stderr.isatty() else None,
+            on_progress=_show if stderr_is_terminal() else None,
         )
         state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already here"
         out(f"- {record.name} -> {report.folder} ({state})\n")
@@ -221,5 +221,4 @@ def _record(name: str) -> ModelRecord:
 
 def _show(file: str, done: int, total: int | None) -> None:
     share = f"{100 * done / total:5.1f} %" if total else f"{done / _MEGABYTE:.1f} MB"
-    sys.stderr.write(f"\r{share}  {file}" + ("\n" if total == done else ""))
-    sys.stderr.flush()
+    show_progress(f"{share}  {file}" + ("\n" if total == done else ""))

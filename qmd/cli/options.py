@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from qmd.cli.declare import Argument, Option
+from qmd.cli.declare import LARGEST_NUMBER, Argument, Option
 from qmd.cli.session import warn
 from qmd.errors import UsageError
 from qmd.render.hits import FORMATS, Format
@@ -65,7 +65,10 @@ def choose_format(name: str | None, flags: dict[Format, bool]) -> Format:
 
 
 def positive_number(text: str | None, option: str, default: int) -> int:
-    """The value of a count option; anything but a positive whole number means the default, and a warning says so."""
+    """The value of a count option; anything but a positive whole number means the default, and a warning says so.
+
+    Larger ones count as `LARGEST_NUMBER`.
+    """
     if text is None:
         return default
     try:
@@ -75,7 +78,7 @@ def positive_number(text: str | None, option: str, default: int) -> int:
     if number < 1:
         warn(f"{option} '{text}' is not a positive whole number; using {default}")
         return default
-    return number
+    return min(number, LARGEST_NUMBER)
 
 
 def cuts_declarations(chunk_strategy: str | None) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from types import TracebackType
 from typing import Self
+
+from qmd.cli.output import flush_result, show_progress, stderr_is_terminal
 
 _INTERVAL_S = 0.1
 
@@ -15,20 +16,19 @@ class ProgressLine:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._is_shown = sys.stderr.isatty()
+        self._is_shown = stderr_is_terminal()
         self._started = time.monotonic()
         self._last = 0.0
 
     def __enter__(self) -> Self:
         # What was said so far must be seen now, also through a pipe: the work that follows may take minutes.
-        sys.stdout.flush()
+        flush_result()
         self._write("…")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            show_progress("")
 
     def update(self, done: int, total: int) -> None:
         """Show `done` of `total`, at most ten times a second."""
@@ -43,5 +43,4 @@ class ProgressLine:
 
     def _write(self, text: str) -> None:
         if self._is_shown:
-            sys.stderr.write(f"\r\x1b[K{self._label}{text}")
-            sys.stderr.flush()
+            show_progress(f"{self._label}{text}")

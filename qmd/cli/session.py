@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmd.cli.output import ask, is_interactive, stdout_is_terminal
+from qmd.cli.output import out as out
+from qmd.cli.output import say as say
+from qmd.cli.output import warn as warn
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import Config, config_digest, load_config
-from qmd.errors import UsageError
+from qmd.errors import QmdError, UsageError
 from qmd.quick_dataclasses import dataclass
 from qmd.workspace import opening
 
 if TYPE_CHECKING:
     from qmd.config.trust import GatedItems
     from qmd.store import IndexReader, IndexWriter
+
+_LONGEST_NAME = 220
+"""Bytes of an index's name: file systems hold 255, and locks and temporary files are named after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,15 @@ class Session:
     cwd: Path
 
     def locate(self, index: str | None) -> Locations:
-        """The places of the index that `--index` names."""
-        return locate(index, self.cwd, self.environ)
+        """The places of the index that `--index` names.
+
+        Raises:
+            UsageError: No file can have that name.
+        """
+        locations = locate(index, self.cwd, self.environ)
+        if len(os.fsencode(locations.index_name)) > _LONGEST_NAME:
+            raise UsageError(f"--index '{index}' is too long for the name of a file", "choose a shorter one")
+        return locations
 
     def missing_argument(self) -> UsageError:
         """What to raise when a required word is absent: the usage line stands for itself."""
@@ -39,27 +52,27 @@ class Session:
     @property
     def is_interactive(self) -> bool:
         """Whether a person can answer a question."""
-        return sys.stdin.isatty() and sys.stdout.isatty()
+        return is_interactive()
 
     @property
     def has_colour(self) -> bool:
         """Whether stdout is a terminal that may be sent colours and links."""
-        return sys.stdout.isatty() and not self.environ.get("NO_COLOR")
+        return stdout_is_terminal() and not self.environ.get("NO_COLOR") and self.environ.get("TERM") != "dumb"
 
 
-def out(text: str) -> None:
-    """Write a piece of the result."""
-    sys.stdout.write(text)
+def working_folder() -> Path:
+    """The working directory; where it was deleted the place it had, below which nothing is found.
 
-
-def say(text: str) -> None:
-    """Write a line for people to stderr."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def warn(text: str) -> None:
-    """Write a warning line to stderr."""
-    say(f"warning: {text}")
+    Raises:
+        QmdError: It was deleted, and its place is not known.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError as exc:
+        place = Path(os.environ.get("PWD", ""))
+        if not place.is_absolute():
+            raise QmdError("the working directory does not exist any more", "go to another one: cd ~") from exc
+        return place
 
 
 def open_current_reader(locations: Locations) -> IndexReader:
@@ -102,12 +115,9 @@ def apply_trust(session: Session, locations: Locations, config: Config) -> Confi
         return config
     for line in describe_gated(items):
         say(line)
-    if session.is_interactive:
-        sys.stderr.write("Trust this project's .qmd config? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            record_trust(items, locations)
-            return config
+    if session.is_interactive and ask("Trust this project's .qmd config? [y/N] ").strip().lower() in ("y", "yes"):
+        record_trust(items, locations)
+        return config
     for name, path in items.paths:
         warn(f"Skipping collection '{name}' — path {path} is outside this project and this .qmd config is not trusted.")
     if items.hooks or items.models:

@@ -50,6 +50,14 @@ def absolute_path(path: str, base: Path, home: Path) -> Path:
     return Path(os.path.normpath(base / path))
 
 
+def expand_home(path: str) -> Path:
+    """`path` with a leading `~` or `~user` expanded; as in a shell, an unknown user's is a plain name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Locations:
     """Paths of the index that a command started in `cwd` works on.
 

@@ -11,8 +11,6 @@ from qmd.records import Hit, Query, SearchResponse
 from qmd.render.explain import explain_lines, explain_object
 from qmd.render.text import (
     csv_row,
-    highlight,
-    hyperlink,
     json_text,
     number_lines,
     quoted,
@@ -60,8 +58,7 @@ def render_hits(response: SearchResponse, format: Format, options: HitOptions) -
     if format == "cli":
         if not rows:
             return options.empty_note + "\n"
-        words = display_query(response.query).lower().split()
-        return "\n\n".join(_cli(row, words, options) for row in rows)
+        return _cli(rows, response.query, options)
     if format == "json":
         return json_text([_json(row, options) for row in rows])
     if format == "csv":
@@ -181,15 +178,32 @@ def _attribute(text: str) -> str:
     return xml_text(text).replace("\n", "&#10;")
 
 
-def _cli(row: _Row, words: Sequence[str], options: HitOptions) -> str:
+def _cli(rows: Sequence[_Row], query: Query, options: HitOptions) -> str:
+    """For people; with an editor template for a terminal that shows colours and links."""
+    words = display_query(query).lower().split()
+    parts: list[str] = []
+    for row in rows:
+        parts += ["\n\n", *_cli_parts(row, words, options)] if parts else _cli_parts(row, words, options)
+    if not options.editor_template:
+        return "".join(parts)
+    from qmd.render.terminal import join_styled
+
+    return join_styled(parts)
+
+
+def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str]:
     hit = row.hit
     passage_text = hit.passage.text.lower()
     literal = any(word in passage_text for word in words)
     name = f"{row.identifier}:{hit.passage.line}" if literal else row.identifier
-    absolute = options.absolute_paths.get(hit.document.uri)
-    if options.editor_template and absolute:
-        name = hyperlink(name, options.editor_template, absolute, hit.passage.line)
-    lines = [f"{name} {row.docid}" if row.docid else name]
+    shown = _shown_text(hit, options)
+    if options.editor_template:
+        from qmd.render.terminal import highlight, hyperlink
+
+        absolute = options.absolute_paths.get(hit.document.uri)
+        name = hyperlink(name, options.editor_template, absolute, hit.passage.line) if absolute else name
+        shown = highlight(shown, words)
+    lines = [f" {row.docid}" if row.docid else ""]
     if hit.document.title:
         lines.append(f"Title: {hit.document.title}")
     if hit.context:
@@ -197,5 +211,4 @@ def _cli(row: _Row, words: Sequence[str], options: HitOptions) -> str:
     lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
     if options.explain and hit.explanation:
         lines += explain_lines(hit.explanation)
-    shown = _shown_text(hit, options)
-    return "\n".join([*lines, "", highlight(shown, words) if options.editor_template else shown, ""])
+    return [name, "\n".join(lines), "\n\n", shown, "\n"]

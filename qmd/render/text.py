@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -105,21 +105,3 @@ def human_size(n_bytes: int) -> str:
             break
         size, unit = size / 1024, larger
     return f"{size:.1f} {unit}"
-
-
-def hyperlink(text: str, template: str, path: str, line: int) -> str:
-    """`text` as a terminal link (OSC 8) to the editor URI that `template` makes of a path and a line."""
-    from urllib.parse import quote
-
-    target = template.replace("{path}", quote(path, safe="/:~!*'()"))
-    for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
-        target = target.replace(placeholder, str(value))
-    return f"\x1b]8;;{target}\x07{text}\x1b]8;;\x07"
-
-
-def highlight(text: str, words: Sequence[str]) -> str:
-    """`text` with every occurrence of a word of three or more characters in bold yellow."""
-    long = sorted({re.escape(word) for word in words if len(word) >= 3}, key=len, reverse=True)
-    if not long:
-        return text
-    return re.sub("|".join(long), lambda match: f"\x1b[1;33m{match[0]}\x1b[0m", text, flags=re.IGNORECASE)

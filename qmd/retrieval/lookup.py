@@ -9,6 +9,7 @@ from typing import Literal
 from urllib.parse import unquote
 
 from qmd.analysis.distance import edit_distance
+from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
 from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ _VIRTUAL = lazy_pattern(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", re.DOTALL | re.IGNOR
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion, as in the original."""
 _AMBIGUOUS_SHOWN = 10
+_MANY_LINES = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,13 @@ def parse_line_range(reference: str) -> LineRange:
     match = _RANGE.match(reference)
     if match is None or match["name"].endswith(":") or match["name"].lower() in ("qmd", "#"):
         return LineRange(reference, None, None)
-    count = int(match["count"]) if match["count"] is not None else None
-    return LineRange(match["name"], max(int(match["start"]), 1), count)
+    count = _line_number(match["count"]) if match["count"] is not None else None
+    return LineRange(match["name"], max(_line_number(match["start"]), 1), count)
+
+
+def _line_number(digits: str) -> int:
+    # Beyond any file's end one number is as good as another, and Python reads no number of thousands of digits.
+    return min(int(digits[:18]), _MANY_LINES)
 
 
 def resolve_document(reader: Reader, reference: str) -> StoredDocument:
@@ -204,7 +211,11 @@ def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
     """A path of the file system, absolute or relative to the working directory, inside a collection's folder."""
     if not name.startswith(("/", "./", "../", "~/")) and not re.match(r"[A-Za-z]:[\\/]", name):
         return []
-    absolute = Path(name).expanduser().absolute()
+    try:
+        absolute = expand_home(name).absolute()
+    except FileNotFoundError:
+        # The working directory was deleted.
+        return []
     # Links are resolved second: the folder may itself be named through a link.
     for candidate in dict.fromkeys((_without_dots(absolute), absolute.resolve())):
         for collection in reader.collections():

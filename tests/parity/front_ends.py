@@ -88,21 +88,27 @@ def _lines_of(address: str, text: str) -> tuple[str, str]:
 # --- command line ---------------------------------------------------------------------------------
 
 
-def ask_command_line(ask: Ask | Fetch) -> Answer:
-    """`qmd … --json`, in this process."""
+def run(*argv: str) -> tuple[int, str, str]:
+    """A command's status, result and messages."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(_arguments(ask))
-    lines = [line for line in err.getvalue().splitlines() if not line.startswith(_TIPS)]
+        status = main(argv)
+    return status, out.getvalue(), err.getvalue()
+
+
+def ask_command_line(ask: Ask | Fetch) -> Answer:
+    """`qmd … --json`, in this process."""
+    status, out, err = run(*_arguments(ask))
+    lines = [line for line in err.splitlines() if not line.startswith(_TIPS)]
     if status:
         return Answer(error=_error_line(next(line for line in lines if line.startswith("error: "))))
     warnings = tuple(line.removeprefix("warning: ") for line in lines if line.startswith("warning: "))
     if isinstance(ask, Ask):
-        found = json.loads(out.getvalue())
+        found = json.loads(out)
         return Answer(tuple((unquote(row["uri"]), row["score"]) for row in found), warnings)
     if ask.several:
-        return Answer(tuple(_lines_of(row["file"], row["body"]) for row in json.loads(out.getvalue())), warnings)
-    head, _, body = out.getvalue().partition("\n---\n\n")
+        return Answer(tuple(_lines_of(row["file"], row["body"]) for row in json.loads(out)), warnings)
+    head, _, body = out.partition("\n---\n\n")
     return Answer((_lines_of(head.split("  ")[0].strip(), body),), warnings)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import qmd
-from qmd.cli.app import main
 from qmd.config.paths import locate
 from qmd.inference import loader
 from qmd.server.service import SearchService, open_service
@@ -27,6 +26,7 @@ from tests.parity.front_ends import (
     http_front_end,
     mcp_front_end,
     python_front_end,
+    run,
 )
 
 FRUIT = ("apple", "banana", "cherry", "damson", "elderberry", "fig", "grape", "kiwi", "lemon", "mango", "olive", "pear")
@@ -128,9 +128,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for name, text in FILES.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text, encoding="utf-8")
-    assert main(["index", "garden", "work", "hidden"]) == 0
-    assert main(["collection", "exclude", "hidden"]) == 0
-    main(["query", "once, for the tip about larger models"])
+    assert run("index", "garden", "work", "hidden")[0] == 0
+    assert run("collection", "exclude", "hidden")[0] == 0
+    run("query", "once, for the tip about larger models")
     yield home
     for record in home.rglob("worker-*.json"):
         os.kill(json.loads(record.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)

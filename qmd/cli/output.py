@@ -1,0 +1,174 @@
+"""Where all output goes: results to stdout, messages to stderr, and to a terminal nothing that could steer it.
+
+The rule for terminals lies in the streams themselves, each judged by itself, so that it also holds for what is written
+past this module: log lines of the servers, tracebacks, help. Through a pipe or into a file everything goes as it is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from io import BufferedIOBase, BufferedWriter, RawIOBase, TextIOWrapper
+from typing import TextIO, cast
+
+from qmd.errors import QmdError
+
+_UNENCODABLE = "qmd-unencodable"
+
+
+class OutputError(QmdError):
+    """The result cannot be written: stdout is closed, or its disk is full."""
+
+    code = "output"
+
+
+class _Stream(TextIOWrapper):
+    """`stream` with the rule for terminals: what is written to one is made visible, `Styled` text apart."""
+
+    def __init__(self, stream: TextIOWrapper) -> None:
+        # Under PYTHONUNBUFFERED there is no buffer, and what a pipe or a disk did not take in one go is lost silently.
+        has_buffer = isinstance(stream.buffer, BufferedIOBase)
+        buffer = stream.buffer if has_buffer else BufferedWriter(cast("RawIOBase", stream.buffer))
+        super().__init__(buffer, encoding="utf-8", errors=_UNENCODABLE, line_buffering=True)
+        self._is_terminal = stream.isatty()
+        # Once collected it would close the descriptor.
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        """Write `text`; see the class."""
+        if not self._is_terminal:
+            return super().write(text)
+        from qmd.render.terminal import Styled, visible
+
+        super().write(text if isinstance(text, Styled) else visible(text))
+        return len(text)
+
+
+def prepare_streams() -> None:
+    """Make the three streams fit for use, whatever the program was started with.
+
+    One that is closed is None to Python, and the next file to be opened, say the index, would take its descriptor, and
+    with it whatever a native library prints there. A closed stdout becomes one that refuses what is written to it.
+    """
+    codecs.register_error(_UNENCODABLE, _encode_anyway)
+    sys.stdin = sys.stdin or _stream_to_nowhere(os.O_RDONLY, "r")
+    sys.stdout = _prepared(sys.stdout or _stream_to_nowhere(os.O_RDONLY, "w"))
+    sys.stderr = _prepared(sys.stderr or _stream_to_nowhere(os.O_WRONLY, "w"))
+
+
+def _stream_to_nowhere(flags: int, mode: str) -> TextIO:
+    descriptor = os.open(os.devnull, flags)
+    os.set_inheritable(descriptor, True)
+    stream: TextIO = os.fdopen(descriptor, mode, encoding="utf-8")  # type: ignore[assignment]
+    return stream
+
+
+def _prepared(stream: TextIO) -> TextIO:
+    if isinstance(stream, _Stream) or not isinstance(stream, TextIOWrapper):
+        return stream
+    if stream.isatty() or not isinstance(stream.buffer, BufferedIOBase):
+        return _Stream(stream)
+    stream.reconfigure(encoding="utf-8", errors=_UNENCODABLE)
+    return stream
+
+
+def _encode_anyway(error: UnicodeError) -> tuple[bytes, int]:
+    r"""What UTF-8 has no form for: bytes of file names come out as they went in, other lone surrogates as `\ud800`."""
+    assert isinstance(error, UnicodeEncodeError)
+    character = error.object[error.start]
+    is_byte = "\udc80" <= character <= "\udcff"
+    return character.encode("utf-8", "surrogateescape" if is_byte else "backslashreplace"), error.start + 1
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def out(text: str) -> None:
+    """Write a piece of the result.
+
+    Raises:
+        OutputError: If stdout takes nothing.
+        BrokenPipeError: If its reader has gone.
+    """
+    try:
+        sys.stdout.write(text)
+    except OSError as exc:
+        raise _refusal(exc) from exc
+
+
+def flush_result() -> None:
+    """Bring what was written so far to the reader; raises as `out` does."""
+    try:
+        sys.stdout.flush()
+    except OSError as exc:
+        raise _refusal(exc) from exc
+
+
+def _refusal(error: OSError) -> Exception:
+    return error if isinstance(error, BrokenPipeError) else OutputError(f"cannot write to stdout: {error.strerror}")
+
+
+def say(text: str) -> None:
+    """Write a line for people to stderr; the result does not depend on whether they can be told.
+
+    Raises:
+        BrokenPipeError: If the reader has gone.
+    """
+    _tell(f"{text}\n")
+
+
+def warn(text: str) -> None:
+    """Write a warning line to stderr."""
+    say(f"warning: {text}")
+
+
+def show_progress(text: str) -> None:
+    """Put `text` in place of the present line of the terminal at stderr."""
+    from qmd.render.terminal import ERASE_LINE
+
+    _tell(ERASE_LINE)
+    _tell(text)
+
+
+def ask(question: str) -> str:
+    """What a person types on the line after `question`."""
+    _tell(question)
+    return sys.stdin.readline()
+
+
+def _tell(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return
+
+
+def settle_streams() -> None:
+    """Flush both; what cannot be written is dropped, or the interpreter would complain of it once more at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+# --- who reads ------------------------------------------------------------------------------------
+
+
+def stdout_is_terminal() -> bool:
+    """Whether a person sees the result at once."""
+    return sys.stdout.isatty()
+
+
+def stderr_is_terminal() -> bool:
+    """Whether a person sees the messages at once."""
+    return sys.stderr.isatty()
+
+
+def is_interactive() -> bool:
+    """Whether a person can answer a question."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

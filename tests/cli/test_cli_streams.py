@@ -1,0 +1,278 @@
+"""Streams that are closed or full, a working directory that is gone, numbers and names beyond every limit."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal_runs import Shown, run_all
+
+if sys.platform == "win32":
+    pytest.skip("needs descriptors as POSIX has them", allow_module_level=True)
+
+ROOT = Path(__file__).parents[2]
+INTERRUPTED = "interrupted: what is done is kept, run the same command to go on\n"
+HUGE = "99999999999999999999"
+LONG = "n" * 300
+
+COMMANDS = [
+    ("search", "pricing"),
+    ("search", "pricing", "--json"),
+    ("get", "pricing.md"),
+    ("multi-get", "*.md", "--json"),
+    ("ls", "notes"),
+    ("status",),
+    ("collection", "list"),
+    ("context", "list"),
+    ("models", "list"),
+    ("skill", "show"),
+    ("trust", "list"),
+    ("update",),
+    ("--help",),
+    ("--version",),
+]
+
+
+def on(streams: tuple[str, str, str], *commands: tuple[str, ...], **more: object) -> list[Shown]:
+    return run_all([{"argv": argv, "streams": streams, **more} for argv in commands])
+
+
+def is_one_error(shown: Shown, status: int | None = None) -> bool:
+    """One `error:` line, perhaps details and a hint, and no word of a defect of the program."""
+    first, *rest = shown.err.splitlines()
+    return (
+        shown.status in ((1, 2, 3, 4) if status is None else (status,))
+        and first.startswith(("error: ", "Usage: "))
+        and all(line.startswith(("  ", "hint: ")) for line in rest)
+        and "unexpected" not in shown.err
+    )
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("closed", "Bad file descriptor"), ("full", "No space left on device")])
+def test_a_result_that_cannot_be_written_is_one_line_and_a_failure(indexed, kind: str, reason: str) -> None:
+    if kind == "full" and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    for argv, shown in zip(COMMANDS, on(("empty", kind, "pipe"), *COMMANDS), strict=True):
+        assert (argv, shown.status, shown.err) == (argv, 1, f"error: cannot write to stdout: {reason}\n")
+
+
+def test_a_long_result_that_cannot_be_written_is_one_line_too(qmd, notes: Path) -> None:
+    (notes / "long.md").write_text("pricing line\n" * 100_000)
+    qmd("index", str(notes), "--no-embed")
+    for kind in ("closed", "full") if Path("/dev/full").exists() else ("closed",):
+        (shown,) = on(("empty", kind, "pipe"), ("get", "long.md"))
+        assert is_one_error(shown, 1)
+
+
+@pytest.mark.parametrize("kind", ["closed", "full"])
+def test_messages_that_cannot_be_written_change_no_result(indexed, kind: str) -> None:
+    if kind == "full" and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    argv = ("search", "pricing", "-n", "many")
+    ((quiet,), (told,)) = on(("empty", "pipe", kind), argv), on(("empty", "pipe", "pipe"), argv)
+    assert (quiet.status, quiet.out) == (0, told.out)
+    assert "-n 'many'" in told.err
+    (failed,) = on(("empty", "pipe", kind), ("get", "no-such-note"))
+    assert (failed.status, failed.out) == (3, "")
+
+
+@pytest.mark.parametrize(
+    "streams", list(itertools.product(("empty", "closed"), ("pipe", "closed"), ("pipe", "closed")))
+)
+def test_whatever_streams_are_closed_the_index_is_written_whole(qmd, notes: Path, streams) -> None:
+    (index, search) = on(streams, ("index", str(notes), "--no-embed"), ("search", "pricing"))
+    assert {index.status, search.status} == ({1} if streams[1] == "closed" else {0})
+    assert "unexpected" not in index.err + search.err
+    assert "Pricing decision" in qmd("search", "pricing").out
+    assert qmd("update").status == 0
+
+
+def test_a_shell_that_closes_the_streams_gets_the_same(indexed) -> None:
+    done = _shell("search pricing >&-")
+    assert (done.returncode, done.stderr) == (1, "error: cannot write to stdout: Bad file descriptor\n")
+    done = _shell("search pricing 2>&-")
+    assert (done.returncode, "Pricing decision" in done.stdout) == (0, True)
+    assert _shell("search pricing <&- >&- 2>&-").returncode == 1
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away_ends_the_program_without_a_word(
+    qmd, notes: Path, monkeypatch, unbuffered: str
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    (notes / "long.md").write_text("pricing line\n" * 100_000)
+    qmd("index", str(notes), "--no-embed")
+    done = _shell("get long.md | head -1; exit ${PIPESTATUS[0]}")
+    assert (done.returncode, done.stderr) == (141, "")
+    done = _shell("get long.md 2>&1 | head -1; exit ${PIPESTATUS[0]}")
+    assert (done.returncode, done.stderr) == (141, "")
+    # a reader of the messages alone
+    done = _shell("search pricing -n many 2>&1 >/dev/null | true; exit ${PIPESTATUS[0]}")
+    assert done.returncode in (0, 141)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def _shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m qmd {command}"],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay_s", [0.02, 0.05, 0.08, 0.12, 0.2, 0.4, 0.8])
+def test_an_interrupt_at_any_moment_is_one_line_and_its_status(indexed, delay_s: float) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "qmd", "vsearch", "pricing"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    time.sleep(delay_s)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    # Python itself, before it runs a line of qmd, has words of its own.
+    if "Traceback" not in err or "/qmd/cli/app.py" in err:
+        assert process.returncode in (0, 130, -signal.SIGINT)
+        assert err in ("", INTERRUPTED) if process.returncode else "cannot be used" not in err
+
+
+# --- the working directory ------------------------------------------------------------------------
+
+
+def in_a_deleted_folder(home: Path, *commands: tuple[str, ...], pwd: str | None = None) -> list[Shown]:
+    here = str(home / "gone")
+    return on(("empty", "pipe", "pipe"), *commands, gone=here, env={"PWD": here if pwd is None else pwd})
+
+
+def test_a_deleted_working_directory_hinders_nothing_that_needs_none(indexed, home: Path) -> None:
+    commands = [*COMMANDS, ("collection", "show", "notes"), ("context", "check"), ("index", "--no-embed"), ("cleanup",)]
+    for argv, shown in zip(commands, in_a_deleted_folder(home, *commands), strict=True):
+        assert (argv, shown.status, "unexpected" in shown.err) == (argv, 0, False)
+
+
+def test_what_is_relative_to_a_deleted_working_directory_is_not_there(indexed, home: Path) -> None:
+    commands = [
+        ("index", "notes"),
+        ("index", "."),
+        ("collection", "add", "."),
+        ("collection", "add", "notes"),
+        ("context", "add", "a note"),
+        ("get", "./no-such.md"),
+        ("get", "../notes/no-such.md"),
+        ("bench", "some.json"),
+        ("models", "import", "model.tar"),
+        ("models", "export", "all-MiniLM-L6-v2", "out.tar"),
+        ("search", "pricing", "--index", "./other"),
+        ("mcp", "--http", "--token-file", "token"),
+    ]
+    for argv, shown in zip(commands, in_a_deleted_folder(home, *commands), strict=True):
+        assert (argv, is_one_error(shown)) == (argv, True)
+
+
+def test_a_deleted_working_directory_of_unknown_name_is_one_line(indexed, home: Path) -> None:
+    (shown,) = in_a_deleted_folder(home, ("search", "pricing"), pwd="")
+    assert shown.err == "error: the working directory does not exist any more\nhint: go to another one: cd ~\n"
+
+
+# --- numbers and names ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [HUGE, "0", "-1", "-" + HUGE, "9" * 5000, "1e3", "nan", "²", "٣"])
+def test_no_number_is_too_odd_for_a_count(indexed, number: str) -> None:
+    for argv in (
+        ("search", "pricing", "-n", number),
+        ("search", "pricing", f"-n{number}"),
+        ("search", "pricing", "-C", number),
+        ("vsearch", "pricing", "-n", number),
+        ("get", "pricing.md", "-l", number),
+        ("get", "pricing.md", "--from", number),
+        ("get", f"pricing.md:{number}"),
+        ("get", f"pricing.md:1:{number}"),
+        ("multi-get", "*.md", "-l", number, "--max-bytes", number),
+        ("embed", "--max-docs-per-batch", number),
+        ("embed", "--timeout", number),
+        ("search", "pricing", "--min-score", number),
+        ("query", "pricing", "--budget", number),
+        ("bench", "--auto", number, "-n", number, "--backends", "bm25"),
+    ):
+        run = indexed(*argv)
+        assert (argv[:3], "unexpected" in run.err, run.status in (0, 1, 2, 3, 4)) == (argv[:3], False, True)
+
+
+def test_the_largest_number_of_results_is_all_of_them(indexed) -> None:
+    everything = indexed("search", "pricing", "--all", "--json").out
+    assert indexed("search", "pricing", "-n", HUGE, "--json").out == everything
+    assert indexed("get", "pricing.md", "-l", HUGE).out == indexed("get", "pricing.md").out
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400", "1e10"])
+def test_a_number_that_counts_nothing_is_wrong_usage(indexed, number: str) -> None:
+    run = indexed("search", "pricing", "--min-score", number)
+    assert (run.status, run.out) == (2, "")
+    assert run.err.startswith("error: --min-score '")
+
+
+@pytest.mark.parametrize("name", [LONG, "x/" * 3000, "~nobody-of-that-name/x", "a\0b", "e\u0301" * 150])
+def test_no_name_is_too_long_or_too_odd(indexed, home: Path, name: str) -> None:
+    for argv in (
+        ("get", name),
+        ("get", f"./{name}"),
+        ("get", f"qmd://notes/{name}"),
+        ("get", f"notes/{name}:3"),
+        ("multi-get", name),
+        ("multi-get", f"{name}/*.md"),
+        ("ls", name),
+        ("ls", f"notes/{name}"),
+        ("search", name),
+        ("search", "pricing", "-c", name),
+        ("search", "pricing", "--index", name),
+        ("--help", "--index", name),
+        ("status", "--index", name),
+        ("collection", "add", name),
+        ("collection", "add", str(home / name)),
+        ("collection", "show", name),
+        ("collection", "rename", "notes", name),
+        ("collection", "remove", name),
+        ("context", "add", name, "text"),
+        ("context", "add", f"qmd://notes/{name}", "text"),
+        ("context", "rm", name),
+        ("index", name),
+        ("index", str(home), "--name", name, "--no-embed"),
+        ("index", str(home), "--glob", name, "--no-embed"),
+        ("index", str(home), "--glob", f"{name}/*.md", "--no-embed"),
+        ("update", "-c", name),
+        ("models", "path", name),
+        ("models", "import", name),
+        ("models", "export", "all-MiniLM-L6-v2", name + "/x"),
+        ("bench", name),
+        ("skills", "get", name),
+        ("mcp", "--http", "--token-file", name),
+        ("mcp", "--http", "--host", name),
+        (name,),
+    ):
+        run = indexed(*argv)
+        assert (argv, "unexpected" in run.err, "Traceback" in run.err) == (argv, False, False)
+        assert run.status in (0, 1, 2, 3)
+
+
+def test_an_index_name_that_no_file_can_have_is_wrong_usage(indexed) -> None:
+    run = indexed("status", "--index", LONG)
+    assert (run.status, run.out) == (2, "")
+    assert run.err == f"error: --index '{LONG}' is too long for the name of a file\nhint: choose a shorter one\n"
