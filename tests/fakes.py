@@ -79,6 +79,9 @@ class FakeReader:
     def close(self) -> None:
         return None
 
+    def stop_when(self, is_over: Callable[[], bool] | None) -> None:
+        """A fake is quick."""
+
     def collections(self) -> Sequence[Collection]:
         return tuple(self.roots.values())
 

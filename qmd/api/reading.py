@@ -254,8 +254,8 @@ class ReadingStore:
         intent: str | None = None,
     ) -> SearchResponse:
         from qmd.retrieval import build_scope, search
+        from qmd.server.plan import build_query, roles_for
         from qmd.server.requests import QueryRequest
-        from qmd.server.service import build_query, roles_for
 
         text, typed = (query, ()) if isinstance(query, str) else (None, tuple(query))
         if not typed and not (text or "").strip():

@@ -11,7 +11,8 @@ from urllib.parse import quote
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import snippet_text
 from qmd.render.text import VERDICT_NOTES, number_lines, round_half_up
-from qmd.server.service import SNIPPET_CHARS, FetchedDocuments, FetchedLines, Overview, SkippedDocument
+from qmd.server.plan import SNIPPET_CHARS
+from qmd.server.service import FetchedDocuments, FetchedLines, Overview, SkippedDocument
 
 
 def document_uri(document: StoredDocument) -> str:

@@ -216,6 +216,8 @@ def _check_string(name: str, value: object) -> str:
 def _check_strings(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise UsageError(f"{name}: expected a list of strings, not {_kind_of(value)}")
+    if len(value) > MAX_LIMIT:
+        raise UsageError(f"{name}: expected at most {MAX_LIMIT} strings, not {len(value)}")
     return tuple(_check_string(f"{name}.{index}", item) for index, item in enumerate(value))
 
 
