@@ -188,7 +188,7 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
     """
     import uvicorn
 
-    from qmd.server.http_protocol import EndingServer, prompt_protocol
+    from qmd.server.http_protocol import SHUTDOWN_TIMEOUT_S, EndingServer, prompt_protocol
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     for chatty in ("mcp", "watchfiles"):
@@ -205,7 +205,7 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
         lifespan="on",
     )
     sys.stderr.write(f"QMD MCP server listening on http://{host}:{bound_port}/mcp\n")

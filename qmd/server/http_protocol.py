@@ -16,7 +16,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qmd.server.lifecycle import end_process
 
-_SHUTDOWN_TIMEOUT_S = 8.0
+SHUTDOWN_TIMEOUT_S = 3
+"""How long requests may still be answered after a signal."""
+
+_END_TIMEOUT_S = 6.0
 """From a signal to the end of the process, whatever still runs; `qmd mcp stop` waits for ten seconds."""
 
 REQUEST_TIMEOUT_S = 10.0
@@ -59,7 +62,7 @@ class PromptProtocol(H11Protocol):
         self._watch()
 
     @property
-    def waits_since(self) -> float | None:
+    def waits_until(self) -> float | None:
         """When the wait for a request will be over; None while one is being answered or none has begun."""
         return self._timer.when() if self._timer is not None else None
 
@@ -77,8 +80,11 @@ class PromptProtocol(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the connection that has waited longest for its client, so that new ones are still served."""
-        waiting = [one for one in self.connections if isinstance(one, PromptProtocol) and one.waits_since is not None]
-        min(waiting, key=lambda one: one.waits_since or 0.0, default=self).transport.abort()
+        waiting = [one for one in self.connections if isinstance(one, PromptProtocol) and one.waits_until is not None]
+        oldest = min(waiting, key=lambda one: one.waits_until or 0.0, default=self)
+        # It leaves the set of connections only later, and must not be chosen again until then.
+        oldest._stop_watching()
+        oldest.transport.abort()
 
 
 def prompt_protocol(timeout_s: float = REQUEST_TIMEOUT_S, max_connections: int = MAX_CONNECTIONS) -> Any:
@@ -91,7 +97,7 @@ class EndingServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by a signal."""
-        timer = threading.Timer(_SHUTDOWN_TIMEOUT_S, end_process)
+        timer = threading.Timer(_END_TIMEOUT_S, end_process)
         timer.daemon = True
         timer.start()
         super().handle_exit(sig, frame)

@@ -159,6 +159,7 @@ def check_arguments(arguments: Sequence[Argument], given: Mapping[str, object]) 
     """
     names = [argument.name for argument in arguments]
     for name in given:
+        _check_string("name of an argument", name)
         if name not in names:
             nearest = nearest_name(name, names)
             expected = f"did you mean '{nearest}'?" if nearest else f"expected one of: {', '.join(names)}"
@@ -233,6 +234,7 @@ def _check_search(name: str, value: object, line: int) -> SubQuery:
     if not isinstance(value, dict):
         raise UsageError(f"{name}: expected {{type, query}}, not {_kind_of(value)}")
     for key in value:
+        _check_string(f"{name}, name of a field", key)
         if key not in ("type", "query"):
             raise UsageError(f"{name}: unknown field '{key}', expected 'type' and 'query'")
     kind = value.get("type")
