@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from qmd.errors import ModelError, NotFoundError, StoreError, UsageError
 from qmd.inference.base import EngineDescription
 from qmd.records import IndexStatus, Query, SearchResponse, StoredDocument
-from qmd.server.deadline import DEFAULT_TIMEOUT_S, Patience, parse_timeout
+from qmd.server.deadline import Patience, parse_timeout
 from qmd.server.plan import apply_collections, build_options, build_query, roles_for
 from qmd.server.pools import EnginePool, ReaderPool, Role, parse_model_ttl
 from qmd.server.requests import GetRequest, MultiGetRequest, QueryRequest
@@ -96,7 +96,7 @@ class SearchService:
         readers: ReaderPool,
         engines: EnginePool[EngineSettings],
         settings: Callable[[], EngineSettings],
-        timeout_s: float | None = DEFAULT_TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> None:
         self.timeout_s = timeout_s
         self._database = database
