@@ -5,6 +5,7 @@ QmdError                 exit 1
 ├── NotFoundError        exit 3   no index, collection, document
 ├── ModelError           exit 4   model or runtime unavailable, broken model file
 ├── BusyError            exit 5   another process holds the index
+├── DeadlineError        exit 1   a server gave a request up because it took too long
 ├── StoreError           exit 1   the index is damaged, read-only or out of space
 └── ConfigError          exit 1   index.yml cannot be read
 """
@@ -67,6 +68,12 @@ class BusyError(QmdError):
 
     code = "busy"
     exit_code = EXIT_BUSY
+
+
+class DeadlineError(QmdError):
+    """A server gave a request up because it took too long."""
+
+    code = "deadline"
 
 
 class StoreError(QmdError):

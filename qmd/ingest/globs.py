@@ -1,20 +1,48 @@
-"""File masks: comma lists, braces, `**`, character classes and extended globs, compiled to one regular expression."""
+"""File masks: comma lists, braces, `**`, character classes and extended globs, matched in polynomial time.
+
+Masks come from strangers (a cloned project's configuration, a tool call), and a regular expression that backtracks
+needs hours for `*a*a*a*a*a*b` while it holds the interpreter. A mask without groups becomes an expression that never
+gives back what a star has taken; one with groups is simulated (`qmd.ingest.glob_groups`).
+
+Not wcmatch 12.0.1, which has the same features: its stars are safe, but `**/a/**/a/…` six times over takes 11.6 s on
+a path of 120 characters, and `+(a)` five times over 4.5 s on one of 160.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 from qmd.errors import UsageError
+from qmd.ingest.glob_groups import Group, GroupMatcher, Many, Token
+from qmd.quick_dataclasses import dataclass
+
+MAX_MASK_CHARS = 8_192
+"""Twice the longest path of most systems; a longer mask is a mistake or an attack."""
 
 _MAX_ALTERNATIVES = 2_000
 """Brace alternatives of one mask; a few nested ranges would otherwise grow without bound."""
 
-_MAX_NEGATIONS = 4
-"""Each `!(…)` doubles the expression behind it."""
+_MAX_EXPANDED_CHARS = 100_000
+"""Characters of all alternatives of one mask together: two seconds of compiling if most are stars."""
 
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)\Z|([A-Za-z])\.\.([A-Za-z])\Z")
+_MAX_SPREAD = 50
+"""Plain globs that one with groups is written out as; following it costs about 50 µs a path, an expression 0.5 µs."""
+
+_MAX_NESTING = 50
+"""Braces inside braces, groups inside groups."""
+
+_RANGE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})\Z|([A-Za-z])\.\.([A-Za-z])\Z")
+
+
+class PathMatcher(Protocol):
+    """Compiled masks."""
+
+    def fullmatch(self, path: str, /) -> object | None:
+        """Something if the masks select `path`, else None."""
+        ...
 
 
 def split_mask(mask: str) -> tuple[str, ...]:
@@ -34,85 +62,43 @@ def split_mask(mask: str) -> tuple[str, ...]:
     return tuple(part for part in (p.strip() for p in parts) if part)
 
 
-def expand_braces(pattern: str) -> tuple[str, ...]:
-    """Every alternative of `{a,b}` and `{1..3}`, nested ones included; unbalanced braces stay literal.
-
-    Raises:
-        UsageError: If there are more than 2,000 alternatives.
-    """
-    done: list[str] = []
-    todo = [pattern]
-    while todo:
-        current = todo.pop()
-        found = _first_brace(current)
-        if found is None:
-            done.append(current)
-        else:
-            start, end, options = found
-            todo.extend(current[:start] + option + current[end:] for option in reversed(options))
-        if len(done) + len(todo) > _MAX_ALTERNATIVES:
-            raise UsageError(
-                f"mask '{pattern}' has more than {_MAX_ALTERNATIVES} brace alternatives", "shorten the braces, or use *"
-            )
-    return tuple(done)
-
-
-def _first_brace(pattern: str) -> tuple[int, int, list[str]] | None:
-    """(start, end, options) of the first balanced brace that has a comma or a range."""
-    start = pattern.find("{")
-    while start >= 0:
-        depth = 0
-        cuts = [start]
-        for i in range(start, len(pattern)):
-            char = pattern[i]
-            if char == "{":
-                depth += 1
-            elif char == "," and depth == 1:
-                cuts.append(i)
-            elif char == "}":
-                depth -= 1
-                if depth == 0:
-                    cuts.append(i)
-                    options = [pattern[a + 1 : b] for a, b in pairwise(cuts)]
-                    expanded = options if len(options) > 1 else _range(options[0])
-                    if expanded:
-                        return start, i + 1, expanded
-                    break
-        start = pattern.find("{", start + 1)
-    return None
-
-
-def _range(text: str) -> list[str]:
-    match = _RANGE.match(text)
-    if match is None:
-        return []
-    if match[1] is not None:
-        low, high = int(match[1]), int(match[2])
-        if abs(high - low) > _MAX_ALTERNATIVES:
-            raise UsageError(f"range '{{{text}}}' is too long", "use * in its place")
-        step = 1 if high >= low else -1
-        return [str(n) for n in range(low, high + step, step)]
-    low, high = ord(match[3]), ord(match[4])
-    step = 1 if high >= low else -1
-    return [chr(n) for n in range(low, high + step, step)]
-
-
-def compile_globs(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """One expression that matches (with `fullmatch`) what any of `patterns` matches; None when there are none.
+def compile_globs(patterns: Iterable[str]) -> PathMatcher | None:
+    """One matcher of what any of `patterns` selects; None when there are none.
 
     Patterns are relative to the collection, case-sensitive, `/` between segments; a leading `./` or `/` is dropped.
+
+    Raises:
+        UsageError: A pattern is too long, nests too deep or has too many alternatives.
     """
-    sources = []
+    sources: dict[str, None] = {}
+    groups: list[GroupMatcher] = []
     for pattern in patterns:
-        if pattern.count("!(") > _MAX_NEGATIONS:
-            raise UsageError(
-                f"mask '{pattern}' has more than {_MAX_NEGATIONS} negated groups", "use a !glob part instead"
-            )
         for alternative in expand_braces(pattern):
             trimmed = alternative.removeprefix("./").lstrip("/")
-            if trimmed:
-                sources.append(_translate(trimmed))
-    return re.compile("|".join(dict.fromkeys(sources)), re.DOTALL) if sources else None
+            if not trimmed:
+                continue
+            tokens = _Parser(trimmed).tokens()
+            plain = _without_groups(tokens)
+            if plain is None:
+                groups.append(GroupMatcher(tokens))
+            else:
+                sources.update(dict.fromkeys(map(_expression, plain)))
+    expression = re.compile("|".join(sources), re.DOTALL) if sources else None
+    return _Masks(expression, tuple(groups)) if groups else expression
+
+
+@dataclass(frozen=True, slots=True)
+class _Masks:
+    """Masks of which some have groups."""
+
+    expression: re.Pattern[str] | None
+    groups: tuple[GroupMatcher, ...]
+
+    def fullmatch(self, path: str) -> object | None:
+        """See `PathMatcher`."""
+        if self.expression is not None and self.expression.fullmatch(path):
+            return True
+        return True if any(group.matches(path) for group in self.groups) else None
 
 
 def literal_segments(patterns: Iterable[str]) -> frozenset[str]:
@@ -124,70 +110,156 @@ def literal_segments(patterns: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-_EXTENDED_END = {"@": "", "?": "?", "*": "*", "+": "+"}
+# --- braces ---------------------------------------------------------------------------------------
 
 
-def _translate(pattern: str) -> str:
-    """Regular expression source of one brace-free glob."""
-    out: list[str] = []
+def expand_braces(pattern: str) -> tuple[str, ...]:
+    """Every alternative of `{a,b}` and `{1..3}`, nested ones included; unbalanced braces stay literal.
+
+    Raises:
+        UsageError: If the pattern is too long, nests too deep or has more than 2,000 alternatives.
+    """
+    if len(pattern) > MAX_MASK_CHARS:
+        raise UsageError(f"mask '{pattern[:40]}…' is longer than {MAX_MASK_CHARS} characters", "use * for a list")
+    if "{" not in pattern:
+        return (pattern,)
+    return tuple(_Braces(pattern).expand(0, len(pattern), 0))
+
+
+class _Braces:
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._closing = _pairs(pattern, "{}")
+
+    def expand(self, start: int, end: int, depth: int) -> list[str]:
+        """Alternatives of a part of the pattern."""
+        if depth > _MAX_NESTING:
+            raise UsageError(f"braces nest deeper than {_MAX_NESTING} in mask '{self._pattern[:40]}…'")
+        found = [""]
+        literal_from = i = start
+        while i < end:
+            close = self._closing.get(i)
+            options = None if close is None else self._options(i, close, depth)
+            if options is None or close is None:
+                i = _behind(self._pattern, i, classes=False)
+                continue
+            found = self._joined(found, [self._pattern[literal_from:i] + option for option in options])
+            literal_from = i = close + 1
+        return self._joined(found, [self._pattern[literal_from:end]])
+
+    def _options(self, start: int, close: int, depth: int) -> list[str] | None:
+        """What stands for the brace from `start` to `close`; None when it has neither a comma nor a range."""
+        cuts = [start]
+        i = start + 1
+        while i < close:
+            if self._pattern[i] == ",":
+                cuts.append(i)
+            i = self._closing[i] + 1 if i in self._closing else _behind(self._pattern, i, classes=False)
+        cuts.append(close)
+        if len(cuts) == 2:
+            return _range(self._pattern[start + 1 : close])
+        return [option for a, b in pairwise(cuts) for option in self.expand(a + 1, b, depth + 1)]
+
+    def _joined(self, heads: list[str], tails: list[str]) -> list[str]:
+        n_chars = sum(map(len, heads)) * len(tails) + sum(map(len, tails)) * len(heads)
+        if len(heads) * len(tails) > _MAX_ALTERNATIVES or n_chars > _MAX_EXPANDED_CHARS:
+            raise UsageError(
+                f"mask '{self._pattern}' has more than {_MAX_ALTERNATIVES} brace alternatives",
+                "shorten the braces, or use *",
+            )
+        return [head + tail for head in heads for tail in tails]
+
+
+def _pairs(pattern: str, brackets: str) -> dict[int, int]:
+    """Index of an opening bracket → index of the one that closes it; escaped and unbalanced ones are absent."""
+    pairs: dict[int, int] = {}
+    todo: list[int] = []
     i = 0
-    n = len(pattern)
-    closers: list[str] = []
-    while i < n:
-        char = pattern[i]
+    while i < len(pattern):
+        if pattern[i] == brackets[0]:
+            todo.append(i)
+        elif pattern[i] == brackets[1] and todo:
+            pairs[todo.pop()] = i
+        i = _behind(pattern, i, classes=brackets == "()")
+    return pairs
+
+
+def _behind(pattern: str, i: int, *, classes: bool = True) -> int:
+    """The index behind the character at `i`, which an escape takes with it, or behind the class that starts there."""
+    if pattern[i] == "\\":
+        return i + 2
+    return _character_class(pattern, i)[1] if pattern[i] == "[" and classes else i + 1
+
+
+def _range(text: str) -> list[str] | None:
+    match = _RANGE.match(text)
+    if match is None:
+        return None
+    is_number = match[1] is not None
+    low, high = (int(match[1]), int(match[2])) if is_number else (ord(match[3]), ord(match[4]))
+    if abs(high - low) > _MAX_ALTERNATIVES:
+        raise UsageError(f"range '{{{text}}}' is too long", "use * in its place")
+    step = 1 if high >= low else -1
+    return [str(n) if is_number else chr(n) for n in range(low, high + step, step)]
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+class _Parser:
+    """Reads one brace-free glob."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._closing = _pairs(pattern, "()")
+
+    def tokens(self) -> list[Token]:
+        """The whole glob."""
+        return self._sequence(0, len(self._pattern), 0)
+
+    def _sequence(self, start: int, end: int, depth: int) -> list[Token]:
+        if depth > _MAX_NESTING:
+            raise UsageError(f"groups nest deeper than {_MAX_NESTING} in mask '{self._pattern[:40]}…'")
+        found: list[Token] = []
+        i = start
+        while i < end:
+            token, i = self._token(i, end, depth)
+            if not (token is Many.CHARS and found and found[-1] is token):
+                found.append(token)
+        return found
+
+    def _token(self, i: int, end: int, depth: int) -> tuple[Token, int]:
+        """The token at `i` and the index behind it."""
+        pattern, char = self._pattern, self._pattern[i]
         at_segment = i == 0 or pattern[i - 1] == "/"
         if at_segment and pattern.startswith("**/", i):
-            out.append("(?:[^/]+/)*")
-            i += 3
-        elif at_segment and pattern[i:] == "**":
-            out.append(".+")
-            i += 2
-        elif char == "!" and not closers and (end := _closing(pattern, i + 1)) is not None:
-            # What follows decides too: `!(draft).md` must not take `draft` + `.md`, but may take `drafts.md`.
-            inner, rest = _translate(f"@{pattern[i + 1 : end + 1]}"), _translate(pattern[end + 1 :])
-            out.append(f"(?!{inner}{rest}\\Z)[^/]*{rest}")
-            return "".join(out)
-        elif char in _EXTENDED_END and _closing(pattern, i + 1) is not None:
-            out.append("(?:")
-            closers.append(")" + _EXTENDED_END[char])
-            i += 2
-        elif char == ")" and closers:
-            out.append(closers.pop())
-            i += 1
-        elif char == "|" and closers:
-            out.append("|")
-            i += 1
-        elif char == "*":
-            while pattern.startswith("*", i):
-                i += 1
-            out.append("[^/]*")
-        elif char == "?":
-            out.append("[^/]")
-            i += 1
-        elif char == "[":
-            source, i = _character_class(pattern, i)
-            out.append(source)
-        elif char == "\\" and i + 1 < n:
-            out.append(re.escape(pattern[i + 1]))
-            i += 2
-        else:
-            out.append(re.escape(char))
-            i += 1
-    # The bracket that seemed to close a group was inside a character class: close it here.
-    out.extend(reversed(closers))
-    return "".join(out)
+            return Many.SEGMENTS, i + 3
+        if at_segment and pattern[i:] == "**":
+            return Many.REST, i + 2
+        # A negated group asks what follows it, which inside another group nobody can say.
+        if char in "@?*+" or (char == "!" and depth == 0):
+            close = self._closing.get(i + 1, end)
+            if close < end:
+                return Group(char, self._alternatives(i + 2, close, depth + 1)), close + 1
+        if char == "*":
+            return Many.CHARS, i + 1
+        if char == "?":
+            return "[^/]", i + 1
+        if char == "[":
+            return _character_class(pattern, i)
+        if char == "\\" and i + 1 < end:
+            return re.escape(pattern[i + 1]), i + 2
+        return re.escape(char), i + 1
 
-
-def _closing(pattern: str, start: int) -> int | None:
-    """Index of the bracket that closes the `(` at `start`; None when there is none, or `start` is something else."""
-    if not pattern.startswith("(", start):
-        return None
-    depth = 0
-    for i in range(start, len(pattern)):
-        depth += {"(": 1, ")": -1}.get(pattern[i], 0)
-        if depth == 0:
-            return i
-    return None
+    def _alternatives(self, start: int, end: int, depth: int) -> tuple[tuple[Token, ...], ...]:
+        cuts = [start - 1]
+        i = start
+        while i < end:
+            if self._pattern[i] == "|":
+                cuts.append(i)
+            i = self._closing[i] + 1 if i in self._closing else _behind(self._pattern, i)
+        cuts.append(end)
+        return tuple(tuple(self._sequence(a + 1, b, depth)) for a, b in pairwise(cuts))
 
 
 def _character_class(pattern: str, start: int) -> tuple[str, int]:
@@ -207,3 +279,57 @@ def _character_class(pattern: str, start: int) -> tuple[str, int]:
     except re.error:
         return re.escape("["), start + 1
     return source, end + 1
+
+
+# --- globs without groups -------------------------------------------------------------------------
+
+
+def _without_groups(tokens: Sequence[Token]) -> list[list[Token]] | None:
+    """Globs that together select what `tokens` do; None when there are none, or too many."""
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        options: Sequence[Sequence[Token]] = [(token,)]
+        if isinstance(token, Group):
+            options = [*token.alternatives, *([()] if token.kind == "?" else [])]
+            is_nested = any(isinstance(inner, Group) for option in options for inner in option)
+            if token.kind not in "@?" or is_nested or len(found) * len(options) > _MAX_SPREAD:
+                return None
+        found = [[*head, *option] for head in found for option in options]
+    return found
+
+
+def _expression(tokens: Sequence[Token]) -> str:
+    """Regular expression source that matches without exponential backtracking.
+
+    What stands between two `**/` is a fixed number of segments, and what stands between two stars of a segment a fixed
+    number of characters. Wherever such a block fits first, every later place can still be reached by the star behind
+    it, so the first place is final (`(?>…)`), and only the last star has to try several.
+    """
+    first, *between = _split(tokens, Many.SEGMENTS)
+    source = _segments(first)
+    if not between:
+        return source + r"\Z"
+    middle = "".join(f"(?>(?:[^/]*/)*?{_segments(block)})" for block in between[:-1] if block)
+    return f"{source}{middle}(?:[^/]*/)*{_segments(between[-1])}\\Z"
+
+
+def _segments(tokens: Sequence[Token]) -> str:
+    return "/".join(map(_segment, _split(tokens, "/")))
+
+
+def _segment(tokens: Sequence[Token]) -> str:
+    runs = ["".join(".+" if token is Many.REST else str(token) for token in run) for run in _split(tokens, Many.CHARS)]
+    if len(runs) == 1:
+        return runs[0]
+    return runs[0] + "".join(f"(?>[^/]*?{run})" for run in runs[1:-1]) + f"[^/]*{runs[-1]}"
+
+
+def _split(tokens: Sequence[Token], at: Token) -> list[list[Token]]:
+    """`tokens` cut at every `at`, which is left out."""
+    parts: list[list[Token]] = [[]]
+    for token in tokens:
+        if token == at:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from qmd.errors import NotFoundError
-from qmd.ingest.globs import compile_globs, literal_segments, split_mask
+from qmd.ingest.globs import PathMatcher, compile_globs, literal_segments, split_mask
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry
@@ -66,10 +66,10 @@ class _Walk:
     """The collection's real path."""
     base: str
     """The same, with a separator at the end."""
-    mask: re.Pattern[str] | None
-    mask_excludes: re.Pattern[str] | None
-    ignore_files: re.Pattern[str] | None
-    ignore_dirs: re.Pattern[str] | None
+    mask: PathMatcher | None
+    mask_excludes: PathMatcher | None
+    ignore_files: PathMatcher | None
+    ignore_dirs: PathMatcher | None
     asked_for: frozenset[str]
     respect_gitignore: bool
     files: list[FileEntry] = field(default_factory=list)

@@ -17,7 +17,7 @@ from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store.base import Reader
 
 _DOCID = lazy_pattern(r"#?([0-9a-fA-F]{6,64})\Z")
-_RANGE = lazy_pattern(r"(?P<name>.+?):(?P<start>\d+)(?::(?P<count>\d+))?\Z", re.DOTALL)
+_RANGE = lazy_pattern(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
 _VIRTUAL = lazy_pattern(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", re.DOTALL | re.IGNORECASE)
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion, as in the original."""
@@ -209,6 +209,9 @@ def _virtual_parts(reader: Reader, name: str) -> tuple[str, str] | None:
 
 def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
     """A path of the file system, absolute or relative to the working directory, inside a collection's folder."""
+    # Programs can send what no file system holds.
+    if "\0" in name:
+        return []
     if not name.startswith(("/", "./", "../", "~/")) and not re.match(r"[A-Za-z]:[\\/]", name):
         return []
     try:

@@ -18,6 +18,7 @@ from qmd.retrieval.lexical import LexicalQuery
 from qmd.retrieval.marks import read_marks
 from qmd.retrieval.matching import coverage, find_occurrences, fold
 from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.query_parser import check_size
 from qmd.retrieval.reranking import rerank
 from qmd.retrieval.snippets import best_passage
 from qmd.retrieval.trace import Trace
@@ -58,10 +59,11 @@ def search(
     from the others. `judge` turns the evidence for a document into its relevance; only fitting replaces it.
 
     Raises:
-        UsageError: The query is empty.
+        UsageError: The query is empty or too long.
         ModelError: A model failed, and the search is strict.
         StoreError: The index cannot be read.
     """
+    check_size(query)
     trace = Trace(options.budget_ms, strict=options.strict)
     if not query.text.strip() and not query.subqueries:
         return _list_by_date(reader, query, options)

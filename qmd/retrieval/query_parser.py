@@ -11,6 +11,13 @@ from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
 
+MAX_QUERY_CHARS = 16_384
+"""All texts of a query together: a long passage for `hyde` and a dozen sub-queries are under 8,000."""
+
+MAX_SUBQUERIES = 32
+MAX_FILTERS = 100
+"""Each becomes a condition of one SQL statement, whose depth SQLite limits to 1,000."""
+
 _FILTER = lazy_pattern(
     r'(?<!\S)(?P<sign>-?)(?P<field>tag|path|collection|after|before|title):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))'
     r"(?!\S)",
@@ -38,15 +45,38 @@ def parse_query(text: str) -> Query:
     spaces in double quotes; they stand anywhere in plain text or on lines of their own. `expand: foo` is `foo`.
 
     Raises:
-        UsageError: Empty query, or a query document that breaks its rules.
+        UsageError: Empty query, one that is too long, or a query document that breaks its rules.
     """
+    _check_length(len(text))
     filters: list[MetadataFilter] = []
     lines = _Lines()
     for number, raw in enumerate(text.split("\n"), start=1):
         _read_line(number, raw.strip(), lines, filters)
     query = _assemble(text, lines, filters)
     validate_subqueries(query.subqueries, numbered=True)
+    check_size(query)
     return query
+
+
+def check_size(query: Query) -> None:
+    """Refuse a query that would keep the models and the index busy for minutes, whoever made it.
+
+    Raises:
+        UsageError: Too many characters, sub-queries or filters.
+    """
+    text = "" if query.subqueries else query.text
+    _check_length(len(text) + len(query.intent or "") + sum(len(subquery.text) for subquery in query.subqueries))
+    if len(query.subqueries) > MAX_SUBQUERIES:
+        raise UsageError(f"the query has {len(query.subqueries)} sub-queries, at most {MAX_SUBQUERIES} are allowed")
+    if len(query.scope.filters) > MAX_FILTERS:
+        raise UsageError(f"the query has {len(query.scope.filters)} filters, at most {MAX_FILTERS} are allowed")
+
+
+def _check_length(n_chars: int) -> None:
+    if n_chars > MAX_QUERY_CHARS:
+        raise UsageError(
+            f"the query has {n_chars:,} characters, at most {MAX_QUERY_CHARS:,} are allowed", "shorten the query"
+        )
 
 
 def validate_subqueries(subqueries: Sequence[SubQuery], *, numbered: bool = False) -> None:

@@ -292,7 +292,15 @@ def _rebuild_error(fields: Mapping[str, Any]) -> errors.QmdError:
 
 # These change how a server is reached or an answer shown, never what is found.
 _NEUTRAL = frozenset(
-    {"QMD_DAEMON", "QMD_DAEMON_IDLE", "QMD_MODEL_TTL", "QMD_HOST", "QMD_TOKEN", "QMD_ALLOWED_HOSTS"}
+    {
+        "QMD_DAEMON",
+        "QMD_DAEMON_IDLE",
+        "QMD_MODEL_TTL",
+        "QMD_REQUEST_TIMEOUT",
+        "QMD_HOST",
+        "QMD_TOKEN",
+        "QMD_ALLOWED_HOSTS",
+    }
     | {"QMD_ALLOWED_ORIGINS", "QMD_EDITOR_URI", "QMD_SKILLS_DIR", "QMD_SQLITE_BUSY_TIMEOUT", "QMD_CONFIG_DIR"}
     | {"QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS"}
 )

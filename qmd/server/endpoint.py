@@ -120,7 +120,7 @@ def receive_message(stream: ByteStream, limit: int = MAX_MESSAGE_BYTES) -> dict[
     """Read one message; None at the end of the stream.
 
     Raises:
-        ValueError: If it is cut off, too long or not a JSON object.
+        ValueError: If it is cut off, too long, nested too deep or not a JSON object.
         OSError: If the connection breaks.
     """
     line = stream.readline(limit + 1)
@@ -128,7 +128,10 @@ def receive_message(stream: ByteStream, limit: int = MAX_MESSAGE_BYTES) -> dict[
         return None
     if not line.endswith(b"\n"):
         raise ValueError("message is cut off or too long")
-    message = json.loads(line)
+    try:
+        message = json.loads(line)
+    except RecursionError as exc:
+        raise ValueError("message is nested too deep") from exc
     if not isinstance(message, dict):
         raise ValueError("message is not an object")
     return message

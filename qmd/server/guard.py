@@ -178,7 +178,11 @@ def guard_app(app: AsgiApp, policy: AccessPolicy) -> AsgiApp:
         if refusal is not None:
             await send_refusal(send, refusal)
             return
-        body = await _read_body(receive, policy.max_body_bytes)
+        try:
+            body = await _read_body(receive, policy.max_body_bytes)
+        except ConnectionResetError:
+            # Nobody is left to answer, and half a body is not what was asked.
+            return
         if body is None:
             await send_refusal(send, _too_large(policy))
             return
@@ -188,12 +192,16 @@ def guard_app(app: AsgiApp, policy: AccessPolicy) -> AsgiApp:
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body, or None once it grows past `limit`."""
+    """The whole body, or None once it grows past `limit`.
+
+    Raises:
+        ConnectionResetError: The client left before the end of it.
+    """
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return bytes(body)
+            raise ConnectionResetError
         body.extend(message.get("body", b""))
         if len(body) > limit:
             return None

@@ -22,8 +22,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from qmd.errors import BusyError, NotFoundError, QmdError, UsageError
+from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
 from qmd.server import presentation
+from qmd.server.deadline import within
 from qmd.server.guard import AccessPolicy, AsgiApp, Message, Receive, Scope, Send, guard_app
 from qmd.server.mcp_server import build_server
 from qmd.server.requests import parse_query
@@ -53,13 +54,15 @@ class _Endpoints:
             if "searches" not in given and "query" not in given:
                 return _failure(400, "Missing required field: searches (array)")
             wanted = parse_query(given)
-            response = await anyio.to_thread.run_sync(lambda: self.service.query(wanted))
+            response = await within(self.service.timeout_s, lambda: self.service.query(wanted))
         except UsageError as error:
             return _failure(400, error.message, error.hint)
         except NotFoundError as error:
             return _failure(404, error.message, error.hint)
         except BusyError as error:
             return _failure(503, error.message, error.hint)
+        except DeadlineError as error:
+            return _failure(504, error.message, error.hint)
         except QmdError as error:
             return _failure(500, error.message, error.hint)
         content: dict[str, Any] = {"results": presentation.http_rows(response), "verdict": response.verdict}
@@ -185,6 +188,8 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
     """
     import uvicorn
 
+    from qmd.server.http_protocol import SHUTDOWN_TIMEOUT_S, EndingServer, prompt_protocol
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     for chatty in ("mcp", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -194,12 +199,13 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
     host = f"[{policy.bind_host}]" if ":" in policy.bind_host else policy.bind_host
     config = uvicorn.Config(
         build_app(service, policy),
+        http=prompt_protocol(),
         log_config=None,
         access_log=False,
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
         lifespan="on",
     )
     sys.stderr.write(f"QMD MCP server listening on http://{host}:{bound_port}/mcp\n")
@@ -208,7 +214,7 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
     # would die of it before its pid file is gone.
     signals = [signal.signal(number, _announce_end) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        EndingServer(config).run(sockets=[listener])
     finally:
         service.close()
         for number, handler in zip((signal.SIGTERM, signal.SIGINT), signals, strict=True):

@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import anyio
 import anyio.from_thread
-import anyio.to_thread
 import mcp_types as types
 from mcp.server import CacheHint, Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -24,6 +23,7 @@ import qmd
 from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.server import presentation, requests
+from qmd.server.deadline import within
 from qmd.server.opening import LIST_TTL_MS, SERVER_NAME, SERVER_TITLE, instructions_for
 from qmd.server.service import FetchedLines, SearchService
 from qmd.server.stages import CancelledSearch
@@ -185,7 +185,7 @@ class _Handlers:
         if not wanted.lower().startswith("qmd:"):
             raise MCPError(types.INVALID_PARAMS, f"Resource {uri} not found: expected qmd://collection/path")
         try:
-            fetched = await _in_thread(lambda: self._service.get(requests.GetRequest(wanted)))
+            fetched = await self._within(lambda: self._service.get(requests.GetRequest(wanted)))
         except (NotFoundError, UsageError):
             missing = f"Document not found: {wanted.split('://', 1)[-1]}"
             return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=missing)])
@@ -193,9 +193,12 @@ class _Handlers:
             raise MCPError(types.INTERNAL_ERROR, error_text(error)) from error
         return types.ReadResourceResult(contents=[_resource(fetched, uri)])
 
+    async def _within(self, work: Callable[[], T]) -> T:
+        return await within(self._service.timeout_s, work)
+
     async def _query(self, ctx: Context, request: SearchRequest) -> types.CallToolResult:
         client = _Client(ctx)
-        response = await client.wait_for(lambda: self._service.query(request, client))
+        response = await client.wait_for(self._within(lambda: self._service.query(request, client)))
         return types.CallToolResult(
             content=[types.TextContent(text=presentation.results_text(response, request.label))],
             structured_content=presentation.structured_results(response),
@@ -203,13 +206,13 @@ class _Handlers:
 
     async def _get(self, request: requests.GetRequest) -> types.CallToolResult:
         try:
-            fetched = await _in_thread(lambda: self._service.get(request))
+            fetched = await self._within(lambda: self._service.get(request))
         except NotFoundError as error:
             return _error_result(_not_found_text(request.file, error))
         return types.CallToolResult(content=[_embedded(fetched)])
 
     async def _multi_get(self, request: requests.MultiGetRequest) -> types.CallToolResult:
-        found = await _in_thread(lambda: self._service.multi_get(request))
+        found = await self._within(lambda: self._service.multi_get(request))
         content: list[types.ContentBlock] = []
         problems = presentation.problems_text(found)
         if problems:
@@ -222,7 +225,7 @@ class _Handlers:
         return types.CallToolResult(content=content)
 
     async def _status(self) -> types.CallToolResult:
-        status = await _in_thread(self._service.status)
+        status = await self._within(self._service.status)
         return types.CallToolResult(
             content=[types.TextContent(text=presentation.status_text(status))],
             structured_content=presentation.structured_status(status),
@@ -274,10 +277,6 @@ def _embedded(fetched: FetchedLines) -> types.EmbeddedResource:
     return types.EmbeddedResource(resource=_resource(fetched))
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await anyio.to_thread.run_sync(work)
-
-
 class _Client:
     """A `Listener`: hears of stages as progress, from the thread that works for it, until its request is cancelled."""
 
@@ -298,10 +297,10 @@ class _Client:
         with contextlib.suppress(Exception):
             anyio.from_thread.run(self._ctx.session.report_progress, float(self._reported), float(len(_STAGES)), stage)
 
-    async def wait_for(self, work: Callable[[], T]) -> T:
-        """The result of `work`, run in a thread; when this request is cancelled the work is told and left behind."""
+    async def wait_for(self, work: Awaitable[T]) -> T:
+        """The result of `work`; when this request is cancelled the work is told."""
         try:
-            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+            return await work
         except anyio.get_cancelled_exc_class():
             self._has_gone.set()
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import qmd
 from qmd.errors import NotFoundError, QmdError
@@ -26,6 +26,18 @@ STATELESS_VERSION = "2026-07-28"
 _CAPABILITIES = {"resources": {"listChanged": False, "subscribe": False}, "tools": {"listChanged": False}}
 _SERVER_INFO = {"name": SERVER_NAME, "title": SERVER_TITLE, "version": qmd.__version__}
 _META_PREFIX = "io.modelcontextprotocol/"
+
+
+MAX_LINE_BYTES = 1024 * 1024
+"""Longest message, as over HTTP."""
+
+
+def read_line(stream: BinaryIO) -> bytes:
+    """The next line of a client; of one longer than `MAX_LINE_BYTES` the beginning, which is longer than that."""
+    line = rest = stream.readline(MAX_LINE_BYTES + 1)
+    while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+        rest = stream.readline(MAX_LINE_BYTES + 1)
+    return line
 
 
 def instructions_for(service: SearchService) -> str:
@@ -48,7 +60,7 @@ def answer_opening(line: bytes, told: Callable[[], str]) -> tuple[int | str, byt
     """
     try:
         request = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(request, dict) or set(request) != {"jsonrpc", "id", "method", "params"}:
         return None

@@ -28,24 +28,35 @@ _RETRY_S = 30.0
 _LOW_MEMORY_SHARE = 0.05
 """Share of main memory still available below which idle models are dropped at once."""
 
+_TURN_POLL_S = 0.2
+
 _IDLE_READERS = 2
 """Readers kept open. Each may hold the vectors it scanned, so no more than usually run at once."""
 
 
 def parse_model_ttl(text: str | None) -> float | None:
-    """Seconds that idle models stay loaded (`QMD_MODEL_TTL`): `90`, `90s`, `5m`, `2h`; None for `off`.
+    """Seconds that idle models stay loaded (`QMD_MODEL_TTL`); None for `off`.
+
+    Raises:
+        UsageError: If the text is no duration.
+    """
+    return parse_duration("QMD_MODEL_TTL", text, DEFAULT_MODEL_TTL_S)
+
+
+def parse_duration(variable: str, text: str | None, default_s: float) -> float | None:
+    """Seconds of `90`, `90s`, `5m`, `2h`; None for `off`, the default for nothing.
 
     Raises:
         UsageError: If the text is none of these.
     """
     cleaned = (text or "").strip().lower()
     if not cleaned:
-        return DEFAULT_MODEL_TTL_S
+        return default_s
     if cleaned in ("off", "never", "none", "-1"):
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", cleaned)
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([smh]?)", cleaned)
     if match is None:
-        raise UsageError(f"QMD_MODEL_TTL '{text}' is no duration", "write seconds, or 5m, 2h, off")
+        raise UsageError(f"{variable} '{text}' is no duration", "write seconds, or 5m, 2h, off")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
@@ -158,16 +169,31 @@ class EnginePool(Generic[SettingsT]):
         return self._loaded is not None
 
     @contextmanager
-    def engines(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
-        """The engines of these roles and no others, exactly as a fresh process would load them."""
+    def engines(
+        self, settings: SettingsT, roles: frozenset[Role], check: Callable[[], None] = lambda: None
+    ) -> Iterator[Engines]:
+        """The engines of these roles and no others, exactly as a fresh process would load them.
+
+        While another search has them, `check` is asked now and then; it raises to end the waiting.
+        """
         if not roles:
             yield Engines(embedder=None, reranker=None, expander=None)
             return
-        with self._lock:
+        with self._turn(check):
             try:
                 yield _only(self._ensure(settings, roles), roles)
             finally:
                 self._used_at = self._clock()
+
+    @contextmanager
+    def _turn(self, check: Callable[[], None]) -> Iterator[None]:
+        while not self._lock.acquire(timeout=_TURN_POLL_S):
+            check()
+        try:
+            check()
+            yield
+        finally:
+            self._lock.release()
 
     @contextmanager
     def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
@@ -198,10 +224,14 @@ class EnginePool(Generic[SettingsT]):
         release_memory()
         return True
 
-    def unload(self) -> None:
-        """Drop the models once the search that uses them is over."""
-        with self._lock:
+    def unload(self, timeout_s: float = -1) -> None:
+        """Drop the models once the search that uses them is over, or never if that takes longer than `timeout_s`."""
+        if not self._lock.acquire(timeout=timeout_s):
+            return
+        try:
             was_loaded, self._loaded = self._loaded is not None, None
+        finally:
+            self._lock.release()
         if was_loaded:
             release_memory()
 

@@ -139,6 +139,7 @@ def check_arguments(arguments: Sequence[Argument], given: Mapping[str, object]) 
     """
     names = [argument.name for argument in arguments]
     for name in given:
+        _check_string("name of an argument", name)
         if name not in names:
             nearest = nearest_name(name, names)
             expected = f"did you mean '{nearest}'?" if nearest else f"expected one of: {', '.join(names)}"
@@ -196,6 +197,8 @@ def _check_string(name: str, value: object) -> str:
 def _check_strings(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise UsageError(f"{name}: expected a list of strings, not {_kind_of(value)}")
+    if len(value) > MAX_LIMIT:
+        raise UsageError(f"{name}: expected at most {MAX_LIMIT} strings, not {len(value)}")
     return tuple(_check_string(f"{name}.{index}", item) for index, item in enumerate(value))
 
 
@@ -211,6 +214,7 @@ def _check_search(name: str, value: object, line: int) -> SubQuery:
     if not isinstance(value, dict):
         raise UsageError(f"{name}: expected {{type, query}}, not {_kind_of(value)}")
     for key in value:
+        _check_string(f"{name}, name of a field", key)
         if key not in ("type", "query"):
             raise UsageError(f"{name}: unknown field '{key}', expected 'type' and 'query'")
     kind = value.get("type")

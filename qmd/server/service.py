@@ -5,18 +5,20 @@ MCP, HTTP and the warm worker all call this; none of them opens an index or a mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.app.searching import SearchRequest, narrow_query, needed_roles, read_query, search_options
-from qmd.errors import ModelError, NotFoundError, UsageError
+from qmd.errors import ModelError, NotFoundError, StoreError, UsageError
 from qmd.inference.base import EngineDescription
 from qmd.records import IndexStatus, Query, SearchResponse, StoredDocument
+from qmd.server.deadline import Patience, parse_timeout
 from qmd.server.pools import EnginePool, ReaderPool, Role, parse_model_ttl
 from qmd.server.requests import GetRequest, MultiGetRequest
-from qmd.server.stages import Listener, NoListener, announce_stages, begin_stage
+from qmd.server.stages import CancelledSearch, Listener, NoListener, announce_stages, begin_stage
 
 if TYPE_CHECKING:
     from qmd.config import Locations
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
     from qmd.inference import Engines, EngineSettings
     from qmd.retrieval import SearchOptions
     from qmd.store.base import Reader
+
+MAX_DOCUMENTS = 1_000
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""Texts of one `multi_get` together, in characters: four million tokens, more than any model reads."""
+
+_CLOSE_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,7 @@ class SearchService:
         readers: Readers of it.
         engines: Models, loaded on first use.
         settings: The models to use now; asked before every search, so an edited configuration takes effect.
+        timeout_s: How long an answer may take; None for as long as it takes. Computing vectors is not limited.
     """
 
     def __init__(
@@ -87,7 +96,9 @@ class SearchService:
         readers: ReaderPool,
         engines: EnginePool[EngineSettings],
         settings: Callable[[], EngineSettings],
+        timeout_s: float | None = None,
     ) -> None:
+        self.timeout_s = timeout_s
         self._database = database
         self._readers = readers
         self._engines = engines
@@ -98,15 +109,16 @@ class SearchService:
 
         Raises:
             CancelledSearch: If the listener goes before the answer is there.
+            DeadlineError: If it takes too long; every other answer may fail so, too.
             UsageError: For a query that breaks the rules of its language.
             NotFoundError: If there is no index, or no collection of a name.
             StoreError: If it cannot be read.
         """
         query = read_query(request)
         options = search_options(request)
-        with self._readers.reader() as reader:
+        with self._request(listener) as (reader, patience):
             query, warnings = narrow_query(query, reader.collections(), request.collections)
-            response = self._run(reader, query, options, self._settings(), needed_roles(query, options), listener)
+            response = self._run(reader, query, options, self._settings(), needed_roles(query, options), patience)
         return replace(response, warnings=(*warnings, *response.warnings))
 
     def search(
@@ -123,8 +135,8 @@ class SearchService:
             CancelledSearch: If the listener goes before the answer is there.
             QmdError: Whatever the pipeline raises.
         """
-        with self._readers.reader() as reader:
-            return self._run(reader, query, options, settings, roles, listener)
+        with self._request(listener) as (reader, patience):
+            return self._run(reader, query, options, settings, roles, patience)
 
     def get(self, request: GetRequest) -> FetchedLines:
         """One document or some of its lines. Only indexed documents are found, whatever the path says.
@@ -135,7 +147,7 @@ class SearchService:
         """
         from qmd.retrieval import parse_line_range, resolve_document
 
-        with self._readers.reader() as reader:
+        with self._request() as (reader, _):
             document = resolve_document(reader, request.file)
             given = parse_line_range(request.file)
             # A file may be called "notes:12"; then the suffix is part of its name.
@@ -147,21 +159,33 @@ class SearchService:
             return FetchedLines(document, _context_of(reader, document), text, first, request.line_numbers)
 
     def multi_get(self, request: MultiGetRequest) -> FetchedDocuments:
-        """Every document that a pattern names, large ones left out.
+        """Every document that a pattern names, large ones left out, and what goes beyond the size of an answer.
 
         Raises:
-            UsageError: If the pattern is empty.
+            UsageError: If the pattern is empty, or lists more names than an answer has documents.
         """
         from qmd.retrieval import resolve_many
 
-        with self._readers.reader() as reader:
+        if request.pattern.count(",") >= MAX_DOCUMENTS:
+            raise UsageError(f"pattern: at most {MAX_DOCUMENTS} names in one call")
+        with self._request() as (reader, _):
             found = resolve_many(reader, request.pattern)
-            entries = tuple(_fetch_or_skip(reader, document, request) for document in found.documents)
-        return FetchedDocuments(entries, tuple(problem.message for problem in found.problems))
+            entries: list[FetchedLines | SkippedDocument] = []
+            room = MAX_ANSWER_BYTES
+            for document in found.documents[:MAX_DOCUMENTS]:
+                entry = _fetch_or_skip(reader, document, request, room)
+                room -= len(entry.text) if isinstance(entry, FetchedLines) else 0
+                entries.append(entry)
+        problems = [problem.message for problem in found.problems]
+        if len(found.documents) > MAX_DOCUMENTS:
+            problems.append(
+                f"{len(found.documents)} files match, the first {MAX_DOCUMENTS} are shown: narrow the pattern"
+            )
+        return FetchedDocuments(tuple(entries), tuple(problems))
 
     def status(self) -> IndexStatus:
         """What the index holds, its vectors being those of the model that was used last."""
-        with self._readers.reader() as reader:
+        with self._request() as (reader, _):
             return reader.status(None)
 
     def overview(self) -> Overview:
@@ -213,9 +237,24 @@ class SearchService:
             self._readers.close()
 
     def close(self) -> None:
-        """Give up everything; waits for a search that is still running."""
-        self._engines.unload()
+        """Give up everything; waits a moment for a search that is still running."""
+        self._engines.unload(_CLOSE_TIMEOUT_S)
         self._readers.close()
+
+    @contextmanager
+    def _request(self, listener: Listener = NoListener()) -> Iterator[tuple[Reader, Patience]]:
+        """A reader that stops when the time is over or the listener has gone, and who to ask about that."""
+        patience = Patience(listener, self.timeout_s)
+        with self._readers.reader() as reader:
+            reader.stop_when(lambda: patience.is_gone)
+            try:
+                yield reader, patience
+            except (CancelledSearch, StoreError):
+                # Both are how the work ends; the patience knows why.
+                patience.check()
+                raise
+            finally:
+                reader.stop_when(None)
 
     def _run(
         self,
@@ -224,15 +263,15 @@ class SearchService:
         options: SearchOptions,
         settings: EngineSettings,
         roles: frozenset[Role],
-        listener: Listener,
+        patience: Patience,
     ) -> SearchResponse:
         from qmd.retrieval import search
 
         if roles and not self._engines.is_loaded:
-            begin_stage(listener, "loading models")
-        with self._engines.engines(settings, roles) as engines:
-            begin_stage(listener, "searching")
-            return search(reader, announce_stages(engines, listener), query, options)
+            begin_stage(patience, "loading models")
+        with self._engines.engines(settings, roles, patience.check) as engines:
+            begin_stage(patience, "searching")
+            return search(reader, announce_stages(engines, patience), query, options)
 
 
 def open_service(
@@ -276,7 +315,8 @@ def _build(
 
     ttl_s = parse_model_ttl(environ.get("QMD_MODEL_TTL"))
     readers = ReaderPool(open_index or open_plainly, watched)
-    return SearchService(watched[0], readers, EnginePool(load, ttl_s, stamp=_models_stamp), settings)
+    engines = EnginePool(load, ttl_s, stamp=_models_stamp)
+    return SearchService(watched[0], readers, engines, settings, parse_timeout(environ))
 
 
 def _models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:
@@ -309,7 +349,7 @@ def engine_settings(locations: Locations, environ: Mapping[str, str]) -> EngineS
 
 
 def _fetch_or_skip(
-    reader: Reader, document: StoredDocument, request: MultiGetRequest
+    reader: Reader, document: StoredDocument, request: MultiGetRequest, room: int
 ) -> FetchedLines | SkippedDocument:
     from qmd.render.documents import keep_lines
 
@@ -317,6 +357,8 @@ def _fetch_or_skip(
         size_kb, limit_kb = round(document.size / 1024), round(request.max_bytes / 1024)
         return SkippedDocument(document, f"File too large ({size_kb}KB > {limit_kb}KB)")
     text = keep_lines(_text_of(reader, document), request.max_lines)
+    if len(text) > room:
+        return SkippedDocument(document, "The answer is full: ask for fewer files at once")
     return FetchedLines(document, _context_of(reader, document), text, 1, request.line_numbers)
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from qmd.server.opening import answer_opening, instructions_for
+from qmd.server.opening import answer_opening, instructions_for, read_line
 from qmd.server.service import SearchService
 
 _PARENT_POLL_S = 1.0
@@ -28,7 +28,7 @@ def run_stdio(service: SearchService) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _watch_parent(lambda: _end("the parent process is gone"))
     _release_while_idle(service)
-    first = sys.stdin.buffer.readline()
+    first = read_line(sys.stdin.buffer)
     if first:
         _serve(service, first)
     _end("stdin closed")

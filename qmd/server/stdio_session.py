@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import functools
-import io
+import json
 import logging
 import sys
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import anyio.to_thread
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
 from qmd.server.mcp_server import build_server
+from qmd.server.opening import MAX_LINE_BYTES, read_line
 from qmd.server.service import SearchService
 
 _logger = logging.getLogger("qmd.mcp")
@@ -37,8 +47,10 @@ def run_session(service: SearchService, told: str, first: bytes, answered: int |
 
 
 async def _serve(server: Server[Any], first: bytes, answered: int | str | None) -> None:
-    lines: Any = _Lines(first)
-    async with stdio_server(stdin=lines) as (read_stream, write_stream):
+    lines = _Lines(first)
+    source: Any = lines
+    async with stdio_server(stdin=source) as (read_stream, write_stream):
+        lines.refuse_on(write_stream)
         pending = _Pending()
         await server.run(
             _DrainingReader(read_stream, pending),
@@ -48,21 +60,60 @@ async def _serve(server: Server[Any], first: bytes, answered: int | str | None) 
 
 
 class _Lines:
-    """The lines of stdin, beginning with one that was read before."""
+    """The messages on stdin, beginning with one that was read before; what is none is answered with an error.
+
+    The SDK drops such lines without a word, and who sent them waits for ever.
+    """
 
     def __init__(self, first: bytes) -> None:
-        self._first: str | None = first.decode("utf-8", "replace")
-        self._rest = anyio.wrap_file(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+        self._first: bytes | None = first
+        self._output: Any = None
+        self._has_output = anyio.Event()
+
+    def refuse_on(self, output: Any) -> None:
+        """Send errors to this stream."""
+        self._output = output
+        self._has_output.set()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> str:
-        first, self._first = self._first, None
-        line = first if first is not None else await self._rest.readline()
-        if not line:
-            raise StopAsyncIteration
-        return line
+        while True:
+            first, self._first = self._first, None
+            line = first if first is not None else await anyio.to_thread.run_sync(read_line, sys.stdin.buffer)
+            if not line:
+                raise StopAsyncIteration
+            text = line.decode("utf-8", "replace")
+            refusal = _refusal(text, len(line)) if line.strip() else None
+            if refusal is None:
+                return text
+            await self._has_output.wait()
+            await self._output.send(SessionMessage(refusal))
+
+
+def _refusal(line: str, size_bytes: int) -> JSONRPCError | None:
+    """Why a line is no message, as the answer to it; None when it is one."""
+    if size_bytes > MAX_LINE_BYTES:
+        return _error(None, INVALID_REQUEST, f"message too long: at most {MAX_LINE_BYTES} bytes")
+    try:
+        jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        pass
+    else:
+        return None
+    # Python's own parser takes some of what the SDK's refuses, and so may find out whose request it was.
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        return _error(None, PARSE_ERROR, "the message is not JSON, holds an endless number or nests too deep")
+    number = request.get("id") if isinstance(request, dict) else None
+    known = number if type(number) in (int, str) and str(number).isprintable() else None
+    return _error(known, INVALID_REQUEST, "the message is not a JSON-RPC 2.0 request of valid Unicode")
+
+
+def _error(number: int | str | None, code: int, message: str) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=message))
 
 
 class _Pending:

@@ -43,7 +43,9 @@ from qmd.server.stages import CancelledSearch
 _logger = logging.getLogger("qmd.worker")
 
 _TICK_S = 1.0
-_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+_MAX_REQUEST_BYTES = 1024 * 1024
+"""A request holds a query and settings; only an answer may be long."""
+
 _REQUEST_TIMEOUT_S = 5.0
 _PROGRESS_INTERVAL_S = 0.1
 
@@ -112,17 +114,22 @@ class Worker:
             self.stop()
 
     def _serve_connection(self, connection: socket.socket) -> None:
-        connection.settimeout(_REQUEST_TIMEOUT_S)
+        # For the whole line: a time-out of the socket would begin anew with every byte.
+        patience = threading.Timer(_REQUEST_TIMEOUT_S, _hang_up, (connection,))
+        patience.daemon = True
+        patience.start()
         # Closing the stream writes what is left, which fails like everything else once the asker has gone.
         with suppress(OSError, ValueError), connection.makefile("rwb") as stream:
-            request = receive_message(stream, _MAX_REQUEST_BYTES)
+            try:
+                request = receive_message(stream, _MAX_REQUEST_BYTES)
+            finally:
+                patience.cancel()
             if request is None:
                 return
             refusal = self._refusal(request)
             if refusal is not None:
                 send_message(stream, {"refused": refusal})
                 return
-            connection.settimeout(None)
             with self._counted():
                 self._answer(stream, str(request.get("call")), request.get("params") or {})
 
@@ -214,6 +221,11 @@ class _Reply:
             except (OSError, ValueError):
                 self._is_gone = True
                 return
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _error_fields(error: QmdError) -> dict[str, object]:

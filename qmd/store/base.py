@@ -69,6 +69,9 @@ class Reader(Protocol):
     """Read side; opened read-only, any number at a time, never runs DDL."""
 
     def close(self) -> None: ...
+    def stop_when(self, is_over: Callable[[], bool] | None) -> None:
+        """End what reads from here with a `StoreError` once `is_over`; None lets it run."""
+        ...
 
     # documents
     def collections(self) -> Sequence[Collection]: ...

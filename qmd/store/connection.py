@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
 # SQLite decides the type of every value at run time, so a row cannot be typed further here; callers unpack at once.
 Row = tuple[Any, ...]
 Bindings = Sequence[object]
+
+_STEPS_BETWEEN_CHECKS = 20_000
+"""Instructions of SQLite's machine, about a millisecond."""
 
 _REBUILD_HINT = "move the file away and rebuild it: qmd index"
 
@@ -71,6 +74,7 @@ class Database:
         self.path = path
         self.statistics: dict[tuple[str, ...], Any] = {}
         """Kept by `scoped_ranking`: collections → what was counted of them."""
+        self._is_over: Callable[[], bool] | None = None
 
     def close(self) -> None:
         """Close the connection; closing twice is harmless."""
@@ -79,8 +83,19 @@ class Database:
         except apsw.Error as exc:
             raise as_qmd_error(exc, self.path) from exc
 
+    def stop_when(self, is_over: Callable[[], bool] | None) -> None:
+        """End statements with a `StoreError` once `is_over`; None lets them run."""
+        self._is_over = is_over
+        self.connection.set_progress_handler(is_over, _STEPS_BETWEEN_CHECKS)
+
+    def check(self) -> None:
+        """Raise as a statement would. For loops over rows, and because short statements never ask."""
+        if self._is_over is not None and self._is_over():
+            raise as_qmd_error(apsw.InterruptError(), self.path)
+
     def rows(self, sql: str, bindings: Bindings = ()) -> list[Row]:
         """All rows of a statement."""
+        self.check()
         try:
             return self.connection.execute(sql, tuple(bindings)).fetchall()
         except apsw.Error as exc:

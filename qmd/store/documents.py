@@ -65,7 +65,9 @@ def iter_documents(database: Database, scope: Scope) -> Iterator[StoredDocument]
     """Documents in scope by collection and path."""
     condition = scope_condition(scope)
     sql = f"SELECT {_COLUMNS} FROM documents WHERE active = 1 AND {condition.where()} ORDER BY collection, path"
-    yield from map(_document, database.rows(sql, condition.bindings))
+    for row in database.rows(sql, condition.bindings):
+        database.check()
+        yield _document(row)
 
 
 def read_collections(database: Database) -> list[Collection]:

@@ -84,6 +84,10 @@ class IndexReader:
         """Release the file."""
         self._database.close()
 
+    def stop_when(self, is_over: Callable[[], bool] | None) -> None:
+        """End what reads from here with a `StoreError` once `is_over`; None lets it run."""
+        self._database.stop_when(is_over)
+
     # documents
     def collections(self) -> Sequence[Collection]:
         """The collections as last mirrored from the configuration."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Sequence
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import UsageError
@@ -75,8 +79,125 @@ def test_braces_that_explode_are_refused() -> None:
         compile_globs(["{a,b}" * 20])
 
 
+@pytest.mark.parametrize("mask", ["{a," * 60 + "}" * 60, "@(" * 60 + ")" * 60, "{1..1000000}", "a" * 10_000])
+def test_a_mask_that_is_too_deep_or_too_long_is_refused(mask: str) -> None:
+    with pytest.raises(UsageError):
+        compile_globs([mask])
+
+
+@pytest.mark.parametrize("mask", ["\\{a,b}", "{1..99999999999}", "{a", "{{{"])
+def test_braces_that_are_none_stay_literal(mask: str) -> None:
+    assert selects(mask, mask.replace("\\", ""))
+
+
+HOSTILE = [
+    ("*a" * 12 + "b", "a" * 240),
+    ("*a*" * 12 + "/*a*" * 6 + "b", "/".join(["a" * 60] * 7)),
+    ("**/a/" * 12 + "b", "a/" * 120 + "c"),
+    ("**/*a*/" * 12 + "b", "aaa/" * 60 + "c"),
+    ("*(*(*(a)))" * 6 + "b", "a" * 240),
+    ("+(a|aa|aaa)" * 12 + "b", "a" * 240),
+    ("?(a)" * 40 + "a" * 40 + "b", "a" * 80),
+    ("@(a|a)" * 40 + "b", "a" * 40),
+    ("!(*a*)" * 40 + "b", "a" * 240),
+    ("[ab]*" * 60 + "c", "ab" * 120),
+    ("{" * 8000, "a"),
+    ("(" * 8000, "a"),
+]
+
+
+def test_no_mask_makes_matching_hang() -> None:
+    # A process of its own: an expression that backtracks holds the interpreter, and no timer of this one would run.
+    code = (
+        "import ast, sys\nfrom qmd.ingest import compile_globs\n"
+        "for mask, path in ast.literal_eval(sys.stdin.read()):\n"
+        "    matcher = compile_globs([mask])\n"
+        "    assert matcher is not None and matcher.fullmatch(path) is None, mask\n"
+    )
+    subprocess.run([sys.executable, "-c", code], input=repr(HOSTILE), text=True, timeout=60, check=True)
+
+
 @given(st.text(alphabet="ab*?[]{}()!@+|,/\\.^-", max_size=14), st.text(max_size=10))
 @settings(deadline=None)
 def test_no_mask_breaks_the_matcher(mask: str, path: str) -> None:
     expression = compile_globs(split_mask(mask))
     assert expression is None or expression.fullmatch(path) is None or isinstance(path, str)
+
+
+# --- against a matcher that tries everything ------------------------------------------------------
+
+Piece = tuple[str, tuple[tuple["Piece", ...], ...]]
+"""What is written, and the alternatives of a group."""
+
+_simple = st.sampled_from(["a", "b", ".", "*", "*", "?", "[ab]", "[!a]"]).map(lambda text: (text, ()))
+_group = st.recursive(
+    _simple,
+    lambda inner: st.tuples(
+        st.sampled_from("@?*+"),
+        st.lists(st.lists(inner, max_size=2).map(tuple), min_size=1, max_size=2).map(tuple),
+    ),
+    max_leaves=4,
+)
+_negated = st.tuples(
+    st.just("!"), st.lists(st.lists(_simple, max_size=2).map(tuple), min_size=1, max_size=2).map(tuple)
+)
+_segment = st.lists(st.one_of(_simple, _group, _negated), min_size=1, max_size=4).filter(
+    lambda pieces: written(pieces) != "**"
+)
+_folders = st.lists(st.one_of(st.just("**"), _segment), max_size=3)
+
+
+def written(pieces: Sequence[Piece]) -> str:
+    return "".join(
+        f"{text}({'|'.join(map(written, alternatives))})" if alternatives else text for text, alternatives in pieces
+    )
+
+
+def ends(pieces: Sequence[Piece], text: str, start: int) -> set[int]:
+    """Every place at which `pieces` may end in `text` when they begin at `start`; simple, complete and slow."""
+    if not pieces:
+        return {start}
+    (kind, alternatives), rest = pieces[0], pieces[1:]
+    segment_end = text.find("/", start) if "/" in text[start:] else len(text)
+    if not alternatives:
+        if kind == "**/":
+            borders = [start, *(i + 1 for i in range(start, len(text)) if text[i] == "/")]
+            return set().union(*(ends(rest, text, border) for border in borders))
+        if kind == "*":
+            return set().union(*(ends(rest, text, end) for end in range(start, segment_end + 1)))
+        char = text[start : start + 1]
+        one = {"?": char != "/", "[ab]": char in "ab", "[!a]": char not in "a/"}.get(kind, char == kind)
+        return ends(rest, text, start + 1) if char and one else set()
+    if kind == "!":
+        tail = {end for middle in range(start, segment_end + 1) for end in ends(rest, text, middle)}
+        taken = set().union(*(ends((*alternative, *rest), text, start) for alternative in alternatives))
+        return {len(text)} & tail - taken
+    found = {start} if kind in "?*" else set()
+    todo = [start]
+    while todo:
+        here = todo.pop()
+        new = set().union(*(ends(alternative, text, here) for alternative in alternatives)) - found
+        found |= new
+        todo += new if kind in "*+" else ()
+    return set().union(*(ends(rest, text, end) for end in found))
+
+
+@given(
+    _folders,
+    _segment,
+    st.lists(st.lists(st.text(alphabet="ab.", min_size=1, max_size=4), min_size=1, max_size=4), min_size=1, max_size=8),
+)
+@settings(deadline=None, max_examples=200)
+def test_masks_select_what_trying_everything_selects(
+    folders: list[str | list[Piece]], name: list[Piece], paths: list[list[str]]
+) -> None:
+    pieces: list[Piece] = []
+    for folder in folders:
+        pieces += [("**/", ())] if isinstance(folder, str) else [*folder, ("/", ())]
+    pieces += name
+    mask = written(pieces)
+    assume(not mask.startswith("./"))
+    matcher = compile_globs([mask])
+    assert matcher is not None
+    for path in map("/".join, paths):
+        assert (matcher.fullmatch(path) is not None) == (len(path) in ends(pieces, path, 0)), path

@@ -15,6 +15,12 @@ def test_plain_text_passes_as_it_is() -> None:
     assert parse_query("how do I rotate keys?") == Query("how do I rotate keys?")
 
 
+@pytest.mark.parametrize("text", ["a " * 10_000, "vec: a\n" * 40, "tag:a " * 200, "lex: " + "b" * 20_000])
+def test_a_query_that_is_too_long_names_the_limit(text: str) -> None:
+    with pytest.raises(UsageError, match=r"at most [\d,]+ are allowed"):
+        parse_query(text)
+
+
 def test_expand_prefix_is_the_same_as_none() -> None:
     assert parse_query("expand: rotate keys") == parse_query("rotate keys")
 

@@ -162,6 +162,27 @@ async def test_oversized_bodies_are_refused_with_and_without_length(
             assert (sized.status_code, chunked.status_code) == (413, 413)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"query": "a", "limit": ' + b"9" * 5000 + b"}",
+        b'{"query": "a", "limit": ' + b"9" * 4000 + b"}",
+        b'{"query": "a", "minScore": NaN}',
+        b'{"query": "\\ud800"}',
+        b'{"query": "a", "\\ud800": 1}',
+        b'{"searches": [{"\\ud800": 1}]}',
+        b'{"query": "' + b"a " * 20_000 + b'"}',
+        b'{"query": "' + b"tag:a " * 2000 + b'"}',
+    ],
+)
+async def test_bodies_made_to_break_the_server_are_wrong_usage(
+    service: SearchService, policy: AccessPolicy, body: bytes
+) -> None:
+    async with running(service, policy) as client:
+        assert (await client.post("/query", content=body)).status_code == 400
+
+
 async def test_get_and_delete_on_mcp_are_not_allowed(service: SearchService, policy: AccessPolicy) -> None:
     async with running(service, policy) as client:
         for method in ("GET", "DELETE"):

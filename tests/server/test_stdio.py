@@ -124,6 +124,30 @@ def test_lines_that_are_no_messages_do_not_end_the_session(server: subprocess.Po
     assert server.returncode == 0
 
 
+TOO_DEEP = b"[" * 100_000 + b"]" * 100_000
+BROKEN = [
+    (None, TOO_DEEP),
+    (None, b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + TOO_DEEP + b"}"),
+    (None, b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"ping"}'),
+    (None, b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"' + b"a" * 10_000_000 + b'"}}'),
+    (None, b'[{"jsonrpc":"2.0","id":5,"method":"ping"}]'),
+    (None, b"\xff\x00"),
+    (6, b'{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"query","arguments":{"query":"\\ud800"}}}'),
+    (7, b'{"jsonrpc":"1.0","id":7,"method":"ping"}'),
+]
+
+
+def test_every_line_that_is_no_request_is_answered_with_an_error(server: subprocess.Popen[bytes]) -> None:
+    lines = [line for _, line in BROKEN]
+    ping = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+    sent = b"\n".join([*lines, lines_of([INITIALIZE, INITIALIZED]), *lines, lines_of([ping])])
+    stdout, _ = server.communicate(sent, timeout=120)
+    answers = [json.loads(line) for line in stdout.splitlines()]
+    assert [answer["id"] for answer in answers if "error" in answer] == [number for number, _ in BROKEN] * 2
+    assert [answer["id"] for answer in answers if "result" in answer] == [1, 9]
+    assert server.returncode == 0
+
+
 def test_nothing_sent_means_a_quiet_end(server: subprocess.Popen[bytes]) -> None:
     stdout, _ = server.communicate(b"", timeout=60)
     assert (stdout, server.returncode) == (b"", 0)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -168,6 +168,27 @@ def test_strangers_get_nothing(
             connection.shutdown(socket.SHUT_WR)
             assert b"result" not in connection.recv(1000)
     assert ask(locations, settings, environ) is not None
+
+
+def test_requests_of_many_bytes_or_levels_are_turned_away(
+    worker: Worker, locations: Locations, settings: EngineSettings, environ: dict[str, str]
+) -> None:
+    for line in (b"[" * 500_000 + b"\n", b'"' + b"a" * 2_000_000 + b'"\n'):
+        with connect(worker.endpoint, 60) as connection, suppress(OSError):
+            connection.sendall(line)
+            assert connection.recv(1000) == b""
+    assert ask(locations, settings, environ) is not None
+
+
+def test_a_request_that_comes_byte_by_byte_is_not_waited_for(worker: Worker) -> None:
+    with connect(worker.endpoint, 60) as connection:
+        for _ in range(300):
+            try:
+                connection.sendall(b" ")
+            except OSError:
+                return
+            time.sleep(0.2)
+    pytest.fail("the connection stayed open for a minute")
 
 
 @pytest.mark.parametrize("record", ["", "{", "{}", '{"pid":1,"token":"x","version":"y"}', "[1]"])
