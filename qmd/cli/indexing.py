@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,16 +74,15 @@ def _collections_for(
             raise NotFoundError(f"path '{given}' does not exist", "name an existing folder or file: qmd index ~/notes")
     names = []
     for path in absolute:
-        config = load_config(locations)
-        known = _known_at(config, path, name, glob)
-        if known is None:
+        while (known := _known_at(config := load_config(locations), path, name, glob)) is None:
             new = name or free_name(config, path)
             check_name(new)
             if config.collection(new) is not None:
                 raise UsageError(f"collection '{new}' already exists", "choose another with --name")
-            add_collection(locations, new, path, glob or DEFAULT_PATTERN)
-            remember_trust(locations)
-            known = new
+            # Refused when another process has taken the name since; then the next turn chooses another.
+            with suppress(UsageError):
+                add_collection(locations, new, path, glob or DEFAULT_PATTERN)
+                remember_trust(locations)
         names.append(known)
     return names
 
