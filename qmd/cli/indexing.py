@@ -243,13 +243,13 @@ def cleanup(
 ) -> int:
     """Drop what nothing uses."""
     from qmd.store import open_writer
+    from qmd.workspace.locks import clean_index
 
     locations = session.locate(index)
     if not locations.database.exists():
         raise NotFoundError(f"no index at '{locations.database}'", "make one: qmd index PATH")
     with open_writer(locations.database) as writer, ProgressLine("Cleaning"):
-        counts = writer.cleanup(dry_run=dry_run)
-    counts = dict(counts)
+        counts = dict(clean_index(writer, locations.database, dry_run=dry_run))
     n_cached = counts.pop("cached answers", 0)
     if dry_run:
         out(f"Dry run — no changes made.\n\nWould clear {n_cached} cached API responses\n")

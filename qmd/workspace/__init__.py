@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         require_collection,
         scope_collections,
     )
-    from qmd.workspace.locks import embed_lock
+    from qmd.workspace.locks import clean_index, embed_lock
     from qmd.workspace.models import engine_settings
     from qmd.workspace.opening import (
         MIRROR_TIMEOUT_MS,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "clean_index": "locks",
     "embed_lock": "locks",
     "engine_settings": "models",
     "mirror": "opening",
@@ -44,6 +45,7 @@ _HOMES = {
 __all__ = [
     "MIRROR_TIMEOUT_MS",
     "check_name",
+    "clean_index",
     "collection_not_found",
     "embed_lock",
     "engine_settings",
