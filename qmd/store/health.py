@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from qmd.errors import QmdError
 from qmd.records import CollectionStatus, IndexStatus
-from qmd.store.connection import Database
+from qmd.store.connection import DamagedIndexError, Database, add_checksums
 from qmd.store.documents import read_collections
 
 _STEPS: tuple[tuple[str, str, str], ...] = (
@@ -94,7 +93,7 @@ def check(database: Database) -> list[str]:
         )
         if lost:
             found.append(f"{lost} chunks have no vector")
-    except QmdError as exc:
+    except DamagedIndexError as exc:
         return [exc.message]
     return found
 
@@ -124,6 +123,7 @@ def cleanup(database: Database, on_step: Callable[[str], None] | None, *, dry_ru
     report("full-text index")
     database.run("INSERT INTO terms (terms) VALUES ('optimize')")
     report("file")
+    add_checksums(database)
     database.run("VACUUM")
     database.run("PRAGMA wal_checkpoint(TRUNCATE)")
     return counts
