@@ -78,7 +78,8 @@ def last_update(database: Database) -> str | None:
 def check(database: Database) -> list[str]:
     """Everything found wrong, one line each; empty when the file is sound. Reads the whole file."""
     try:
-        found = [str(row[0]) for row in database.rows("PRAGMA quick_check(20)") if row[0] != "ok"]
+        # A message of SQLite's can have several lines.
+        found = [" ".join(row[0].split()) for row in database.rows("PRAGMA quick_check(20)") if row[0] != "ok"]
         missing = database.value("SELECT count(*) FROM documents WHERE hash NOT IN (SELECT hash FROM content)")
         if missing:
             found.append(f"{missing} documents have no text")
