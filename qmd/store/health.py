@@ -75,11 +75,20 @@ def last_update(database: Database) -> str | None:
     return next((str(row[0]) for row in rows if row[0]), None)
 
 
-def check(database: Database) -> list[str]:
-    """Everything found wrong, one line each; empty when the file is sound. Reads the whole file."""
+def check(database: Database, *, thorough: bool = True) -> list[str]:
+    """Everything found wrong, one line each; empty when the file is sound. Reads the whole file.
+
+    Args:
+        database: The index.
+        thorough: Also compare the parts of the full-text index with one another, which takes seven times as long and
+            finds no more where pages have checksums.
+    """
     try:
+        tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
+        names = [] if thorough else [name for (name,) in database.rows(tables)]
+        checks = [f'PRAGMA quick_check("{name}")' for name in names] or ["PRAGMA quick_check(20)"]
         # A message of SQLite's can have several lines.
-        found = [" ".join(row[0].split()) for row in database.rows("PRAGMA quick_check(20)") if row[0] != "ok"]
+        found = [" ".join(row[0].split()) for sql in checks for row in database.rows(sql) if row[0] != "ok"]
         missing = database.value("SELECT count(*) FROM documents WHERE hash NOT IN (SELECT hash FROM content)")
         if missing:
             found.append(f"{missing} documents have no text")

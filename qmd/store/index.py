@@ -204,9 +204,9 @@ class IndexReader:
         with self._database.snapshot():
             return health.read_status(self._database, fingerprint)
 
-    def check(self) -> Sequence[str]:
+    def check(self, *, thorough: bool = True) -> Sequence[str]:
         """Everything found wrong with the file, one line each; empty when it is sound. Reads the whole file."""
-        return health.check(self._database)
+        return health.check(self._database, thorough=thorough)
 
     def cached(self, key: str) -> str | None:
         """A derived text stored earlier."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -85,16 +86,22 @@ def separate(path: Path) -> Path | None:
     return beside
 
 
-def rebuild(path: Path) -> Rebuilt:
+def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
     """Put a new index in the place of a damaged one, which is set aside.
 
     It holds the configuration and the vectors that are sound; the texts come from the files again.
+
+    Args:
+        path: The damaged file.
+        found: That file when it was found damaged; None comes back when another process has replaced it since.
 
     Raises:
         BusyError: Another process is at it for too long.
         StoreError: There is no space, or the place is not writable.
     """
     with _alone_with(path):
+        if not path.exists() or not os.path.samestat(path.stat(), found):
+            return None
         new = path.with_name(f".{path.name}.new")
         kept = _save_vectors(path, new)
         aside = _set_aside(path)

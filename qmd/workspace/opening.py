@@ -98,22 +98,26 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
 def mend(locations: Locations, say: Callable[[str], None]) -> None:
     """Verify the index and, where it is damaged, begin a new one that has its sound vectors; the old file is kept.
 
-    The texts and words come from the files with the next update of their collections. Reads the whole file, at about a
-    second per gigabyte.
+    The texts and words come from the files with the next update of their collections. Reads the whole file, at one to two
+    seconds per gigabyte.
     """
     from qmd.store import DamagedIndexError
 
-    if not locations.database.exists():
+    path = own_index(locations.database)
+    if not path.exists():
         return
+    found = path.stat()
     try:
-        with _open_writer(locations.database, None) as writer:
-            path, problems = writer.path, writer.check()
+        with _open_writer(path, None) as writer:
+            problems = writer.check(thorough=False)
     except DamagedIndexError as exc:
-        path, problems = own_index(locations.database), [exc.message]
-    if problems:
-        from qmd.store.salvage import rebuild
+        problems = [exc.message]
+    if not problems:
+        return
+    from qmd.store.salvage import rebuild
 
-        rebuilt = rebuild(path)
+    rebuilt = rebuild(path, found)
+    if rebuilt is not None:
         say(
             f"index '{path}' was damaged ({problems[0]}): it was set aside as '{rebuilt.aside}' and is built anew from"
             f" your files; {rebuilt.vectors} vectors were kept"

@@ -76,7 +76,8 @@ def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
     vectors = fill(writer, make_document, 2_000)
     writer.close()
     damage(index_path, table, 0.5)
-    rebuilt = rebuild(index_path)
+    rebuilt = rebuild(index_path, index_path.stat())
+    assert rebuilt is not None
     assert rebuilt.aside == index_path.with_name("index.sqlite.damaged")
     assert 2_000 - most_lost <= rebuilt.vectors <= 2_000
     with open_writer(index_path) as writer:
@@ -103,7 +104,8 @@ def test_a_file_without_a_readable_schema_is_set_aside_whole(
     raw = bytearray(index_path.read_bytes())
     raw[100:4096] = bytes(3996)
     index_path.write_bytes(raw)
-    rebuilt = rebuild(index_path)
+    rebuilt = rebuild(index_path, index_path.stat())
+    assert rebuilt is not None
     assert rebuilt.vectors == 0
     assert rebuilt.aside.read_bytes() == raw
     with open_reader(index_path) as reader:
@@ -113,7 +115,15 @@ def test_a_file_without_a_readable_schema_is_set_aside_whole(
 def test_a_second_damaged_file_does_not_take_the_place_of_the_first(index_path: Path) -> None:
     for expected in ("index.sqlite.damaged", "index.sqlite.damaged-2"):
         open_writer(index_path).close()
-        assert rebuild(index_path).aside.name == expected
+        rebuilt = rebuild(index_path, index_path.stat())
+        assert rebuilt is not None and rebuilt.aside.name == expected
+
+
+def test_of_two_that_find_the_damage_at_once_one_rebuilds(index_path: Path) -> None:
+    open_writer(index_path).close()
+    found = index_path.stat()
+    assert rebuild(index_path, found) is not None
+    assert rebuild(index_path, found) is None
 
 
 def test_a_reader_that_has_the_damaged_file_open_does_not_disturb_its_successor(
@@ -121,7 +131,7 @@ def test_a_reader_that_has_the_damaged_file_open_does_not_disturb_its_successor(
 ) -> None:
     fill(writer, make_document, 50)
     with open_reader(index_path) as reader:
-        rebuild(index_path)
+        rebuild(index_path, index_path.stat())
         assert reader.count_documents() == 50
         writer.put_documents("n", [make_document("late.md", "late")])
         with open_writer(index_path) as successor:
