@@ -98,8 +98,8 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
 def mend(locations: Locations, say: Callable[[str], None]) -> None:
     """Verify the index and, where it is damaged, begin a new one that has its sound vectors; the old file is kept.
 
-    The texts and words come from the files with the next update of their collections. Reads the whole file, at one to two
-    seconds per gigabyte.
+    The texts and words come from the files with the next update of their collections. Reads the whole file, at one to
+    two seconds per gigabyte.
     """
     from qmd.store import DamagedIndexError
 
@@ -119,8 +119,8 @@ def mend(locations: Locations, say: Callable[[str], None]) -> None:
     rebuilt = rebuild(path, found)
     if rebuilt is not None:
         say(
-            f"index '{path}' was damaged ({problems[0]}): it was set aside as '{rebuilt.aside}' and is built anew from"
-            f" your files; {rebuilt.vectors} vectors were kept"
+            f"index '{path}' was damaged: it was set aside as '{rebuilt.aside}' and is built anew from your files;"
+            f" {rebuilt.vectors} vectors were kept"
         )
 
 
