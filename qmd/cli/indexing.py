@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from qmd.cli.session import Session, apply_trust, open_current_writer, out, say,
 from qmd.config.paths import expand_home
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
 from qmd.errors import NotFoundError, UsageError
+from qmd.workspace import mend
 from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def index(
     chosen = [c for c in config.collections if not paths or c.name in wanted]
     if not chosen:
         raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
+    mend(locations, warn)
     with open_current_writer(locations, config) as writer:
         failures = [_refresh(writer, collection, verify) for collection in chosen]
         if not no_embed:
@@ -75,16 +78,15 @@ def _collections_for(
             raise NotFoundError(f"path '{given}' does not exist", "name an existing folder or file: qmd index ~/notes")
     names = []
     for path in absolute:
-        config = load_config(locations)
-        known = _known_at(config, path, name, glob)
-        if known is None:
+        while (known := _known_at(config := load_config(locations), path, name, glob)) is None:
             new = name or free_name(config, path)
             check_name(new)
             if config.collection(new) is not None:
                 raise UsageError(f"collection '{new}' already exists", "choose another with --name")
-            add_collection(locations, new, path, glob or DEFAULT_PATTERN)
-            remember_trust(locations)
-            known = new
+            # Refused when another process has taken the name since; then the next turn chooses another.
+            with suppress(UsageError):
+                add_collection(locations, new, path, glob or DEFAULT_PATTERN)
+                remember_trust(locations)
         names.append(known)
     return names
 
@@ -170,6 +172,7 @@ def update(
     if not chosen:
         out("No collections found. Run 'qmd collection add .' to index files.\n")
         return 0
+    mend(locations, warn)
     out(f"Updating {len(chosen)} collection(s)...\n\n")
     status = 0
     with open_current_writer(locations, config) as writer:
@@ -245,13 +248,13 @@ def cleanup(
 ) -> int:
     """Drop what nothing uses."""
     from qmd.store import open_writer
+    from qmd.workspace.locks import clean_index
 
     locations = session.locate(index)
     if not locations.database.exists():
         raise NotFoundError(f"no index at '{locations.database}'", "make one: qmd index PATH")
     with open_writer(locations.database) as writer, ProgressLine("Cleaning"):
-        counts = writer.cleanup(dry_run=dry_run)
-    counts = dict(counts)
+        counts = dict(clean_index(writer, locations.database, dry_run=dry_run))
     n_cached = counts.pop("cached answers", 0)
     if dry_run:
         out(f"Dry run — no changes made.\n\nWould clear {n_cached} cached API responses\n")

@@ -20,6 +20,10 @@ SIGNS_FROM_SLOTS = 150_000
 
 _TEXTS_AT_ONCE = 64
 
+_NEW_GENERATION = "generation = random()"
+"""Drawn anew whenever a model's vectors change, and never counted: row ids are used again after `embed --force`, so a
+number that starts over would let a warm server take new vectors for those that it holds."""
+
 
 def pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> Iterator[PendingContent]:
     """Contents without a complete chunk set for `fingerprint`, by path; safe while the caller writes."""
@@ -69,6 +73,15 @@ def put_vectors(
     new = {key: vector for key, vector in vectors.items() if key not in slots}
     if new:
         _append(database, model, dim, new)
+
+
+def put_stored_rows(
+    database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.uint8]]
+) -> None:
+    """Store vectors in the form in which another index held them, by key."""
+    model = _model_id(database, fingerprint, dim)
+    first = _append_rows(database, model, dim, np.stack(list(rows.values())))
+    _put_keys(database, model, {key: first + offset for offset, key in enumerate(rows)})
 
 
 def put_chunks(
@@ -166,7 +179,7 @@ def _compact(database: Database, model: int, dim: int, live: npt.NDArray[np.int6
     for table in ("vector_blocks", "sign_blocks"):
         span = (block_id(model, 0), block_id(model + 1, 0) - 1)
         database.run(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", span)
-    database.run("UPDATE models SET n_slots = 0, generation = generation + 1, centre = NULL WHERE id = ?", (model,))
+    database.run(f"UPDATE models SET n_slots = 0, {_NEW_GENERATION}, centre = NULL WHERE id = ?", (model,))
     if len(live):
         _append_rows(database, model, dim, rows)
 
@@ -174,7 +187,7 @@ def _compact(database: Database, model: int, dim: int, live: npt.NDArray[np.int6
 def _model_id(database: Database, fingerprint: str, dim: int) -> int:
     row = database.row("SELECT id, dim FROM models WHERE fingerprint = ?", (fingerprint,))
     if row is None:
-        database.run("INSERT INTO models (fingerprint, dim) VALUES (?, ?)", (fingerprint, dim))
+        database.run("INSERT INTO models (fingerprint, dim, generation) VALUES (?, ?, random())", (fingerprint, dim))
         return int(database.connection.last_insert_rowid())
     if row[1] != dim:
         raise ValueError(f"model {fingerprint} has dimension {row[1]}, not {dim}")
@@ -195,11 +208,15 @@ def _append(
         raise ValueError(f"vectors have shape {matrix.shape}, not {(len(vectors), dim)}")
     first = _append_rows(database, model, dim, pack_rows(matrix))
     slots = {key: first + offset for offset, key in enumerate(vectors)}
+    _put_keys(database, model, slots)
+    return slots
+
+
+def _put_keys(database: Database, model: int, slots: Mapping[bytes, int]) -> None:
     database.run_many(
         "INSERT INTO vector_keys (model, key, slot) VALUES (?, ?, ?)",
         [(model, key, slot) for key, slot in slots.items()],
     )
-    return slots
 
 
 def _append_rows(database: Database, model: int, dim: int, rows: npt.NDArray[np.uint8]) -> int:
@@ -214,7 +231,7 @@ def _append_rows(database: Database, model: int, dim: int, rows: npt.NDArray[np.
     elif total >= SIGNS_FROM_SLOTS:
         centre_bytes = _start_signs(database, model, dim, total)
     database.run(
-        "UPDATE models SET n_slots = ?, generation = generation + 1, centre = ? WHERE id = ?",
+        f"UPDATE models SET n_slots = ?, {_NEW_GENERATION}, centre = ? WHERE id = ?",
         (total, centre_bytes, model),
     )
     return int(first)

@@ -18,24 +18,27 @@ if TYPE_CHECKING:
         rename_collection,
         require_collection,
     )
-    from qmd.workspace.locks import embed_lock
+    from qmd.workspace.locks import clean_index, embed_lock
     from qmd.workspace.models import engine_settings
     from qmd.workspace.opening import (
         MIRROR_TIMEOUT_MS,
+        mend,
         mirror,
         open_current_reader,
         open_current_writer,
-        open_or_replace,
+        open_or_make,
         with_the_rest,
     )
 
 _HOMES = {
+    "clean_index": "locks",
     "embed_lock": "locks",
     "engine_settings": "models",
+    "mend": "opening",
     "mirror": "opening",
     "open_current_reader": "opening",
     "open_current_writer": "opening",
-    "open_or_replace": "opening",
+    "open_or_make": "opening",
     "with_the_rest": "opening",
     "MIRROR_TIMEOUT_MS": "opening",
 }
@@ -43,13 +46,15 @@ _HOMES = {
 __all__ = [
     "MIRROR_TIMEOUT_MS",
     "check_name",
+    "clean_index",
     "collection_not_found",
     "embed_lock",
     "engine_settings",
+    "mend",
     "mirror",
     "open_current_reader",
     "open_current_writer",
-    "open_or_replace",
+    "open_or_make",
     "remove_collection",
     "rename_collection",
     "require_collection",

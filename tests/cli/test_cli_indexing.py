@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from qmd.config import locate
+from qmd.workspace import embed_lock, locks
+
 
 def test_index_makes_collections_and_vectors_at_once(qmd, notes: Path) -> None:
     run = qmd("index", "notes")
@@ -152,3 +155,34 @@ def test_a_damaged_index_is_one_line(indexed, tmp_path: Path) -> None:
     run = indexed("search", "x")
     assert run.status == 1
     assert run.err.startswith("error: index '")
+
+
+def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_CLEANUP_WAIT_S", 0.05)
+    database = locate(None, Path.cwd(), os.environ).database
+    with embed_lock(database):
+        refused = indexed("cleanup")
+        assert (refused.status, refused.out) == (5, "")
+        assert refused.err.startswith(f"error: another process is computing vectors for index '{database}'")
+        assert "hint: wait until it has ended, then run: qmd cleanup\n" in refused.err
+        assert indexed("cleanup", "--dry-run").status == 0
+    assert indexed("cleanup").status == 0
+
+
+def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd, notes: Path) -> None:
+    qmd("index", "notes")
+    database = locate(None, Path.cwd(), os.environ).database
+    raw = bytearray(database.read_bytes())
+    for page in range(3, len(raw) // 4096):
+        raw[page * 4096 + 3_000] ^= 1
+    database.write_bytes(raw)
+    refused = qmd("search", "pricing")
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: index '{database}' is damaged\nhint: rebuild it")
+    assert "is damaged" in qmd("doctor").out
+    mended = qmd("index")
+    assert mended.status == 0
+    assert f"was damaged: it was set aside as '{database}.damaged'" in mended.err
+    assert "3 new, 0 updated, 0 unchanged, 0 removed" in mended.out
+    assert "pricing.md" in qmd("search", "pricing", "--files").out
+    assert (database.with_name("index.sqlite.damaged")).read_bytes() == bytes(raw)

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 import qmd as package
-from qmd.store import ForeignIndexError, open_writer
+from qmd.store import open_writer
 from tests.cli.conftest import Qmd
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permission bits are POSIX's")
@@ -82,12 +82,12 @@ def test_a_folder_that_the_user_chose_stays_as_it_is(
     assert [path for path in _open_paths(chosen, settings) if not path.startswith("755 ")] == []
 
 
-def test_a_database_of_another_program_is_refused_with_its_permissions_as_they_were(tmp_path: Path) -> None:
+def test_a_database_of_another_program_keeps_its_permissions_and_ours_beside_it_is_private(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs.db"
     connection = apsw.Connection(str(theirs))
     connection.execute("PRAGMA application_id = 77; CREATE TABLE bills (n); INSERT INTO bills VALUES (1)")
     connection.close()
     theirs.chmod(0o644)
-    with pytest.raises(ForeignIndexError):
-        open_writer(theirs)
+    with open_writer(theirs) as ours:
+        assert stat.S_IMODE(ours.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(theirs.stat().st_mode) == 0o644
