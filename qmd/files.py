@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -47,6 +49,25 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_regular_file(path: Path, max_bytes: int) -> bytes:
+    """The first `max_bytes` of a file; never waits, whatever has taken the file's place since it was listed.
+
+    A pipe without a writer would keep its reader for ever, and a device or a file that grows would never end.
+
+    Raises:
+        OSError: If it cannot be read, or is a folder, pipe, socket or device.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

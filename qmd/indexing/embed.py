@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from qmd.chunking import GrammarError, find_declarations, split_code, split_docu
 from qmd.indexing.makers import forget_outdated_chunks, remember_plain_chunks
 from qmd.ingest import parse_document
 from qmd.quick_dataclasses import dataclass, field
-from qmd.records import Chunk, Document
+from qmd.records import Chunk, Document, Heading
 from qmd.store.base import ChunkRecord, PendingContent, Writer
 
 if TYPE_CHECKING:
@@ -175,11 +176,15 @@ def embedded_text(document: Document, chunk: Chunk) -> str:
     title = [] if document.title_is_filename or not document.title else [document.title]
     if not title and not headings:
         return chunk.text
-    named = {heading.offset: heading.text for heading in document.headings}
     text = chunk.text
-    while text.startswith("#") and named.get(chunk.end - len(text)) in (*title, *headings):
+    while text.startswith("#") and _heading_at(document.headings, chunk.end - len(text)) in (*title, *headings):
         text = text.partition("\n")[2].lstrip()
     return f"{' > '.join([*title, *headings])}\n{text}"
+
+
+def _heading_at(headings: Sequence[Heading], offset: int) -> str | None:
+    i = bisect_left(headings, offset, key=lambda heading: heading.offset)
+    return headings[i].text if i < len(headings) and headings[i].offset == offset else None
 
 
 def chunk_key(text: str) -> bytes:
