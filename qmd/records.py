@@ -300,6 +300,21 @@ class CollectionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOutFile:
+    """A file that a collection selects but the index does not hold as it is now."""
+
+    collection: str
+    path: str
+    reason: str
+    """One line that names the file."""
+    size_bytes: int = -1
+    mtime_ns: int = -1
+    """Size and time of the file that was left out; an equal one need not be tried again. -1 for always."""
+    program: str = ""
+    """Version of the program that could not take it; another one may."""
+
+
+@dataclass(frozen=True, slots=True)
 class IndexStatus:
     """What the index holds."""
 
@@ -314,3 +329,4 @@ class IndexStatus:
     updated_at: str | None
     fingerprint: str | None
     collections: tuple[CollectionStatus, ...]
+    left_out: tuple[LeftOutFile, ...] = ()

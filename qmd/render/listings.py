@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _OLD_DAYS = 180
 _PREVIEW_CHARACTERS = 60
+_LEFT_OUT_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,11 @@ def render_status(report: StatusReport, now: datetime) -> str:
         lines.append(f"  Pending:  {index.pending_documents} need embedding (run 'qmd embed')")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
     lines += ["", *_status_collections(report, now)]
+    if index.left_out:
+        lines += ["", f"Left out ({len(index.left_out)})"]
+        lines += [f"  {one.collection}: {one.reason}" for one in index.left_out[:_LEFT_OUT_SHOWN]]
+        if len(index.left_out) > _LEFT_OUT_SHOWN:
+            lines.append(f"  and {len(index.left_out) - _LEFT_OUT_SHOWN} more (qmd status --json)")
     for heading, entries in (("Models", report.models), ("Tips", report.tips)):
         if entries:
             lines += ["", heading, *(f"  {entry}" for entry in entries)]
@@ -188,6 +194,9 @@ def status_json(report: StatusReport) -> str:
             "vectors": index.vectors,
             "updatedAt": index.updated_at,
             "fingerprint": index.fingerprint,
+            "leftOut": [
+                {"collection": one.collection, "path": one.path, "reason": one.reason} for one in index.left_out
+            ],
             "models": list(report.models),
             "tips": list(report.tips),
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from qmd.errors import QmdError
 from qmd.records import CollectionStatus, IndexStatus
+from qmd.store import left_out
 from qmd.store.connection import Database
 from qmd.store.documents import read_collections
 
@@ -67,6 +68,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
             )
             for collection in known
         ),
+        left_out=tuple(left_out.read(database)),
     )
 
 

@@ -57,7 +57,14 @@ CREATE TABLE embedded (
 CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL);
 """
 
-MIGRATIONS: tuple[str, ...] = (_INITIAL,)
+_LEFT_OUT = """
+CREATE TABLE left_out (
+  collection TEXT NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, size_bytes INTEGER NOT NULL,
+  mtime_ns INTEGER NOT NULL, program TEXT NOT NULL, PRIMARY KEY (collection, path)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_INITIAL, _LEFT_OUT)
 """Entry n takes a file from version n to n + 1."""
 
 _FOREIGN_HINT = "keep it and use another index (--index NAME), or move it away and run: qmd index"
