@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from qmd.config.paths import Locations
-from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
+from qmd.config.settings import DEFAULT_PATTERN, Config, config_text, load_config
 from qmd.errors import ConfigError, NotFoundError
 from qmd.files import write_atomically
+from qmd.names import to_text
 
 YamlMap = MutableMapping[str, Any]
 """A YAML mapping in memory; its values have no static type."""
@@ -39,7 +40,7 @@ def edit_config(locations: Locations, change: Change) -> Config:
     yaml.width = 100_000  # a folded note would no longer be the line that the user typed
     yaml.indent(mapping=2, sequence=4, offset=2)
     path = locations.config_file
-    root = yaml.load(path.read_text("utf-8") if path.exists() else "")
+    root = yaml.load(config_text(path.read_bytes()) if path.exists() else "")
     root = CommentedMap() if root is None else root
     before = _dump(yaml, root)
     change(root)
@@ -74,7 +75,7 @@ def add_collection(
 
     def change(root: YamlMap) -> None:
         entry = _child(_child(root, "collections"), name)
-        entry["path"] = str(path)
+        entry["path"] = to_text(path)
         entry["pattern"] = pattern
         if ignore:
             entry["ignore"] = list(ignore)

@@ -15,8 +15,10 @@ from pathlib import Path
 from qmd.config.edits import write_config_file
 from qmd.config.paths import PROJECT_FOLDER, Locations
 from qmd.config.settings import Config
+from qmd.files import read_regular_file
 from qmd.quick_dataclasses import dataclass, replace
 
+_MAX_BYTES = 10_000_000
 _OFF_WORDS = frozenset({"", "0", "false", "off", "no", "none"})
 _DEFAULT_MODELS = frozenset(
     {
@@ -119,8 +121,8 @@ def _file(locations: Locations) -> Path:
 def _load(locations: Locations) -> dict[str, dict[str, str]]:
     """All records; a missing or damaged file trusts nothing."""
     try:
-        records = json.loads(_file(locations).read_text("utf-8"))
-    except (OSError, ValueError):
+        records = json.loads(read_regular_file(_file(locations), _MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(records, dict):
         return {}

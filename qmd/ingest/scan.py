@@ -10,7 +10,15 @@ from typing import Literal
 
 from qmd.errors import NotFoundError
 from qmd.ingest.globs import compile_globs, literal_segments, split_mask
-from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
+from qmd.ingest.ignores import (
+    GITIGNORE,
+    QMDIGNORE,
+    EndlessIgnoreFileError,
+    IgnoreFile,
+    is_ignored,
+    load_ignore_file,
+    repository_ignores,
+)
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry
 
@@ -160,7 +168,13 @@ def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tupl
         walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.strerror or str(exc)))
         return []
     names = {entry.name for entry in entries}
-    ignores = _with_local_ignores(walk, directory, names, prefix, ignores)
+    try:
+        ignores = _with_local_ignores(walk, directory, names, prefix, ignores)
+    except EndlessIgnoreFileError as exc:
+        if not prefix:
+            raise
+        walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.message))
+        return []
     has_manifest = not names.isdisjoint(_MANIFESTS)
     below: list[tuple[str, Sequence[IgnoreFile]]] = []
     for entry in entries:

@@ -13,9 +13,10 @@ import pytest
 from qmd.analysis import analyze_document
 from qmd.chunking import split_document
 from qmd.chunking.tokens import regex_token_starts
+from qmd.errors import QmdError
 from qmd.indexing.embed import embedded_text
-from qmd.ingest import UnindexableFileError, parse_document, read_document
-from qmd.records import FileEntry
+from qmd.ingest import UnindexableFileError, parse_document, read_document, scan_collection
+from qmd.records import Collection, FileEntry
 
 ALIAS_BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
@@ -175,3 +176,25 @@ def test_time_grows_no_faster_than_the_text(shape: str) -> None:
         if large > 8 * small:
             slow.append((unit, small, large))
     assert slow == []
+
+
+@pytest.mark.parametrize("content", [b"a\n" * 6_000, b"#" * 300_000])
+def test_an_endless_ignore_file_keeps_its_folder_out_and_the_rest_in(tmp_path: Path, content: bytes) -> None:
+    for name in ("top.md", "sub/secret.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "sub" / ".qmdignore").write_bytes(content)
+    scan = scan_collection(Collection("n", tmp_path))
+    assert [entry.path for entry in scan.files] == ["top.md"]
+    assert [(one.path, one.reason) for one in scan.skipped] == [("sub", "UNREADABLE_DIRECTORY")]
+    assert scan.is_undecided("sub/secret.md")
+    (tmp_path / ".qmdignore").write_bytes(content)
+    with pytest.raises(QmdError, match=r"\.qmdignore' has more than"):
+        scan_collection(Collection("n", tmp_path))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
+def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".gitignore")
+    (tmp_path / "n.md").write_text("x")
+    assert [entry.path for entry in scan_collection(Collection("n", tmp_path)).files] == ["n.md"]
