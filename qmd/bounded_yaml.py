@@ -127,10 +127,9 @@ def _whole_characters(value: str) -> str:
         UnreadableYamlError: If half a pair is left over, or a NUL: no file name, index or terminal takes them.
     """
     if _HALF_CHARACTER.search(value) is not None:
-        try:
-            value = escape_bytes(value).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-        except UnicodeDecodeError as exc:
-            raise UnreadableYamlError("an escape stands for half a character") from exc
+        value = escape_bytes(value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
+        if _HALF_CHARACTER.search(value) is not None:
+            raise UnreadableYamlError("an escape stands for half a character")
     if "\0" in value:
         raise UnreadableYamlError("a value holds a NUL character")
     return value

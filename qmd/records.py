@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from qmd.names import to_disk
 from qmd.quick_dataclasses import dataclass, field
 
 MetadataValue = str | int | float | bool | tuple[str, ...]
@@ -35,7 +36,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file found by the scan. `path` is POSIX and literal, relative to `folder`."""
+    """A file found by the scan. `path` is POSIX, relative to `folder`, as text (see `qmd.names`)."""
 
     path: str
     folder: Path
@@ -45,7 +46,7 @@ class FileEntry:
     @property
     def absolute(self) -> Path:
         """The file's place on disk; made when asked for, as most scanned files are known and never opened."""
-        return self.folder / self.path
+        return self.folder / to_disk(self.path)
 
 
 @dataclass(frozen=True, slots=True)

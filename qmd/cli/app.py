@@ -15,6 +15,7 @@ from qmd.cli.arguments import VALUE_OPTIONS, Arguments, find_command, is_option,
 from qmd.cli.declare import CommandFunction, bind_arguments, declared_options, declared_parameters, typer_command
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, BusyError, QmdError, UsageError
 from qmd.lazy import load_module
+from qmd.names import typed_text
 from qmd.quick_dataclasses import dataclass
 
 EXIT_BROKEN_PIPE = 141
@@ -225,7 +226,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # Names of files may hold bytes that are no UTF-8; they must come out as they went in.
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        status = _run(list(sys.argv[1:] if argv is None else argv))
+        status = _run([typed_text(argument) for argument in (sys.argv[1:] if argv is None else argv)])
         sys.stdout.flush()
     except QmdError as exc:
         return _report(exc)

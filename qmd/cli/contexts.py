@@ -12,6 +12,7 @@ from qmd.cli.options import Index
 from qmd.cli.session import Session, current_config, out
 from qmd.config.settings import load_config
 from qmd.errors import NotFoundError, UsageError
+from qmd.names import to_text, typed_path
 from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
@@ -114,10 +115,10 @@ def _place(session: Session, config: Config, path: str, collection: str | None) 
             if rest == one.name or rest.startswith(f"{one.name}/"):
                 return one.name, rest[len(one.name) + 1 :].strip("/")
         require_collection(config, rest.partition("/")[0])
-    absolute = (session.cwd / Path(path).expanduser()).resolve()
+    absolute = (session.cwd / typed_path(path).expanduser()).resolve()
     for one in sorted(config.collections, key=lambda known: -len(str(known.path))):
         if absolute.is_relative_to(one.path.resolve()):
-            prefix = absolute.relative_to(one.path.resolve()).as_posix()
+            prefix = to_text(absolute.relative_to(one.path.resolve()).as_posix())
             return one.name, "" if prefix == "." else prefix
     raise NotFoundError(
         f"Path is not in any indexed collection: {Path(path)}", "Run 'qmd status' to see indexed collections"

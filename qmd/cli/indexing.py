@@ -11,6 +11,7 @@ from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, apply_trust, open_current_writer, out, say, warn
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
 from qmd.errors import NotFoundError, UsageError
+from qmd.names import to_text, typed_path
 from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
@@ -67,10 +68,11 @@ def _collections_for(
 
     if name and len(paths) > 1:
         raise UsageError("--name fits one path only", "index the paths one by one")
-    absolute = [(session.cwd / path.expanduser()).resolve() for path in paths]
+    absolute = [(session.cwd / typed_path(path).expanduser()).resolve() for path in paths]
     for given, path in zip(paths, absolute, strict=True):
         if not path.exists():
-            raise NotFoundError(f"path '{given}' does not exist", "name an existing folder or file: qmd index ~/notes")
+            shown = to_text(given)
+            raise NotFoundError(f"path '{shown}' does not exist", "name an existing folder or file: qmd index ~/notes")
     names = []
     for path in absolute:
         config = load_config(locations)
@@ -97,10 +99,10 @@ def _known_at(config: Config, path: Path, name: str | None, glob: str | None) ->
 
 def free_name(config: Config, path: Path) -> str:
     """A name for a collection at `path`: its last part, with the parent's or a number where that is taken."""
-    base = (path.stem if path.is_file() else path.name) or "root"
+    base = to_text(path.stem if path.is_file() else path.name) or "root"
     if config.collection(base) is None:
         return base
-    candidate, number = f"{path.parent.name or 'root'}-{base}", 2
+    candidate, number = f"{to_text(path.parent.name) or 'root'}-{base}", 2
     while config.collection(candidate) is not None:
         candidate, number = f"{base}-{number}", number + 1
     return candidate
@@ -124,7 +126,7 @@ def _refresh(writer: IndexWriter, collection: Collection, verify: bool) -> bool:
         if exc.hint:
             say(f"hint: {exc.hint}")
         return True
-    out(f"{collection.name}: {change_summary(report)}  ({collection.path}, {collection.pattern})\n")
+    out(f"{collection.name}: {change_summary(report)}  ({to_text(collection.path)}, {collection.pattern})\n")
     return False
 
 
@@ -196,7 +198,7 @@ def _update_with_hook(session: Session, writer: IndexWriter, collection: Collect
     except NotFoundError as exc:
         warn(exc.message)
         return exc.exit_code
-    out(f"Collection: {collection.path} ({collection.pattern})\n\nIndexed: {change_summary(report)}\n\n")
+    out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\nIndexed: {change_summary(report)}\n\n")
     return 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.errors import NotFoundError
+from qmd.names import to_disk, to_text, typed_path
 
 if TYPE_CHECKING:
     from qmd.records import Collection
@@ -39,14 +40,14 @@ def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Ite
     """(collection, path in it) of each file on disk that the reference can mean."""
     name = re.sub(r"(?<=.):\d+(?::\d+)?\Z", "", reference)
     bare = _SCHEME.sub("", name)
-    absolute = Path(os.path.normpath(cwd / Path(name).expanduser()))
+    absolute = Path(os.path.normpath(cwd / typed_path(name).expanduser()))
     for collection in collections:
         relative = [bare.removeprefix(f"{collection.name}/")] if bare.startswith(f"{collection.name}/") else []
         if bare == name:
             relative += [bare.removeprefix("./")] if not Path(bare).is_absolute() else []
             if absolute.is_relative_to(collection.path):
-                relative.append(absolute.relative_to(collection.path).as_posix())
+                relative.append(to_text(absolute.relative_to(collection.path).as_posix()))
         for path in relative:
             # `..` in a reference must not lead to a verdict on a file outside the collection.
-            if path and ".." not in path.split("/") and (collection.path / path).is_file():
+            if path and ".." not in path.split("/") and (collection.path / to_disk(path)).is_file():
                 yield collection, path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -102,7 +103,7 @@ def config_text(raw: bytes) -> str:
 
 
 def _digest(raw: bytes, locations: Locations) -> str:
-    parts = (raw, str(locations.base).encode(), str(locations.home).encode())
+    parts = (raw, os.fsencode(locations.base), os.fsencode(locations.home))
     digest: str = _sha256()(b"\0".join(parts)).hexdigest()
     return digest
 

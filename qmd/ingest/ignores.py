@@ -53,8 +53,8 @@ def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile
     if len(raw) > _MAX_BYTES or raw.count(b"\n") > _MAX_LINES:
         limits = f"{_MAX_BYTES:,} bytes or {_MAX_LINES:,} lines"
         raise EndlessIgnoreFileError(f"'{path}' has more than {limits}", "shorten it: one pattern covers many files")
-    # An undecodable byte must not fit a name by chance.
-    text = escape_bytes(raw.decode("utf-8", "surrogateescape"))
+    # As the name that is held against it, with the backslash that a pattern needs before a backslash.
+    text = escape_bytes(raw.decode("utf-8", "surrogateescape"), r"\\x")
     # A comment-only file must not cost the import of pathspec and a check per name.
     lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip() and not line.startswith("#")]
     if not lines:

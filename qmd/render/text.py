@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -23,7 +24,12 @@ def json_text(value: object) -> str:
     """JSON with two-space indent, literal non-ASCII, whole numbers without `.0`, and a final newline."""
     import json
 
-    return json.dumps(_whole_numbers(value), indent=2, ensure_ascii=False) + "\n"
+    whole = _whole_numbers(value)
+    text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    if not text.isascii() and re.search("[\ud800-\udfff]", text):
+        # The path of a file on disk may hold bytes that only an escape can carry.
+        return json.dumps(whole, indent=2) + "\n"
+    return text
 
 
 def _whole_numbers(value: object) -> object:
@@ -111,7 +117,7 @@ def hyperlink(text: str, template: str, path: str, line: int) -> str:
     """`text` as a terminal link (OSC 8) to the editor URI that `template` makes of a path and a line."""
     from urllib.parse import quote
 
-    target = template.replace("{path}", quote(path, safe="/:~!*'()"))
+    target = template.replace("{path}", quote(os.fsencode(path), safe="/:~!*'()"))
     for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
         target = target.replace(placeholder, str(value))
     return f"\x1b]8;;{target}\x07{text}\x1b]8;;\x07"

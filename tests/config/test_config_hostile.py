@@ -1,4 +1,4 @@
-"""Configuration files made to hang or break the program, as a cloned project may bring one: each is one line of error."""
+"""Configuration files made to hang or break the program, as a cloned project may bring: each is one line of error."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_a_hostile_configuration_is_one_line_of_error(locations: Locations, cont
 
 
 @needs_pipes
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
 def test_a_configuration_that_is_no_file_is_not_waited_for(locations: Locations, make: Callable[[Path], None]) -> None:
     make(locations.config_file)
-    with pytest.raises(ConfigError, match="cannot read '.*index.yml'"):
+    with pytest.raises(ConfigError, match=r"cannot read '.*index\.yml'"):
         load_config(locations)
 
 
