@@ -7,6 +7,7 @@ leads to: a configuration may lie in a repository of dotfiles. On Windows the ri
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -142,6 +143,25 @@ def _sweep_temporaries(target: Path) -> None:
         for path in target.parent.iterdir():
             if name.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _ABANDONED_S:
                 path.unlink()
+
+
+def read_regular_file(path: Path, max_bytes: int) -> bytes:
+    """The first `max_bytes` of a file; never waits, whatever has taken the file's place since it was listed.
+
+    A pipe without a writer would keep its reader for ever, and a device or a file that grows would never end.
+
+    Raises:
+        OSError: If it cannot be read, or is a folder, pipe, socket or device.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

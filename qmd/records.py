@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from qmd.names import to_disk
 from qmd.quick_dataclasses import dataclass, field
 
 MetadataValue = str | int | float | bool | tuple[str, ...]
@@ -35,7 +36,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file found by the scan. `path` is POSIX and literal, relative to `folder`."""
+    """A file found by the scan. `path` is POSIX, relative to `folder`, as text (see `qmd.names`)."""
 
     path: str
     folder: Path
@@ -45,7 +46,7 @@ class FileEntry:
     @property
     def absolute(self) -> Path:
         """The file's place on disk; made when asked for, as most scanned files are known and never opened."""
-        return self.folder / self.path
+        return self.folder / to_disk(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +301,21 @@ class CollectionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOutFile:
+    """A file that a collection selects but the index does not hold as it is now."""
+
+    collection: str
+    path: str
+    reason: str
+    """One line that names the file."""
+    size_bytes: int = -1
+    mtime_ns: int = -1
+    """Size and time of the file that was left out; an equal one need not be tried again. -1 for always."""
+    program: str = ""
+    """Version of the program that could not take it; another one may."""
+
+
+@dataclass(frozen=True, slots=True)
 class IndexStatus:
     """What the index holds."""
 
@@ -314,3 +330,4 @@ class IndexStatus:
     updated_at: str | None
     fingerprint: str | None
     collections: tuple[CollectionStatus, ...]
+    left_out: tuple[LeftOutFile, ...] = ()

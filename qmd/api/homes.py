@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, load_config, parse_config
 from qmd.errors import BusyError, NotFoundError
+from qmd.names import to_text
 
 if TYPE_CHECKING:
     from qmd.config.edits import Change, Target
@@ -158,7 +159,7 @@ class IndexHome:
             content: dict[str, Any] = {
                 "collections": {
                     one.name: {
-                        "path": str(one.path),
+                        "path": to_text(one.path),
                         "pattern": one.pattern,
                         "ignore": list(one.ignore),
                         "context": dict(one.context),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 
 Span = tuple[int, int]
@@ -48,7 +49,8 @@ def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | No
     best: int | None = None
     best_score = 0.0
     width = max(high - low, 1)
-    near = [span for span in fences if span[0] <= high and span[1] > low]
+    # Apart and ascending, so those in reach are neighbours: a long text has as many fences as windows.
+    near = fences[bisect_right(fences, low, key=_end_of) : bisect_right(fences, high, key=_start_of)]
     borders = [(offset, _FENCE_WEIGHT) for span in near for offset in span]
     # A border that starts inside the range may end beyond it (a run of blank lines): its first characters still count.
     for match in _BORDER.finditer(text, low, high):
@@ -85,6 +87,14 @@ def overlap_start(text: str, low: int, high: int, *, is_code: bool = False) -> i
         if match.end() >= low:
             return match.end()
     return high
+
+
+def _start_of(span: Span) -> int:
+    return span[0]
+
+
+def _end_of(span: Span) -> int:
+    return span[1]
 
 
 def _is_inside(offset: int, spans: Sequence[Span]) -> bool:

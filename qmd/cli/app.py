@@ -22,6 +22,7 @@ from qmd.cli.failures import report, report_unforeseen
 from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, warn
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError
 from qmd.lazy import load_module
+from qmd.names import typed_text
 from qmd.quick_dataclasses import dataclass
 
 EXIT_BROKEN_PIPE = 141
@@ -229,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     prepare_streams()
     try:
-        return _run_reporting(list(sys.argv[1:] if argv is None else argv))
+        return _run_reporting([typed_text(argument) for argument in (sys.argv[1:] if argv is None else argv)])
     except BrokenPipeError:
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:

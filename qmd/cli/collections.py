@@ -11,6 +11,7 @@ from qmd.cli.session import Session, current_config, open_current_writer, out
 from qmd.config.paths import expand_home
 from qmd.config.settings import DEFAULT_PATTERN, load_config
 from qmd.errors import NotFoundError, QmdError
+from qmd.names import to_text
 from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def add(
     _refuse_duplicate(config, chosen, folder, mask)
     config = add_collection(locations, chosen, folder, mask)
     remember_trust(locations)
-    out(f"Creating collection '{chosen}'...\nCollection: {folder} ({mask})\n\n")
+    out(f"Creating collection '{chosen}'...\nCollection: {to_text(folder)} ({mask})\n\n")
     with open_current_writer(locations, config) as writer:
         report = run_update(writer, require_collection(config, chosen))
         n_pending = writer.status(None).pending_documents
@@ -91,12 +92,12 @@ def _existing_folder(session: Session, path: str) -> Path:
     resolved = (session.cwd / given).resolve()
     if not resolved.exists():
         raise QmdError(
-            f"Collection path does not exist.\n  Received: {path}\n  Resolved: {resolved}",
+            f"Collection path does not exist.\n  Received: {path}\n  Resolved: {to_text(resolved)}",
             "Provide an existing directory and run 'qmd collection add <path>' again.",
         )
     if not resolved.is_dir():
         raise QmdError(
-            f"Collection path is not a directory.\n  Received: {path}\n  Resolved: {resolved}",
+            f"Collection path is not a directory.\n  Received: {path}\n  Resolved: {to_text(resolved)}",
             f"for a single file run: qmd index {path}",
         )
     return resolved

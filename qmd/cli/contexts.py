@@ -13,6 +13,7 @@ from qmd.cli.session import Session, current_config, out
 from qmd.config.paths import expand_home
 from qmd.config.settings import load_config
 from qmd.errors import NotFoundError, UsageError
+from qmd.names import to_text
 from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _place(session: Session, config: Config, path: str, collection: str | None) 
     absolute = (session.cwd / expand_home(path)).resolve()
     for one in sorted(config.collections, key=lambda known: -len(str(known.path))):
         if absolute.is_relative_to(one.path.resolve()):
-            prefix = absolute.relative_to(one.path.resolve()).as_posix()
+            prefix = to_text(absolute.relative_to(one.path.resolve()).as_posix())
             return one.name, "" if prefix == "." else prefix
     raise NotFoundError(
         f"Path is not in any indexed collection: {Path(path)}", "Run 'qmd status' to see indexed collections"

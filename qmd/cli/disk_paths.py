@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from qmd.names import to_disk
 from qmd.records import Collection, StoredDocument
 
 
@@ -25,7 +26,7 @@ def disk_paths(
         root = roots.get(document.collection)
         if root is None:
             continue
-        file = root if root.is_file() else root / document.path
+        file = root if root.is_file() else root / to_disk(document.path)
         if file.is_file():
             found[document.uri] = _shown(file.resolve(), cwd)
     return found

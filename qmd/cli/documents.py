@@ -24,6 +24,7 @@ from qmd.cli.options import (
 )
 from qmd.cli.session import Session, current_config, open_current_reader, out, say, warn
 from qmd.errors import EXIT_NOT_FOUND, NotFoundError
+from qmd.names import to_text
 from qmd.quick_dataclasses import replace
 from qmd.render.documents import FetchedDocument, keep_lines, render_document, render_documents
 from qmd.render.hits import file_identifier
@@ -223,7 +224,7 @@ def _split_listing(wanted: str, collections: Sequence[Collection]) -> tuple[str,
         if bare == one.name or bare.startswith(f"{one.name}/"):
             return one.name, bare[len(one.name) + 1 :]
     for one in collections:
-        root = str(one.path)
+        root = to_text(one.path)
         if wanted == root or wanted.startswith(f"{root}/"):
             return one.name, wanted[len(root) + 1 :]
     error = collection_not_found(bare.partition("/")[0], [one.name for one in collections])

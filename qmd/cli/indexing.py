@@ -14,6 +14,7 @@ from qmd.cli.session import Session, apply_trust, open_current_writer, out, say,
 from qmd.config.paths import expand_home
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
 from qmd.errors import NotFoundError, UsageError
+from qmd.names import to_text
 from qmd.workspace import mend
 from qmd.workspace.collections import require_collection
 
@@ -72,10 +73,11 @@ def _collections_for(
 
     if name and len(paths) > 1:
         raise UsageError("--name fits one path only", "index the paths one by one")
-    absolute = [(session.cwd / expand_home(str(path))).resolve() for path in paths]
+    absolute = [(session.cwd / expand_home(path)).resolve() for path in paths]
     for given, path in zip(paths, absolute, strict=True):
         if not path.exists():
-            raise NotFoundError(f"path '{given}' does not exist", "name an existing folder or file: qmd index ~/notes")
+            shown = to_text(given)
+            raise NotFoundError(f"path '{shown}' does not exist", "name an existing folder or file: qmd index ~/notes")
     names = []
     for path in absolute:
         while (known := _known_at(config := load_config(locations), path, name, glob)) is None:
@@ -101,10 +103,10 @@ def _known_at(config: Config, path: Path, name: str | None, glob: str | None) ->
 
 def free_name(config: Config, path: Path) -> str:
     """A name for a collection at `path`: its last part, with the parent's or a number where that is taken."""
-    base = (path.stem if path.is_file() else path.name) or "root"
+    base = to_text(path.stem if path.is_file() else path.name) or "root"
     if config.collection(base) is None:
         return base
-    candidate, number = f"{path.parent.name or 'root'}-{base}", 2
+    candidate, number = f"{to_text(path.parent.name) or 'root'}-{base}", 2
     while config.collection(candidate) is not None:
         candidate, number = f"{base}-{number}", number + 1
     return candidate
@@ -128,7 +130,7 @@ def _refresh(writer: IndexWriter, collection: Collection, verify: bool) -> bool:
         if exc.hint:
             say(f"hint: {exc.hint}")
         return True
-    out(f"{collection.name}: {change_summary(report)}  ({collection.path}, {collection.pattern})\n")
+    out(f"{collection.name}: {change_summary(report)}  ({to_text(collection.path)}, {collection.pattern})\n")
     return False
 
 
@@ -201,7 +203,7 @@ def _update_with_hook(session: Session, writer: IndexWriter, collection: Collect
     except NotFoundError as exc:
         warn(exc.message)
         return exc.exit_code
-    out(f"Collection: {collection.path} ({collection.pattern})\n\nIndexed: {change_summary(report)}\n\n")
+    out(f"Collection: {to_text(collection.path)} ({collection.pattern})\n\nIndexed: {change_summary(report)}\n\n")
     return 0
 
 

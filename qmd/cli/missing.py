@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError
+from qmd.names import to_disk, to_text
 
 if TYPE_CHECKING:
     from qmd.records import Collection
@@ -46,8 +47,8 @@ def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Ite
         if bare == name:
             relative += [bare.removeprefix("./")] if not Path(bare).is_absolute() else []
             if absolute.is_relative_to(collection.path):
-                relative.append(absolute.relative_to(collection.path).as_posix())
+                relative.append(to_text(absolute.relative_to(collection.path).as_posix()))
         for path in relative:
             # `..` in a reference must not lead to a verdict on a file outside the collection.
-            if path and ".." not in path.split("/") and os.path.isfile(collection.path / path):  # noqa: PTH113 - Path.is_file raises for long names
+            if path and ".." not in path.split("/") and os.path.isfile(collection.path / to_disk(path)):  # noqa: PTH113 - Path.is_file raises for long names
                 yield collection, path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from qmd.cli.declare import Option
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.session import Session, apply_trust, open_current_writer, say, warn
-from qmd.errors import NotFoundError
+from qmd.errors import ConfigError, NotFoundError
 from qmd.workspace.collections import require_collection
 from qmd.workspace.locks import embed_lock
 
@@ -108,6 +108,7 @@ class WatchedIndex:
         self._allow_gpu = allow_gpu
         self._is_stopped = False
         self._configs: tuple[Config, Config] | None = None
+        self._config_failure: str | None = None
 
     def collections(self) -> Sequence[Collection]:
         """See `WatchActions`."""
@@ -161,7 +162,17 @@ class WatchedIndex:
         """The configuration as it is now, and the part of it that is trusted."""
         from qmd.config.settings import config_digest, load_config
 
-        if self._configs is None or self._configs[0].digest != config_digest(self._locations):
-            config = load_config(self._locations)
-            self._configs = (config, apply_trust(self._session, self._locations, config))
+        try:
+            if self._configs is None or self._configs[0].digest != config_digest(self._locations):
+                config = load_config(self._locations)
+                self._configs = (config, apply_trust(self._session, self._locations, config))
+        except ConfigError as exc:
+            # A file that is being edited may be broken for a while; what it said before still holds.
+            if self._configs is None:
+                raise
+            if exc.message != self._config_failure:
+                warn(exc.message)
+            self._config_failure = exc.message
+            return self._configs
+        self._config_failure = None
         return self._configs

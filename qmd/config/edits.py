@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from qmd.config.paths import Locations
-from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
+from qmd.config.settings import DEFAULT_PATTERN, Config, config_text, load_config
 from qmd.errors import BusyError, ConfigError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, write_atomically
+from qmd.names import to_text
 
 YamlMap = MutableMapping[str, Any]
 """A YAML mapping in memory; its values have no static type."""
@@ -71,7 +72,7 @@ def _edit_locked(locations: Locations, change: Change) -> Config:
     yaml.width = 100_000  # a folded note would no longer be the line that the user typed
     yaml.indent(mapping=2, sequence=4, offset=2)
     path = locations.config_file
-    root = yaml.load(path.read_text("utf-8") if path.exists() else "")
+    root = yaml.load(config_text(path.read_bytes()) if path.exists() else "")
     root = CommentedMap() if root is None else root
     before = _dump(yaml, root)
     change(root)
@@ -110,9 +111,9 @@ def add_collection(
 
     def change(root: YamlMap) -> None:
         entry = _child(_child(root, "collections"), name)
-        if entry.get("path") not in (None, str(path)):
+        if entry.get("path") not in (None, to_text(path)):
             raise UsageError(f"collection '{name}' already exists", "choose another with --name")
-        entry["path"] = str(path)
+        entry["path"] = to_text(path)
         entry["pattern"] = pattern
         if ignore:
             entry["ignore"] = list(ignore)

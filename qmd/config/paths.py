@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from qmd.names import typed_path
 from qmd.quick_dataclasses import dataclass
 
 DEFAULT_INDEX = "index"
@@ -51,12 +52,13 @@ def absolute_path(path: str, base: Path, home: Path) -> Path:
     return Path(os.path.normpath(base / path))
 
 
-def expand_home(path: str) -> Path:
-    """`path` with a leading `~` or `~user` expanded; as in a shell, an unknown user's is a plain name."""
+def expand_home(path: str | Path) -> Path:
+    """The file that a person means by `path`: a leading `~` or `~user` is a home folder; an unknown user's, a name."""
+    typed = typed_path(path)
     try:
-        return Path(path).expanduser()
+        return typed.expanduser()
     except RuntimeError:
-        return Path(path)
+        return typed
 
 
 def index_beside(path: Path) -> Path:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
 from qmd.config.paths import Locations
 from qmd.errors import ConfigError
+from qmd.files import read_regular_file
 from qmd.lazy import load_module
+from qmd.names import escape_bytes, to_disk
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection
 
 DEFAULT_PATTERN = "**/*.md"
+_MAX_BYTES = 1_000_000
+_REPAIR_HINT = "correct the file, or move it away and start anew"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 
@@ -79,15 +85,25 @@ def parse_config(content: Mapping[object, object], locations: Locations, digest:
 
 def _read(locations: Locations) -> bytes:
     try:
-        return locations.config_file.read_bytes()
+        raw = read_regular_file(locations.config_file, _MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return b""
     except OSError as exc:
-        raise ConfigError(f"cannot read '{locations.config_file}': {exc.strerror}") from exc
+        raise ConfigError(f"cannot read '{locations.config_file}': {exc.strerror}", _REPAIR_HINT) from exc
+    if len(raw) > _MAX_BYTES:
+        raise ConfigError(f"'{locations.config_file}' has more than {_MAX_BYTES:,} bytes", _REPAIR_HINT)
+    return raw
+
+
+def config_text(raw: bytes) -> str:
+    """The text of a configuration file; a byte that is no UTF-8 can be a part of a file's name."""
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return raw.decode("utf-16", "replace")
+    return escape_bytes(raw.decode("utf-8", "surrogateescape")).removeprefix("\ufeff")
 
 
 def _digest(raw: bytes, locations: Locations) -> str:
-    parts = (raw, str(locations.base).encode(), str(locations.home).encode())
+    parts = (raw, os.fsencode(locations.base), os.fsencode(locations.home))
     digest: str = _sha256()(b"\0".join(parts)).hexdigest()
     return digest
 
@@ -103,16 +119,12 @@ def _sha256() -> Callable[[bytes], Any]:
 def _parse(raw: bytes, locations: Locations) -> Mapping[object, object]:
     if not raw.strip():
         return {}
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from qmd.bounded_yaml import UnreadableYamlError, load_yaml
 
     try:
-        content = YAML(typ="safe", pure=True).load(raw)
-    except (YAMLError, UnicodeDecodeError) as exc:
-        reason = " ".join(str(exc).split())
-        raise ConfigError(
-            f"failed to parse '{locations.config_file}': {reason}", "correct the file, or move it away and start anew"
-        ) from exc
+        content = load_yaml(config_text(raw))
+    except UnreadableYamlError as exc:
+        raise ConfigError(f"failed to parse '{locations.config_file}': {exc}", _REPAIR_HINT) from exc
     return _mapping(content, "the whole file", locations)
 
 
@@ -161,7 +173,7 @@ def _collection(name: str, value: object, locations: Locations) -> Collection:
     context = _mapping(entry.get("context"), f"context of {where}", locations)
     return Collection(
         name=name,
-        path=locations.expand(path),
+        path=locations.expand(to_disk(path)),
         pattern=_text(entry.get("pattern"), f"pattern of {where}", locations) or DEFAULT_PATTERN,
         ignore=_globs(entry.get("ignore"), f"ignore of {where}", locations),
         context={str(prefix): str(note) for prefix, note in context.items() if note},

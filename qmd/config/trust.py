@@ -15,8 +15,11 @@ from pathlib import Path
 from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import PROJECT_FOLDER, Locations
 from qmd.config.settings import Config
+from qmd.files import read_regular_file
+from qmd.names import to_text
 from qmd.quick_dataclasses import dataclass, replace
 
+_MAX_BYTES = 10_000_000
 _OFF_WORDS = frozenset({"", "0", "false", "off", "no", "none"})
 _DEFAULT_MODELS = frozenset(
     {
@@ -57,7 +60,7 @@ def gated_items(config: Config, locations: Locations) -> GatedItems:
     resolved = {collection.name: collection.path.resolve() for collection in config.collections}
     return GatedItems(
         hooks=tuple(sorted((c.name, c.update_command) for c in config.collections if c.update_command)),
-        paths=tuple(sorted((name, str(path)) for name, path in resolved.items() if not path.is_relative_to(root))),
+        paths=tuple(sorted((name, to_text(path)) for name, path in resolved.items() if not path.is_relative_to(root))),
         models=tuple(sorted(item for item in config.models.items() if item[1] not in _DEFAULT_MODELS)),
     )
 
@@ -111,7 +114,7 @@ def trusted_configs(locations: Locations) -> Mapping[str, str]:
 
 
 def _key(locations: Locations) -> str:
-    return str(locations.config_file)
+    return to_text(locations.config_file)
 
 
 def _file(locations: Locations) -> Path:
@@ -121,8 +124,8 @@ def _file(locations: Locations) -> Path:
 def _load(locations: Locations) -> dict[str, dict[str, str]]:
     """All records; a missing or damaged file trusts nothing."""
     try:
-        records = json.loads(_file(locations).read_text("utf-8"))
-    except (OSError, ValueError):
+        records = json.loads(read_regular_file(_file(locations), _MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(records, dict):
         return {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from qmd.chunking import GrammarError, find_declarations, split_code, split_document, suffix_of
+from qmd.errors import QmdError
 from qmd.indexing.makers import forget_outdated_chunks, remember_plain_chunks
 from qmd.ingest import parse_document
 from qmd.quick_dataclasses import dataclass, field
-from qmd.records import Chunk, Document
+from qmd.records import Chunk, Document, Heading
 from qmd.store.base import ChunkRecord, PendingContent, Writer
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _MAX_SLICE = 2_048
 _GROUP_CHUNKS = 256
 """Chunks gathered before embedding starts: enough for batches of similar length."""
 
+_MAX_REASON_CHARACTERS = 160
 _CHARS_PER_CHUNK = 800
 """First guess for the progress estimate, replaced by the true mean as soon as there is one."""
 
@@ -60,8 +63,19 @@ class _Cutter:
     """Endings of source files that are cut as plain text for want of a grammar."""
     warnings: dict[str, None] = field(default_factory=dict)
 
-    def cut(self, content: PendingContent) -> Iterator[tuple[Chunk, str]]:
-        """Chunks with the text to embed; none for an empty text."""
+    def cut(self, content: PendingContent) -> list[tuple[Chunk, str]]:
+        """Chunks with the text to embed; none for an empty text, or, with a warning, for one that cannot be cut."""
+        try:
+            return list(self._cut(content))
+        except (QmdError, MemoryError):
+            raise
+        # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
+        except Exception as exc:
+            reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:_MAX_REASON_CHARACTERS]
+            self.warnings[f"'{content.path}' has no vectors: {reason}"] = None
+            return []
+
+    def _cut(self, content: PendingContent) -> Iterator[tuple[Chunk, str]]:
         # NUL would make the parser take a decoded text for a binary file; as a blank it keeps every offset.
         raw = content.text.replace("\0", " ").encode("utf-8", "surrogatepass")
         document = parse_document(content.path, raw, max_size_bytes=len(raw))
@@ -175,11 +189,15 @@ def embedded_text(document: Document, chunk: Chunk) -> str:
     title = [] if document.title_is_filename or not document.title else [document.title]
     if not title and not headings:
         return chunk.text
-    named = {heading.offset: heading.text for heading in document.headings}
     text = chunk.text
-    while text.startswith("#") and named.get(chunk.end - len(text)) in (*title, *headings):
+    while text.startswith("#") and _heading_at(document.headings, chunk.end - len(text)) in (*title, *headings):
         text = text.partition("\n")[2].lstrip()
     return f"{' > '.join([*title, *headings])}\n{text}"
+
+
+def _heading_at(headings: Sequence[Heading], offset: int) -> str | None:
+    i = bisect_left(headings, offset, key=lambda heading: heading.offset)
+    return headings[i].text if i < len(headings) and headings[i].offset == offset else None
 
 
 def chunk_key(text: str) -> bytes:

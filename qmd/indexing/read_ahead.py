@@ -1,23 +1,20 @@
-"""Reads files ahead of the writer: in threads when they are few, in processes of their own when they are many.
+"""Reads files ahead of the writer: in threads when they are few and small, else in processes of their own.
 
 Parsing is Python and keeps one core busy however many threads it has; processes use the others, and leave this one to
-SQLite. A reader process gets pickled lists of files on stdin and answers each with what it read on stdout. It ends with
-its stdin, so none outlives the program, however that ends.
+SQLite. And they can be ended: see `qmd.indexing.reader_process`.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
-import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
+from qmd.chunking.languages import language_of
+from qmd.indexing.reader_process import ReaderProcess, time_budget_s
 from qmd.indexing.reading import FileReading, read_files
 from qmd.records import FileEntry
 
@@ -28,23 +25,30 @@ _MAX_PROCESSES = 4
 _PROCESS_BYTES = 4 * 1024 * 1024
 """Text that takes about as long to parse as processes take to start."""
 
-_START = "import sys; sys.path[:] = sys.argv[1:]; from qmd.indexing.read_ahead import serve; serve()"
-"""The parent's path is taken over: a program may have been started from anywhere."""
+_HARMLESS_BYTES = 256 * 1024
+_HARMLESS_CODE_BYTES = 20_000
+"""Up to these sizes no file keeps its reader for more than two seconds, and a process, which takes a tenth of a second
+to start, is not worth its while. Source code goes through a parser that is not ours to bound."""
 
 Read = Callable[[Sequence[FileEntry]], list[FileReading]]
 
 
-def read_ahead(entries: Sequence[FileEntry], n_processes: int | None = None) -> Iterator[list[FileReading]]:
+def read_ahead(
+    entries: Sequence[FileEntry],
+    n_processes: int | None = None,
+    budget_s: Callable[[FileEntry], float] = time_budget_s,
+) -> Iterator[list[FileReading]]:
     """Files read and analysed while the caller writes, in order, a bounded number ahead.
 
     Args:
         entries: The files.
         n_processes: How many processes read; 0 for threads of this one. By default as their size is worth.
+        budget_s: Seconds that a process may take for a file before the file is left out.
     """
     if not entries:
         return
     tasks = [entries[first : first + _FILES_PER_TASK] for first in range(0, len(entries), _FILES_PER_TASK)]
-    with _readers(_worthwhile_processes(entries) if n_processes is None else n_processes) as readers:
+    with _readers(_worthwhile_processes(entries) if n_processes is None else n_processes, budget_s) as readers:
         idle: SimpleQueue[Read] = SimpleQueue()
         for reader in readers:
             idle.put(reader)
@@ -72,60 +76,19 @@ def read_ahead(entries: Sequence[FileEntry], n_processes: int | None = None) -> 
 
 def _worthwhile_processes(entries: Sequence[FileEntry]) -> int:
     n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if n_cores < 2 or sum(entry.size_bytes for entry in entries) < _PROCESS_BYTES:
-        return 0
-    return min(n_cores, _MAX_PROCESSES)
+    if n_cores > 1 and sum(entry.size_bytes for entry in entries) >= _PROCESS_BYTES:
+        return min(n_cores, _MAX_PROCESSES)
+    return 0 if all(map(_is_harmless, entries)) else 1
+
+
+def _is_harmless(entry: FileEntry) -> bool:
+    limit = _HARMLESS_BYTES if language_of(entry.path) is None else _HARMLESS_CODE_BYTES
+    return entry.size_bytes <= limit
 
 
 @contextmanager
-def _readers(n_processes: int) -> Iterator[list[Read]]:
+def _readers(n_processes: int, budget_s: Callable[[FileEntry], float]) -> Iterator[list[Read]]:
     """What reads at the same time: processes, or this one twice, so that one file is parsed while another is read."""
     with ExitStack() as stack:
-        yield [stack.enter_context(_reader_process()) for _ in range(n_processes)] or [read_files, read_files]
-
-
-@contextmanager
-def _reader_process() -> Iterator[Read]:
-    """A process that reads; where it cannot start or dies, its files are read here."""
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _START, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-    except OSError:
-        yield read_files
-        return
-    tasks, results = process.stdin, process.stdout
-    assert tasks is not None and results is not None
-
-    def read(entries: Sequence[FileEntry]) -> list[FileReading]:
-        try:
-            pickle.dump(entries, tasks, pickle.HIGHEST_PROTOCOL)
-            tasks.flush()
-            readings: list[FileReading] = pickle.load(results)
-        except (OSError, EOFError, pickle.UnpicklingError):
-            return read_files(entries)
-        return readings
-
-    try:
-        yield read
-    finally:
-        process.kill()
-        # A task that the process never took may still wait to be flushed.
-        with suppress(OSError), process:
-            pass
-
-
-def serve() -> None:
-    """Answer tasks until stdin ends: what a reader process runs."""
-    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What a library prints must not get into the answers.
-    results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while True:
-        try:
-            entries = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
-        pickle.dump(read_files(entries), results, pickle.HIGHEST_PROTOCOL)
-        results.flush()
+        processes = [stack.enter_context(ReaderProcess(budget_s)) for _ in range(n_processes)]
+        yield [process.read for process in processes] or [read_files, read_files]

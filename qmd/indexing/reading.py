@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from qmd.analysis import analyze_document
 from qmd.chunking import GrammarError, declared_headings, find_declarations
 from qmd.ingest import UnindexableFileError, read_document
+from qmd.ingest.errors import UnindexableReason
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Document, FileEntry
 from qmd.store import pack_text
@@ -23,6 +24,8 @@ equal size and time. 50 ms cover every clock with fractions of a second, 2 s tho
 _UNKNOWN_TIME_NS = -1
 """Stored instead of such a time, so that the next update reads the file again."""
 
+_MAX_REASON_CHARACTERS = 160
+
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
@@ -34,19 +37,38 @@ class FileReading:
     failure: UnindexableFileError | None = None
     is_plain: bool = False
     """True for source code whose declarations cannot be told, because the grammar is missing."""
+    mtime_ns: int = _UNKNOWN_TIME_NS
+    """The time by which the next update may know an unchanged file again."""
 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:
     """The files read, parsed and analysed, in order; what cannot be indexed says why."""
-    return [_read_file(entry) for entry in entries]
+    return [read_file(entry) for entry in entries]
 
 
-def _read_file(entry: FileEntry) -> FileReading:
+def read_file(entry: FileEntry) -> FileReading:
+    """A file read, parsed and analysed. Whatever goes wrong in it is its own failure and nobody else's."""
     read_at_ns = time.time_ns()
     try:
-        document = read_document(entry)
+        return _read(entry, read_at_ns)
     except UnindexableFileError as exc:
-        return FileReading(entry, None, (exc.message,), exc)
+        return FileReading(entry, None, (exc.message,), exc, mtime_ns=_known_time(entry, read_at_ns))
+    except MemoryError:
+        return leave_out(entry, f"'{entry.path}' takes more memory than one file may", "failed")
+    # Parsers fail in ways that nobody has foreseen; a broad net here is what keeps the rest of the run.
+    except Exception as exc:
+        reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:_MAX_REASON_CHARACTERS]
+        return leave_out(entry, f"'{entry.path}' cannot be parsed: {reason}", "failed")
+
+
+def leave_out(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
+    """What stands for a file that was given up."""
+    failure = UnindexableFileError(message, reason, "exclude it with a .qmdignore file")
+    return FileReading(entry, None, (message,), failure, mtime_ns=_known_time(entry, time.time_ns()))
+
+
+def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
+    document = read_document(entry)
     warnings = [f"'{entry.path}': {warning}" for warning in document.warnings]
     is_plain = False
     try:
@@ -55,7 +77,10 @@ def _read_file(entry: FileEntry) -> FileReading:
     except GrammarError as exc:
         warnings.append(f"{exc.message}; {exc.hint}")
         is_plain = True
-    return FileReading(entry, _new_document(entry, document, read_at_ns), tuple(warnings), is_plain=is_plain)
+    new = _new_document(entry, document, read_at_ns)
+    # What the index cannot store must be noticed here, where it concerns this file alone.
+    "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
+    return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
 
 
 def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewDocument:
@@ -68,15 +93,15 @@ def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewD
         terms=analyze_document(document),
         metadata_json=json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":")),
         size_bytes=entry.size_bytes,
-        mtime_ns=_UNKNOWN_TIME_NS if _is_racy(entry.mtime_ns, read_at_ns) else entry.mtime_ns,
+        mtime_ns=_known_time(entry, read_at_ns),
         created_at=_iso_time(read_at_ns),
         modified_at=_iso_time(entry.mtime_ns),
     )
 
 
-def _is_racy(mtime_ns: int, read_at_ns: int) -> bool:
-    window = _RACY_NS if mtime_ns % 1_000_000_000 else _RACY_COARSE_NS
-    return 0 <= read_at_ns - mtime_ns < window
+def _known_time(entry: FileEntry, read_at_ns: int) -> int:
+    window = _RACY_NS if entry.mtime_ns % 1_000_000_000 else _RACY_COARSE_NS
+    return _UNKNOWN_TIME_NS if 0 <= read_at_ns - entry.mtime_ns < window else entry.mtime_ns
 
 
 def _iso_time(time_ns: int) -> str:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from qmd import __version__
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import suffix_of
 from qmd.indexing.makers import analysis_maker, remember_analysis
 from qmd.ingest import scan_collection
 from qmd.quick_dataclasses import dataclass, field
-from qmd.records import Collection, FileEntry
+from qmd.records import Collection, FileEntry, LeftOutFile
 from qmd.store.base import KnownFile, NewDocument, Writer
 
 if TYPE_CHECKING:
@@ -50,13 +51,18 @@ class _Outcome:
     updated: int = 0
     unchanged: int = 0
     n_bytes: int = 0
-    skipped: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[LeftOutFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     plain: set[str] = field(default_factory=set)
     """Endings of source files whose declarations could not be told."""
     outdated: Callable[[str], bool] = lambda _: False
     """Whether a path's terms are to be written again even for an equal text."""
+
+    def leave_out(self, file: LeftOutFile) -> None:
+        """Count a file that was not even read."""
+        self.left_out.append(file)
+        self.warnings.append(file.reason)
 
 
 def update_collection(
@@ -85,15 +91,11 @@ def update_collection(
     known = writer.known_files(collection.name)
     maker = analysis_maker(writer, collection.name)
     outdated = maker.outdated(ANALYSIS_VERSION)
-    changed = [
-        entry for entry in scan.files if verify or not _is_known(entry, known.get(entry.path)) or outdated(entry.path)
-    ]
-    outcome = _Outcome(
-        unchanged=len(scan.files) - len(changed), plain=set(maker.still_plain(ANALYSIS_VERSION)), outdated=outdated
-    )
-    for left_out in scan.skipped:
-        outcome.skipped.append((left_out.path, left_out.detail or left_out.reason))
-        outcome.warnings.append(f"'{left_out.path}' skipped: {left_out.detail or left_out.reason}")
+    outcome = _Outcome(plain=set(maker.still_plain(ANALYSIS_VERSION)), outdated=outdated)
+    for one in scan.skipped:
+        outcome.leave_out(LeftOutFile(collection.name, one.path, f"'{one.path}' skipped: {one.detail or one.reason}"))
+    left_out = {one.path: one for one in writer.left_out(collection.name) if one.program == __version__}
+    changed = list(scan.files) if verify else _changed(scan.files, known, left_out, outcome)
     # A killed run's files need not be analysed again. But while an older version's are being replaced, only the end of
     # the run may say that this version made them all.
     notes_early = not known or maker.is_current(ANALYSIS_VERSION)
@@ -111,6 +113,7 @@ def update_collection(
     gone = [path for path in known if path not in present and not scan.is_undecided(path)]
     # Last, so that a renamed file finds its text still in place.
     removed = writer.remove_documents(collection.name, [*gone, *outcome.stale])
+    writer.put_left_out(collection.name, outcome.left_out)
     writer.mark_updated(collection.name)
     remember_analysis(writer, collection.name, outcome.plain)
     # A missing grammar is one piece of news, however many files it concerns.
@@ -124,12 +127,32 @@ def update_collection(
         updated=outcome.updated,
         unchanged=outcome.unchanged,
         removed=removed,
-        skipped=tuple(outcome.skipped),
+        skipped=tuple((one.path, one.reason) for one in outcome.left_out),
         warnings=warnings,
         n_bytes=outcome.n_bytes,
         ignored_files=scan.ignored_files,
         elapsed_s=time.monotonic() - started,
     )
+
+
+def _changed(
+    entries: Sequence[FileEntry],
+    known: Mapping[str, KnownFile],
+    left_out: Mapping[str, LeftOutFile],
+    outcome: _Outcome,
+) -> list[FileEntry]:
+    """The files that are to be read; the others are counted as unchanged, or as left out once more."""
+    changed = []
+    for entry in entries:
+        if outcome.outdated(entry.path):
+            changed.append(entry)
+        elif _is_known(entry, known.get(entry.path)):
+            outcome.unchanged += 1
+        elif _is_known(entry, left_out.get(entry.path)):
+            outcome.leave_out(left_out[entry.path])
+        else:
+            changed.append(entry)
+    return changed
 
 
 def _readings(entries: Sequence[FileEntry]) -> Iterator[list[FileReading]]:
@@ -141,7 +164,7 @@ def _readings(entries: Sequence[FileEntry]) -> Iterator[list[FileReading]]:
     return read_ahead(entries)
 
 
-def _is_known(entry: FileEntry, known: KnownFile | None) -> bool:
+def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:
     return known is not None and (known.size_bytes, known.mtime_ns) == (entry.size_bytes, entry.mtime_ns)
 
 
@@ -168,7 +191,12 @@ def _write_batch(
         if read.is_plain:
             outcome.plain.add(suffix_of(read.entry.path))
         if read.failure is not None:
-            outcome.skipped.append((read.entry.path, read.failure.message))
+            # Permissions may change and leave size and time as they are.
+            known_time = -1 if read.failure.code == "unreadable" else read.mtime_ns
+            size = read.entry.size_bytes
+            outcome.left_out.append(
+                LeftOutFile(collection, read.entry.path, read.failure.message, size, known_time, __version__)
+            )
             # What cannot be read today may be as it was; what has become binary or too large is not.
             if read.failure.code != "unreadable" and before is not None:
                 outcome.stale.append(read.entry.path)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import hashlib
 
+from qmd.files import read_regular_file
 from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.frontmatter import read_front_matter
-from qmd.ingest.markdown import extract_title, find_headings, find_tags, structure_of
+from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, extract_title, find_headings, find_tags, structure_of
 from qmd.records import Document, FileEntry, MetadataValue
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
@@ -25,7 +26,7 @@ def read_document(entry: FileEntry, *, max_size_bytes: int = MAX_SIZE_BYTES) -> 
     if entry.size_bytes > max_size_bytes:
         raise _too_large(entry.path, entry.size_bytes, max_size_bytes)
     try:
-        raw = entry.absolute.read_bytes()
+        raw = read_regular_file(entry.absolute, max_size_bytes + 1)
     except OSError as exc:
         raise UnindexableFileError(
             f"cannot read '{entry.path}': {exc.strerror or exc}", "unreadable", "check the file's permissions"
@@ -56,6 +57,9 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
         warnings += front.warnings
     headings, code = find_headings(text, body_offset, structure)
     tags = find_tags(text, body_offset, code) if structure == "markdown" else ()
+    for found, limit, what in ((headings, MAX_HEADINGS, "headings"), (tags, MAX_TAGS, "tags")):
+        if len(found) == limit:
+            warnings = (*warnings, f"only the first {limit:,} {what} are taken")
     if tags:
         metadata["tags"] = tuple(dict.fromkeys((*_as_tuple(metadata.get("tags")), *tags)))
     title, title_is_filename = extract_title(path, text, structure, headings, metadata)

@@ -7,6 +7,7 @@ from pathlib import Path
 from qmd.ingest.globs import compile_globs, split_mask
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
 from qmd.ingest.scan import NEVER_INDEXED
+from qmd.names import to_disk
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection
 
@@ -58,7 +59,7 @@ def _ignored_by_file(root: Path, path: str) -> Exclusion | None:
         folder = "/".join(segments[:depth])
         prefix = f"{folder}/" if folder else ""
         for name in (GITIGNORE, QMDIGNORE):
-            found = load_ignore_file(root / folder / name, depth=len(prefix))
+            found = load_ignore_file(root / to_disk(folder) / name, depth=len(prefix))
             if found is not None:
                 ignores = (*ignores, found)
                 sources[id(found)] = f"{prefix}{name}"

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import MetadataValue
 
@@ -21,10 +23,19 @@ _TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*\r?(?:\n|\Z)", re.
 _ITEM_KEY = re.compile(r"[^\s:\"'\[{][^:]*:(?:\s|\Z)")
 _HAS_KEY = re.compile(r"^[^\s:#][^:\n]*:(?:[ \t\r]|$)", re.M)
 _ITEM_LINE = re.compile(r"[ \t]*-[ \t]+(.*)\Z")
-_FLOW_ITEM = re.compile(r"""\s*(?:"([^"\\]*)"|'((?:[^']|'')*)'|([^\s,"'\[\]{}#&*!|>%@`][^,\[\]{}"]*?))\s*(?:,|\Z)""")
+_FLOW_ITEM = re.compile(r"""\s*(?:"([^"\\]*)"|'((?:[^']|'')*)'|([^\s,"'\[\]{}#&*!|>%@`][^,\[\]{}"]*))\s*(?:,|\Z)""")
 _NO_KEY_START = frozenset(" \t:-?[]{}\"'&*!|>%@`,#")
 _INTEGER = re.compile(r"[-+]?\d{1,18}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?\Z")
+_TOML_KEY_END = re.compile(r"[\n=,{}\[\]]")
+_MAX_KEY_PARTS = 64
+"""The TOML parser takes time with the square of a dotted key's parts: 16 s for 32,000."""
+
+_MAX_REASON_CHARACTERS = 120
+_MAX_KEY_CHARACTERS = 500
+_MAX_INTEGER_BITS = 3_300
+"""About a thousand digits; Python refuses to print integers beyond 4,300."""
+
 _CONSTANTS: Mapping[str, MetadataValue | None] = {
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
     "null": None, "Null": None, "NULL": None, "~": None, "": None,
@@ -33,6 +44,10 @@ _CONSTANTS: Mapping[str, MetadataValue | None] = {
 
 class _NotSimpleError(ValueError):
     """The block needs a real parser."""
+
+
+class _UnreadableError(ValueError):
+    """The block is malformed or too much; one line says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,53 +73,62 @@ def read_front_matter(text: str) -> FrontMatter:
         block = text[opening.end() : match.start()]
         if block.strip() and not _HAS_KEY.search(block):
             return FrontMatter()
-        metadata, problem = _parse_yaml(block)
+        parse = _parse_yaml
     elif text.startswith("+++"):
         match = _TOML_BLOCK.match(text)
         if match is None:
             return FrontMatter()
-        metadata, problem = _parse_toml(match[1])
+        block, parse = match[1], _parse_toml
     else:
         return FrontMatter()
-    warnings = () if problem is None else (f"front matter cannot be read: {problem}",)
-    return FrontMatter(metadata, match.end(), warnings)
-
-
-def _parse_yaml(block: str) -> tuple[dict[str, MetadataValue], str | None]:
-    """(metadata, problem or None)."""
     try:
-        return _parse_simple(block), None
+        return FrontMatter(parse(block), match.end())
+    except _UnreadableError as exc:
+        return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
+
+
+def _parse_yaml(block: str) -> dict[str, MetadataValue]:
+    _check_size(block)
+    try:
+        return _parse_simple(block)
     except _NotSimpleError:
         pass
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    yaml = YAML(typ="safe", pure=True)
-    yaml.allow_duplicate_keys = True
     try:
-        loaded = yaml.load(block)
-    except (YAMLError, ValueError, TypeError, RecursionError) as exc:
-        return {}, " ".join(str(getattr(exc, "problem", None) or exc).split())[:120]
+        loaded = load_yaml(block, allow_duplicate_keys=True)
+    except UnreadableYamlError as exc:
+        problem = getattr(exc.__cause__, "problem", None) or exc
+        raise _UnreadableError(" ".join(str(problem).split())[:_MAX_REASON_CHARACTERS]) from exc
     if not isinstance(loaded, dict):
-        return {}, "expected a list of keys and values"
-    return _flatten(loaded), None
+        raise _UnreadableError("expected a list of keys and values")
+    return _flatten(loaded)
 
 
-def _parse_toml(block: str) -> tuple[dict[str, MetadataValue], str | None]:
+def _parse_toml(block: str) -> dict[str, MetadataValue]:
     import tomllib
 
+    _check_size(block)
+    if any(piece.count(".") > _MAX_KEY_PARTS for piece in _TOML_KEY_END.split(block)):
+        raise _UnreadableError(f"a key has more than {_MAX_KEY_PARTS} parts")
     try:
-        return _flatten(tomllib.loads(block.replace("\r\n", "\n"))), None
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
-        return {}, str(exc)
+        return _flatten(tomllib.loads(block.replace("\r\n", "\n")))
+    # Besides its own error the parser lets out whatever its parts raise: for an integer of 5,000 digits, for nesting.
+    except (ValueError, RecursionError, ArithmeticError, LookupError) as exc:
+        raise _UnreadableError(" ".join(str(exc).split())[:_MAX_REASON_CHARACTERS]) from exc
+
+
+def _check_size(block: str) -> None:
+    if len(block) > MAX_CHARACTERS:
+        raise _UnreadableError(f"it has {len(block):,} characters, more than the limit of {MAX_CHARACTERS:,}")
 
 
 def _flatten(loaded: Mapping[Any, object], prefix: str = "") -> dict[str, MetadataValue]:
     flat: dict[str, MetadataValue] = {}
     for key, value in loaded.items():
         name = f"{prefix}{key}".lower()
+        if len(name) > _MAX_KEY_CHARACTERS:
+            raise _UnreadableError(f"a key has more than {_MAX_KEY_CHARACTERS} characters")
         if isinstance(value, Mapping):
-            if prefix.count(".") < 4:  # self-referring aliases would never end
+            if prefix.count(".") < 4:
                 flat.update(_flatten(value, name + "."))
         elif value is not None:
             flat[name] = _typed(value)
@@ -112,11 +136,20 @@ def _flatten(loaded: Mapping[Any, object], prefix: str = "") -> dict[str, Metada
 
 
 def _typed(value: object) -> MetadataValue:
-    if isinstance(value, (bool, int, float, str)):
+    if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
+        raise _UnreadableError("a number has more than a thousand digits")
+    if isinstance(value, float):
+        return _finite(value, str(value))
+    if isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, (list, tuple, set)):
         return tuple(_as_string(item) for item in value if item is not None)
     return _as_string(value)
+
+
+def _finite(value: float, text: str) -> float | str:
+    """`value`, or its text where JSON has no number for it."""
+    return value if math.isfinite(value) else text
 
 
 def _as_string(value: object) -> str:
@@ -192,7 +225,7 @@ def _scalar(raw: str, *, is_item: bool = False) -> MetadataValue | None:
             # A leading zero is an identifier or a zip code more often than a number.
             return raw if len(raw) > 1 and raw[0] == "0" else int(raw)
         if _FLOAT.match(raw):
-            return float(raw)
+            return _finite(float(raw), raw)
     return raw
 
 

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmd.errors import QmdError
+from qmd.files import read_regular_file
+from qmd.names import escape_bytes
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -14,6 +17,17 @@ if TYPE_CHECKING:
 
 GITIGNORE = ".gitignore"
 QMDIGNORE = ".qmdignore"
+
+
+_MAX_BYTES = 256 * 1024
+_MAX_LINES = 5_000
+"""Every name of a folder is held against every line; 5,000 take a millisecond for each."""
+
+
+class EndlessIgnoreFileError(QmdError):
+    """An ignore file that nobody wrote by hand. To go on without it would index what it keeps out."""
+
+    code = "ignore_file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +42,20 @@ class IgnoreFile:
 
 
 def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile | None:
-    """The parsed ignore file; None when it is absent, unreadable or holds no pattern."""
+    """The parsed ignore file; None when it is absent, unreadable or holds no pattern.
+
+    Raises:
+        EndlessIgnoreFileError: If it is too long to be held against every name.
+    """
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        raw = read_regular_file(path, _MAX_BYTES + 1)
     except OSError:
         return None
+    if len(raw) > _MAX_BYTES or raw.count(b"\n") > _MAX_LINES:
+        limits = f"{_MAX_BYTES:,} bytes or {_MAX_LINES:,} lines"
+        raise EndlessIgnoreFileError(f"'{path}' has more than {limits}", "shorten it: one pattern covers many files")
+    # As the name that is held against it, with the backslash that a pattern needs before a backslash.
+    text = escape_bytes(raw.decode("utf-8", "surrogateescape"), r"\\x")
     # A comment-only file must not cost the import of pathspec and a check per name.
     lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip() and not line.startswith("#")]
     if not lines:

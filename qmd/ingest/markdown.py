@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Literal
 
 from qmd.records import Heading, MetadataValue
@@ -35,6 +36,10 @@ _DIRECTIVES = frozenset(
     | {"include_next", "using", "pragma", "error", "warning", "line", "region", "endregion", "embed"}
 )
 """Preprocessor lines outside fences look exactly like tags."""
+
+
+MAX_HEADINGS = 50_000
+"""What follows belongs to the last one: ten megabytes of empty sections would take half a gigabyte of memory."""
 
 
 def structure_of(path: str) -> Structure:
@@ -71,7 +76,7 @@ def _markdown_headings(text: str, body_offset: int) -> tuple[tuple[Heading, ...]
             _add_setext(text, body_offset, line_start, rule, headings)
         else:
             title = plain_text(_closing_hashes(atx or ""))
-            if title:
+            if title and len(headings) < MAX_HEADINGS:
                 headings.append(Heading(len(hashes), title, line_start))
     if fence:
         code.append((fence_start, len(text)))
@@ -109,7 +114,7 @@ def _add_setext(text: str, body_offset: int, line_start: int, rule: str, heading
     if line.startswith(("    ", "\t")) or not line.strip() or _NOT_PARAGRAPH.match(line) or before.strip():
         return
     title = plain_text(line.strip())
-    if title and not (headings and headings[-1].offset >= start):
+    if title and len(headings) < MAX_HEADINGS and not (headings and headings[-1].offset >= start):
         headings.append(Heading(1 if rule[0] == "=" else 2, title, start))
 
 
@@ -124,8 +129,9 @@ def _org_headings(text: str) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
         elif block == "end" and opened is not None:
             code.append((opened, match.end()))
             opened = None
-        elif match["stars"] and opened is None and match["text"].strip():
-            headings.append(Heading(min(len(match["stars"]), 6), match["text"].strip(), match.start()))
+        elif match["stars"] and opened is None and match["text"].strip() and len(headings) < MAX_HEADINGS:
+            title = match["text"].strip()[:_MAX_HEADING_CHARACTERS]
+            headings.append(Heading(min(len(match["stars"]), 6), title, match.start()))
     return tuple(headings), tuple(code)
 
 
@@ -145,7 +151,7 @@ def extract_title(
     if structure == "org":
         match = _ORG_TITLE.search(text)
         if match:
-            return match[1].strip(), False
+            return match[1].strip()[:_MAX_HEADING_CHARACTERS], False
         if headings:
             return headings[0].text, False
     first = next((h for h in headings if h.level <= 2), None)
@@ -158,71 +164,137 @@ def extract_title(
     return (stem if dot and stem else name), True
 
 
-_CODE_SPAN = re.compile(r"(`+)(.+?)(?<!`)\1(?!`)")
+_MAX_HEADING_CHARACTERS = 500
+"""Every chunk below a heading is embedded with it, so a paragraph behind a `#` must not come along whole."""
+
+_MAX_MARKED_UP_CHARACTERS = 4_000
+"""What a heading may have with its links and elements."""
+
+_BACKTICKS = re.compile(r"`+")
 _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
-_LINK = re.compile(r"!?\[((?:[^\[\]\\]|\\.)*)\](?:\((?:[^()\\]|\\.|\([^()]*\))*\)|\[[^\[\]]*\])")
-_ANCHOR = re.compile(r"\s*\{\s*[:#.][^{}]*\}\s*\Z")
+_LINK = re.compile(r"(?<!\\)!?\[((?:[^\[\]\\]|\\.)*)\](?:\((?:[^()\\]|\\.|\([^()]*\))*\)|\[[^\[\]]*\])")
+_ANCHOR = re.compile(r"\{\s*[:#.][^{}]*\}\Z")
 _TAG_ELEMENT = re.compile(
     r"</?(?:a|abbr|b|big|br|center|code|del|div|em|font|i|img|ins|kbd|mark|p|s|small|span|strong|sub|sup|tt|u|wbr)"
-    r"(?:\s[^<>]*)?/?>|<!--.*?-->",
+    r"(?:\s[^<>]*)?/?>|<!--.*?(?:-->|(\Z))",
     re.I,
 )
-_EMPHASIS = re.compile(r"(?<!\\)(\*{1,3}|~~|==)(?=\S)(.+?)(?<=\S)(?<!\\)\1")
-_UNDERSCORES = re.compile(r"(?<![\w\\])(_{1,3})(?=\S)(.+?)(?<=\S)(?<!\\)\1(?!\w)")
+_EMPHASIS = re.compile(r"(?<!\\)(?:\*{1,3}|~~|==)(?=\S)")
+_UNDERSCORES = re.compile(r"(?<![\w\\])_{1,3}(?=\S)")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _MARKED_UP = re.compile(r"[`*_~=\[\]<>{}\\&]")
 
 
 def plain_text(text: str) -> str:
-    """A heading's text as a reader sees it: no emphasis, links, anchors, inline elements or escapes."""
+    """A heading's text as a reader sees it: no emphasis, links, anchors, inline elements or escapes.
+
+    Takes time in proportion to its length, whatever it holds: marks that nothing closes must not be tried one by one.
+    """
+    text = text[:_MAX_MARKED_UP_CHARACTERS]
     if _MARKED_UP.search(text) is None:
-        return text
+        return text[:_MAX_HEADING_CHARACTERS]
     kept: list[str] = []
-
-    def keep(match: re.Match[str]) -> str:
-        kept.append(match[2].strip())
-        # A private-use character cannot be mistaken for markup by the steps below.
-        return f"\ue000{len(kept) - 1}\ue001"
-
     if "`" in text:
-        text = _CODE_SPAN.sub(keep, text)
+        text = _without_code_spans(text, kept)
     if text.endswith("}"):
-        text = _ANCHOR.sub("", text)
+        anchor = _ANCHOR.match(text, text.rfind("{"))
+        text = text[: anchor.start()].rstrip() if anchor is not None else text
     if "[" in text:
         text = _WIKI_LINK.sub(lambda m: (m[2] or m[1]).strip(), text)
         for _ in range(2):  # an image inside a link takes two rounds
             text = _LINK.sub(lambda m: m[1], text)
     if "<" in text:
-        text = _TAG_ELEMENT.sub("", text)
+        text = _TAG_ELEMENT.sub(lambda m: "" if m[1] is None else m[0], text)
     if "*" in text or "~" in text or "=" in text:
-        text = _EMPHASIS.sub(lambda m: m[2], text)
+        text = _without_pairs(text, _EMPHASIS)
     if "_" in text:
-        text = _UNDERSCORES.sub(lambda m: m[2], text)
+        text = _without_pairs(text, _UNDERSCORES)
     if "\\" in text:
         text = _ESCAPE.sub(lambda m: m[1], text)
     if "&" in text:
         text = html.unescape(text)
     if kept:
         text = re.sub("\ue000(\\d+)\ue001", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else "", text)
-    return " ".join(text.split())
+    return " ".join(text.split())[:_MAX_HEADING_CHARACTERS]
+
+
+def _without_code_spans(text: str, kept: list[str]) -> str:
+    """`text` with a placeholder for every code span, whose content goes to `kept`."""
+    runs = list(_BACKTICKS.finditer(text))
+    closing: dict[int, int] = {}
+    after = [0] * len(runs)
+    for i in range(len(runs) - 1, -1, -1):
+        n_ticks = len(runs[i][0])
+        after[i] = closing.get(n_ticks, 0)
+        closing[n_ticks] = i
+    pieces: list[str] = []
+    position = i = 0
+    while i < len(runs):
+        if after[i]:
+            # A private-use character cannot be mistaken for markup by the later steps.
+            pieces += [text[position : runs[i].start()], f"\ue000{len(kept)}\ue001"]
+            kept.append(text[runs[i].end() : runs[after[i]].start()].strip())
+            i = after[i]
+            position = runs[i].end()
+        i += 1
+    return "".join([*pieces, text[position:]])
+
+
+def _without_pairs(text: str, opening: re.Pattern[str]) -> str:
+    """`text` without the marks that stand in pairs; a mark that is never closed stays, and is looked for only once."""
+    unclosed: set[str] = set()
+    pieces: list[str] = []
+    position = 0
+    match = opening.search(text)
+    while match is not None:
+        start, run = match.start(), match[0]
+        marks = [run[:k] for k in range(len(run), 0, -1)] if run[0] in "*_" else [run]
+        for mark in marks:
+            closing = None if mark in unclosed else _closing(mark).search(text, start + len(mark) + 1)
+            if closing is not None:
+                pieces += [text[position:start], text[start + len(mark) : closing.start()]]
+                position = closing.end()
+                break
+            unclosed.add(mark)
+        match = opening.search(text, max(position, start + 1))
+    return "".join([*pieces, text[position:]])
+
+
+@cache
+def _closing(mark: str) -> re.Pattern[str]:
+    return re.compile(r"(?<=[^\s\\])" + re.escape(mark) + (r"(?!\w)" if mark[0] == "_" else ""))
 
 
 # --- tags -----------------------------------------------------------------------------------------
+
+MAX_TAGS = 2_000
+"""They are kept with the document and come with every hit; a text with more is a list of colours or issue numbers."""
 
 
 def find_tags(text: str, body_offset: int, code: Sequence[Span]) -> tuple[str, ...]:
     """Inline `#tags` of the body, without `#`, in order of first use; none from fenced, indented or inline code."""
     found: dict[str, None] = {}
     k = 0
+    line_start = position = text.rfind("\n", 0, body_offset) + 1
+    n_backticks = 0
     for match in _TAG.finditer(text, body_offset):
         start = match.start()
         while k < len(code) and code[k][1] <= start:
             k += 1
         if k < len(code) and code[k][0] <= start:
             continue
-        line = text[text.rfind("\n", 0, start) + 1 : start]
+        # From the tag before on, so that a line of tags is not looked through for each of them.
+        line_break = text.rfind("\n", position, start)
+        if line_break >= 0:
+            line_start = position = line_break + 1
+            n_backticks = 0
+        between = text[position:start]
+        n_backticks += between.count("`")
+        position = start
+        is_code = text.startswith(("    ", "\t"), line_start) or n_backticks % 2 or match[1] in _DIRECTIVES
         # `{ #name }` is a heading's anchor.
-        is_code = line.startswith(("    ", "\t")) or line.count("`") % 2 or match[1] in _DIRECTIVES
-        if not is_code and not line.rstrip().endswith("{"):
+        if not is_code and not between.rstrip().endswith("{"):
             found[match[1].rstrip("/-")] = None
+            if len(found) == MAX_TAGS:
+                break
     return tuple(found)

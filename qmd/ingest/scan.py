@@ -10,7 +10,16 @@ from typing import Literal
 
 from qmd.errors import NotFoundError
 from qmd.ingest.globs import PathMatcher, compile_globs, literal_segments, split_mask
-from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
+from qmd.ingest.ignores import (
+    GITIGNORE,
+    QMDIGNORE,
+    EndlessIgnoreFileError,
+    IgnoreFile,
+    is_ignored,
+    load_ignore_file,
+    repository_ignores,
+)
+from qmd.names import to_disk, to_text
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry
 
@@ -99,7 +108,7 @@ def scan_collection(collection: Collection, *, respect_gitignore: bool = True) -
         os.scandir(root).close()
     except OSError as exc:
         raise NotFoundError(
-            f"folder '{path}' of collection '{collection.name}' cannot be read: {exc.strerror or exc}",
+            f"folder '{to_text(path)}' of collection '{collection.name}' cannot be read: {exc.strerror or exc}",
             f"restore the folder, or run: qmd collection remove {collection.name}",
         ) from exc
     walk = _plan(collection, root, respect_gitignore)
@@ -125,8 +134,8 @@ def _single_file(path: Path) -> ScanResult:
     try:
         stat = path.stat()
     except OSError as exc:
-        return ScanResult((), (SkippedPath(path.name, "UNREADABLE", exc.strerror or str(exc)),))
-    return ScanResult((FileEntry(path.name, path.parent, stat.st_size, stat.st_mtime_ns),))
+        return ScanResult((), (SkippedPath(to_text(path.name), "UNREADABLE", exc.strerror or str(exc)),))
+    return ScanResult((FileEntry(to_text(path.name), path.parent, stat.st_size, stat.st_mtime_ns),))
 
 
 def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
@@ -152,7 +161,7 @@ def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
 
 def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tuple[str, Sequence[IgnoreFile]]]:
     """Record the files of one folder and return the folders below it that are to be visited."""
-    directory = f"{walk.base}{prefix}"
+    directory = f"{walk.base}{to_disk(prefix)}"
     try:
         with os.scandir(directory) as listing:
             entries = list(listing)
@@ -160,11 +169,17 @@ def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tupl
         walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.strerror or str(exc)))
         return []
     names = {entry.name for entry in entries}
-    ignores = _with_local_ignores(walk, directory, names, prefix, ignores)
+    try:
+        ignores = _with_local_ignores(walk, directory, names, prefix, ignores)
+    except EndlessIgnoreFileError as exc:
+        if not prefix:
+            raise
+        walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.message))
+        return []
     has_manifest = not names.isdisjoint(_MANIFESTS)
     below: list[tuple[str, Sequence[IgnoreFile]]] = []
     for entry in entries:
-        name = entry.name
+        name = to_text(entry.name)
         if name.startswith("."):
             continue
         path = prefix + name
@@ -222,7 +237,7 @@ def _add_file(walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence
         if entry.is_dir():
             return
         if not target.startswith(walk.base):
-            walk.skipped.append(SkippedPath(path, "OUTSIDE_COLLECTION", f"links to '{target}'"))
+            walk.skipped.append(SkippedPath(path, "OUTSIDE_COLLECTION", f"links to '{to_text(target)}'"))
             return
     stat = entry.stat()
     # Sockets, pipes and devices would block or never end.

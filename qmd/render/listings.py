@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from qmd.names import to_text
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
 from qmd.render.text import human_size, json_text, parse_time, relative_time
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _OLD_DAYS = 180
 _PREVIEW_CHARACTERS = 60
+_LEFT_OUT_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ def render_collections(collections: Sequence[Collection], counts: Mapping[str, C
         return "No collections found. Run 'qmd collection add .' to create one.\n"
     lines = [f"Collections ({len(collections)}):", ""]
     for one in collections:
-        lines += [collection_title(one), f"  Path:     {one.path}", f"  Pattern:  {one.pattern}"]
+        lines += [collection_title(one), f"  Path:     {to_text(one.path)}", f"  Pattern:  {one.pattern}"]
         if one.ignore:
             lines.append(f"  Ignore:   {', '.join(one.ignore)}")
         count = counts.get(one.name)
@@ -48,7 +50,7 @@ def collections_json(collections: Sequence[Collection], counts: Mapping[str, Col
         [
             {
                 "name": one.name,
-                "path": str(one.path),
+                "path": to_text(one.path),
                 "pattern": one.pattern,
                 "mask": one.pattern,
                 "files": counts[one.name].documents if one.name in counts else 0,
@@ -69,7 +71,11 @@ def collection_title(collection: Collection) -> str:
 
 def render_collection(collection: Collection) -> str:
     """`collection show`."""
-    lines = [f"Collection: {collection.name}", f"  Path:     {collection.path}", f"  Pattern:  {collection.pattern}"]
+    lines = [
+        f"Collection: {collection.name}",
+        f"  Path:     {to_text(collection.path)}",
+        f"  Pattern:  {collection.pattern}",
+    ]
     lines.append(f"  Include:  {'yes (default)' if collection.include_by_default else 'no'}")
     if collection.ignore:
         lines.append(f"  Ignore:   {', '.join(collection.ignore)}")
@@ -125,7 +131,7 @@ def render_contexts(collections: Sequence[Collection], global_context: str | Non
 def render_status(report: StatusReport, now: datetime) -> str:
     """`status` as text. `Vectors:  N embedded` is parsed by programs."""
     index = report.index
-    lines = ["QMD Status", "", f"Index: {index.path}", f"Size:  {human_size(index.size_bytes)}"]
+    lines = ["QMD Status", "", f"Index: {to_text(index.path)}", f"Size:  {human_size(index.size_bytes)}"]
     if report.daemon_pid is not None:
         lines.append(f"MCP:   running (PID {report.daemon_pid})")
     lines += ["", "Documents", f"  Total:    {index.documents} files indexed", f"  Vectors:  {index.vectors} embedded"]
@@ -133,6 +139,11 @@ def render_status(report: StatusReport, now: datetime) -> str:
         lines.append(f"  Pending:  {index.pending_documents} need embedding (run 'qmd embed')")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
     lines += ["", *_status_collections(report, now)]
+    if index.left_out:
+        lines += ["", f"Left out ({len(index.left_out)})"]
+        lines += [f"  {one.collection}: {one.reason}" for one in index.left_out[:_LEFT_OUT_SHOWN]]
+        if len(index.left_out) > _LEFT_OUT_SHOWN:
+            lines.append(f"  and {len(index.left_out) - _LEFT_OUT_SHOWN} more (qmd status --json)")
     for heading, entries in (("Models", report.models), ("Tips", report.tips)):
         if entries:
             lines += ["", heading, *(f"  {entry}" for entry in entries)]
@@ -172,7 +183,7 @@ def status_json(report: StatusReport) -> str:
             "collections": [
                 {
                     "name": one.name,
-                    "path": str(one.path),
+                    "path": to_text(one.path),
                     "pattern": one.pattern,
                     "documents": counts[one.name].documents if one.name in counts else 0,
                     "lastUpdated": counts[one.name].updated_at if one.name in counts else None,
@@ -181,13 +192,16 @@ def status_json(report: StatusReport) -> str:
                 }
                 for one in report.collections
             ],
-            "index": str(index.path),
+            "index": to_text(index.path),
             "sizeBytes": index.size_bytes,
             "embeddedDocuments": index.embedded_documents,
             "chunks": index.chunks,
             "vectors": index.vectors,
             "updatedAt": index.updated_at,
             "fingerprint": index.fingerprint,
+            "leftOut": [
+                {"collection": one.collection, "path": one.path, "reason": one.reason} for one in index.left_out
+            ],
             "models": list(report.models),
             "tips": list(report.tips),
         }

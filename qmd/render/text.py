@@ -23,7 +23,12 @@ def json_text(value: object) -> str:
     """JSON with two-space indent, literal non-ASCII, whole numbers without `.0`, and a final newline."""
     import json
 
-    return json.dumps(_whole_numbers(value), indent=2, ensure_ascii=False) + "\n"
+    whole = _whole_numbers(value)
+    text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    if not text.isascii() and re.search("[\ud800-\udfff]", text):
+        # The path of a file on disk may hold bytes that only an escape can carry.
+        return json.dumps(whole, indent=2) + "\n"
+    return text
 
 
 def _whole_numbers(value: object) -> object:

@@ -12,6 +12,7 @@ from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
 from qmd.lazy import lazy_pattern
+from qmd.names import storable, to_text
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store.base import Reader
@@ -75,11 +76,12 @@ def resolve_document(reader: Reader, reference: str) -> StoredDocument:
         UsageError: Empty reference, or several documents fit; the message lists them.
         NotFoundError: Nothing fits; the hint has similar paths.
     """
+    reference = storable(reference)
     wanted = reference.strip()
     if not wanted:
         raise UsageError("the document reference is empty", hint="qmd get collection/path.md, or qmd get '#docid'")
-    # A file may really be called "notes:12", so the whole reference comes first.
-    for name in dict.fromkeys((wanted, parse_line_range(wanted).name)):
+    # A file may really be called "notes:12", or end in a space, so the whole reference comes first.
+    for name in dict.fromkeys((reference, wanted, parse_line_range(wanted).name)):
         found = _find(reader, name)
         if len(found) == 1:
             return found[0]
@@ -100,9 +102,14 @@ def resolve_many(reader: Reader, pattern: str) -> Resolution:
     Raises:
         UsageError: Empty pattern.
     """
+    pattern = storable(pattern)
     wanted = pattern.strip()
     if not wanted:
         raise UsageError("the pattern is empty", hint="qmd multi-get 'journals/2026-*.md', or a comma list")
+    # A file may really be called "a, b" or "[draft]".
+    named = _exact(reader, pattern)
+    if len(named) == 1:
+        return Resolution(tuple(named), (), "list")
     is_glob = any(mark in wanted for mark in "*?{") or _is_class_glob(reader, wanted)
     if not is_glob:
         kind: Literal["list", "docid"] = "docid" if "," not in wanted and _DOCID.match(wanted) else "list"
@@ -224,7 +231,7 @@ def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
         for collection in reader.collections():
             for root in dict.fromkeys((collection.path, collection.path.resolve())):
                 if candidate.is_relative_to(root):
-                    found = reader.find_path(collection.name, candidate.relative_to(root).as_posix())
+                    found = reader.find_path(collection.name, to_text(candidate.relative_to(root).as_posix()))
                     if found:
                         return [found]
     return []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Sequence
 
 from qmd.analysis import analyze_query, has_cjk
+from qmd.analysis.scripts import normal_form
 from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass
 from qmd.records import LexicalTerm
@@ -79,11 +79,11 @@ def fold(text: str) -> str:
     """`text` in lower case without accents, every line still in its place."""
     if text.isascii():
         return text.lower()
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = normal_form("NFKC", text).casefold()
     if has_cjk(folded):
         # Taking kana and Hangul apart would hide them from the query's composed characters.
         return folded
-    return _MARKS.sub("", unicodedata.normalize("NFD", folded))
+    return _MARKS.sub("", normal_form("NFD", folded))
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from qmd.names import escape_bytes
 from qmd.records import Collection
 
 _STEP_MS = 100
@@ -151,6 +152,9 @@ def roots_of(collections: Sequence[Collection]) -> Mapping[str, frozenset[str]]:
     for collection in collections:
         if collection.path.exists():
             root = os.path.realpath(collection.path)
+            # The listener takes text alone; a folder whose name is none is looked at by the watcher itself.
+            if escape_bytes(root) != root:
+                continue
             roots[root] = roots.get(root, frozenset()) | {collection.name}
     return roots
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from qmd.names import to_text
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import snippet_text
 from qmd.render.text import VERDICT_NOTES, number_lines, round_half_up
@@ -103,7 +104,7 @@ def structured_status(status: IndexStatus) -> dict[str, Any]:
         "collections": [
             {
                 "name": collection.name,
-                "path": str(collection.path),
+                "path": to_text(collection.path),
                 "pattern": collection.pattern,
                 "documents": collection.documents,
                 "lastUpdated": collection.updated_at,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from qmd.quick_dataclasses import dataclass
-from qmd.records import Candidate, Collection, IndexStatus, IndexTerms, LexicalTerm, Scope, StoredDocument
+from qmd.records import Candidate, Collection, IndexStatus, IndexTerms, LeftOutFile, LexicalTerm, Scope, StoredDocument
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,6 +155,14 @@ class Writer(Reader, Protocol):
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int) -> None:
         """Remember new file times of a document whose text did not change."""
+        ...
+
+    def left_out(self, collection: str) -> Sequence[LeftOutFile]:
+        """Files that the last update of a collection could not take."""
+        ...
+
+    def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
+        """Remember exactly these files of a collection as left out."""
         ...
 
     def mark_updated(self, collection: str) -> None:

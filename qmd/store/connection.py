@@ -249,7 +249,7 @@ def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
     from urllib.parse import quote
 
     try:
-        uri = f"file:{quote(str(path.absolute()))}?immutable=1"
+        uri = f"file:{quote(os.fsencode(path.absolute()))}?immutable=1"
         return _open_and_probe(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, path, timeout)
     except apsw.Error as exc:
         raise as_qmd_error(exc, path) from exc
@@ -338,6 +338,13 @@ def add_checksums(database: Database) -> None:
 
 def _open_and_probe(name: str, flags: int, path: Path, timeout_ms: int) -> Database:
     """Open and read the header, so that a bad file fails here and not in the first query."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        # The one form in which SQLite takes bytes that are no UTF-8.
+        from urllib.parse import quote
+
+        name, flags = f"file:{quote(os.fsencode(path.absolute()))}", flags | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(name, flags=flags)
     try:
         # First of all: the pragmas below may already meet a lock.

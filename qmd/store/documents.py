@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qmd.errors import UsageError
+from qmd.names import to_disk, to_text
 from qmd.records import Collection, MetadataValue, Scope, StoredDocument
 from qmd.store.base import KnownFile, NewDocument
 from qmd.store.connection import Database, Row
@@ -80,7 +81,7 @@ def read_collections(database: Database) -> list[Collection]:
         return [
             Collection(
                 name=name,
-                path=Path(path),
+                path=Path(to_disk(path)),
                 pattern=pattern,
                 ignore=tuple(_from_json(ignore)),
                 context=_from_json(context),
@@ -163,7 +164,7 @@ def mirror_collections(database: Database, collections: Sequence[Collection]) ->
         [
             (
                 collection.name,
-                str(collection.path),
+                to_text(collection.path),
                 collection.pattern,
                 json.dumps(list(collection.ignore), ensure_ascii=False),
                 json.dumps(dict(collection.context), ensure_ascii=False),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from qmd.records import CollectionStatus, IndexStatus
+from qmd.store import left_out
 from qmd.store.connection import DamagedIndexError, Database, add_checksums
 from qmd.store.documents import read_collections
 
@@ -66,6 +67,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
             )
             for collection in known
         ),
+        left_out=tuple(left_out.read(database)),
     )
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError
 from qmd.files import tighten
-from qmd.records import Candidate, Collection, IndexStatus, LexicalTerm, Scope, StoredDocument
-from qmd.store import caches, documents, health, lexical
+from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
+from qmd.store import caches, documents, health, left_out, lexical
 from qmd.store.base import ChunkRecord, KnownFile, NewDocument, PendingContent
 from qmd.store.connection import (
     DamagedIndexError,
@@ -247,6 +247,15 @@ class IndexWriter(IndexReader):
         """What the index remembers of a collection's files, by path."""
         return documents.known_files(self._database, collection)
 
+    def left_out(self, collection: str) -> Sequence[LeftOutFile]:
+        """Files that the last update of a collection could not take."""
+        return left_out.read(self._database, collection)
+
+    def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
+        """Remember exactly these files of a collection as left out."""
+        with self.transaction():
+            left_out.replace(self._database, collection, files)
+
     def mark_updated(self, collection: str) -> None:
         """Remember that a collection's update was completed now."""
         with self.transaction():
@@ -280,12 +289,14 @@ class IndexWriter(IndexReader):
         with self.transaction():
             for fact in _COLLECTION_FACTS:
                 documents.write_meta(self._database, f"{fact}:{name}", None)
+            left_out.remove(self._database, name)
             return documents.remove_collection(self._database, name)
 
     def rename_collection(self, old: str, new: str) -> None:
         """Give a collection another name."""
         with self.transaction():
             documents.rename_collection(self._database, old, new)
+            left_out.rename(self._database, old, new)
             for fact in _COLLECTION_FACTS:
                 value = documents.read_meta(self._database, f"{fact}:{old}")
                 documents.write_meta(self._database, f"{fact}:{new}", value)

@@ -57,7 +57,14 @@ CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT
 _COLLECTIONS_UNDER_OUR_NAME = "ALTER TABLE collections RENAME TO qmd_collections"
 """The original drops any table `collections` that it meets."""
 
-MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME)
+_LEFT_OUT = """
+CREATE TABLE left_out (
+  collection TEXT NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, size_bytes INTEGER NOT NULL,
+  mtime_ns INTEGER NOT NULL, program TEXT NOT NULL, PRIMARY KEY (collection, path)
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME, _LEFT_OUT)
 """Entry n takes a file from version n to n + 1."""
 
 _TABLES_OF_THE_ORIGINAL = ("content_vectors", "documents_fts", "store_config")

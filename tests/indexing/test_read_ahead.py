@@ -124,6 +124,6 @@ def readers_of(parent: int) -> list[int]:
 
 def is_reader(pid: int) -> bool:
     try:
-        return b"read_ahead" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"reader_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

@@ -11,6 +11,7 @@ import pytest
 
 from qmd.errors import NotFoundError
 from qmd.ingest import ScanResult, scan_collection
+from qmd.names import to_text
 from qmd.records import Collection
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file names and links")
@@ -195,4 +196,4 @@ def test_hostile_names_survive_literally(tmp_path: Path, name: str) -> None:
         (tmp_path / name).write_bytes(b"# x\n")
     except (OSError, UnicodeError):
         pytest.skip("this file system refuses the name")
-    assert paths(scan(tmp_path)) == [name]
+    assert paths(scan(tmp_path)) == [to_text(name)]

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
+from qmd.quick_dataclasses import replace
+from qmd.records import Collection, CollectionStatus, IndexStatus, LeftOutFile, StoredDocument
 from qmd.render.listings import (
     StatusReport,
     collections_json,
@@ -94,3 +95,14 @@ def test_relative_times_use_the_largest_unit(moment: str | None, shown: str) -> 
 @pytest.mark.parametrize(("size", "shown"), [(0, "0 B"), (1536, "1.5 KB"), (3 * 1024**3, "3.0 GB")])
 def test_sizes_have_one_decimal(size: int, shown: str) -> None:
     assert human_size(size) == shown
+
+
+def test_status_names_left_out_files_with_the_reason() -> None:
+    files = tuple(LeftOutFile("notes", f"{n}.md", f"'{n}.md' is binary") for n in range(25))
+    report = StatusReport(replace(INDEX, left_out=files))
+    text = render_status(report, NOW)
+    assert "\nLeft out (25)\n  notes: '0.md' is binary\n" in text
+    assert "\n  and 5 more (qmd status --json)\n" in text
+    listed = json.loads(status_json(report))["leftOut"]
+    assert len(listed) == 25
+    assert listed[0] == {"collection": "notes", "path": "0.md", "reason": "'0.md' is binary"}

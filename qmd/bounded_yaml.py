@@ -1,0 +1,135 @@
+"""YAML from anywhere, read within bounds of size, depth and expansion, so that no file can hang the program.
+
+Front matter and `index.yml` come with folders that somebody else wrote. A few hundred bytes of aliases stand for more
+values than memory holds, and brackets nested deep enough keep the parser for seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from qmd.names import escape_bytes
+
+MAX_CHARACTERS = 256 * 1024
+"""The parser takes up to four seconds for a megabyte of plain lines, and nobody writes a quarter of one by hand."""
+
+_MAX_WEIGHT = 640 * 1024
+_NODE_WEIGHT = 80
+"""A value weighs this and its characters, each time that an alias stands for it: 8,000 values take most of a second."""
+
+_MAX_DEPTH = 64
+_MAX_BRACKET_DEPTH = 500
+"""The scanner looks at every open bracket for every token, before a value is made of any: seconds for 3,000."""
+
+_MAX_DIGITS = 1_000
+"""Python refuses to print integers beyond 4,300 digits, long after reading them."""
+
+_BRACKET = re.compile(r"[\[\]{}]")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+
+
+class UnreadableYamlError(ValueError):
+    """The text is no YAML, or more than can be read; one line says why."""
+
+
+def load_yaml(text: str, *, allow_duplicate_keys: bool = False) -> object:
+    """The single document in `text` as plain values; None for an empty one.
+
+    Raises:
+        UnreadableYamlError: If it is malformed or beyond the bounds.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise UnreadableYamlError(f"it has {len(text):,} characters, more than the limit of {MAX_CHARACTERS:,}")
+    if _bracket_depth(text) > _MAX_BRACKET_DEPTH:
+        raise UnreadableYamlError(f"values are nested more than {_MAX_DEPTH} deep")
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.allow_duplicate_keys = allow_duplicate_keys
+    yaml.Composer = _bounded_composer()
+    try:
+        loaded: object = yaml.load(text)
+    # A parser that meets what it was not written for fails in ways of its own; none of them may end the program.
+    except Exception as exc:
+        reason = str(exc) if isinstance(exc, UnreadableYamlError) else _reason(exc)
+        raise UnreadableYamlError(reason) from exc
+    return loaded
+
+
+def _bracket_depth(text: str) -> int:
+    """How deep brackets are nested, those in quotes and comments counted too."""
+    depth = deepest = 0
+    for match in _BRACKET.finditer(text):
+        depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _reason(error: Exception) -> str:
+    reason = " ".join(str(error).split())
+    return reason or type(error).__name__
+
+
+@cache
+def _bounded_composer() -> Any:
+    """ruamel's composer, which turns events into nodes, with a running weight; made when the parser is imported."""
+    from ruamel.yaml.composer import Composer
+    from ruamel.yaml.events import AliasEvent, ScalarEvent
+
+    class BoundedComposer(Composer):
+        def __init__(self, loader: Any = None) -> None:
+            super().__init__(loader)
+            self.warn_double_anchors = False
+            self._weight = 0
+            self._nesting = 0
+            self._weights: dict[str, int] = {}
+            """Weight of what each anchor names; an anchor whose value is still being read has none."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event = self.parser.peek_event()
+            if isinstance(event, AliasEvent):
+                if event.anchor in self.anchors and event.anchor not in self._weights:
+                    raise UnreadableYamlError(f"the value of '&{event.anchor}' holds itself")
+                self._add(self._weights.get(event.anchor, 0), "its aliases stand for too many values")
+                return super().compose_node(parent, index)
+            if isinstance(event, ScalarEvent):
+                event.value = _whole_characters(event.value)
+            before = self._weight
+            self._weights.pop(event.anchor, None)
+            self._add(_NODE_WEIGHT + len(getattr(event, "value", "")), "it holds too many values")
+            self._nesting += 1
+            if self._nesting > _MAX_DEPTH:
+                raise UnreadableYamlError(f"values are nested more than {_MAX_DEPTH} deep")
+            node = super().compose_node(parent, index)
+            self._nesting -= 1
+            if event.anchor is not None:
+                self._weights[event.anchor] = self._weight - before
+            if str(node.tag).endswith(":int") and len(node.value) > _MAX_DIGITS:
+                raise UnreadableYamlError(f"a number has more than {_MAX_DIGITS:,} digits")
+            return node
+
+        def _add(self, weight: int, complaint: str) -> None:
+            self._weight += weight
+            if self._weight > _MAX_WEIGHT:
+                raise UnreadableYamlError(complaint)
+
+    return BoundedComposer
+
+
+def _whole_characters(value: str) -> str:
+    r"""`value` with escaped surrogate pairs (`\ud83d\ude00`, as JSON writes them) joined.
+
+    Undecodable bytes of file names, which earlier versions wrote as `\udce9`, take the form of `qmd.names`.
+
+    Raises:
+        UnreadableYamlError: If half a pair is left over, or a NUL: no file name, index or terminal takes them.
+    """
+    if _HALF_CHARACTER.search(value) is not None:
+        value = escape_bytes(value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
+        if _HALF_CHARACTER.search(value) is not None:
+            raise UnreadableYamlError("an escape stands for half a character")
+    if "\0" in value:
+        raise UnreadableYamlError("a value holds a NUL character")
+    return value

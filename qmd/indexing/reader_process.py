@@ -1,0 +1,194 @@
+"""A process that reads files for this one, so that no file can take the program along, whatever it does to a parser.
+
+It gets pickled lists of files on stdin and answers file by file on stdout, within a time for each and within a bound of
+memory. When an answer stays away the process is ended, the file is left out, and a new process goes on with the next.
+It ends with its stdin, so none outlives the program, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Self
+
+from qmd.indexing.reading import FileReading, leave_out, read_file, read_files
+from qmd.records import FileEntry
+
+_START = "import sys; sys.path[:] = sys.argv[1:]; from qmd.indexing.reader_process import serve; serve()"
+"""The parent's path is taken over: a program may have been started from anywhere."""
+
+_READY = b"qmd reader\n"
+_MEMORY_BYTES = 2 << 30
+"""Ten megabytes of ligatures, each of which stands for eighteen letters, take one gigabyte."""
+
+_BASE_S = 20.0
+_PER_MEGABYTE_S = 5.0
+"""Ten times what the slowest text takes on one busy core."""
+
+_POLL_S = 0.25
+
+
+def time_budget_s(entry: FileEntry) -> float:
+    """Seconds after which a file is given up."""
+    return _BASE_S + _PER_MEGABYTE_S * entry.size_bytes / 1_000_000
+
+
+class ReaderProcess:
+    """Reads lists of files, one at a time; usable as a context manager, from one thread at a time.
+
+    Args:
+        budget_s: Seconds that a file may take.
+    """
+
+    def __init__(self, budget_s: Callable[[FileEntry], float] = time_budget_s) -> None:
+        self._budget_s = budget_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._has_reported = False
+        """Whether the process has said that it runs."""
+        self._lock = threading.Lock()
+        self._left_s: float | None = None
+        """What is left of the time for the answer that is waited for."""
+        self._is_expired = False
+        self._is_closed = threading.Event()
+        self._watch = threading.Thread(target=self._keep_time, name="qmd-read-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        # At once, so that it is ready when the first files are.
+        self._start()
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closed.set()
+        self._end()
+
+    def read(self, entries: Sequence[FileEntry]) -> list[FileReading]:
+        """The files read, in order; what cannot be indexed says why. Where no process starts they are read here."""
+        readings: list[FileReading] = []
+        suspect: FileEntry | None = None
+        while len(readings) < len(entries):
+            rest = entries[len(readings) :]
+            if not self._is_running():
+                return [*readings, *read_files(rest)]
+            self._send(rest)
+            for entry in rest:
+                reading = self._receive(entry)
+                if reading is not None:
+                    readings.append(reading)
+                    continue
+                if self._is_expired:
+                    seconds = f"{self._budget_s(entry):.0f} s"
+                    readings.append(leave_out(entry, f"'{entry.path}' took longer than {seconds} to read", "slow"))
+                elif suspect is entry:
+                    readings.append(leave_out(entry, f"'{entry.path}' ended the process that read it", "crash"))
+                # Once it may have been another's doing: the system ends processes when memory runs out.
+                suspect = entry
+                break
+        return readings
+
+    def _is_running(self) -> bool:
+        """Whether there is a process that reads, now that one has been started if there was none."""
+        if self._process is None:
+            self._start()
+        if self._process is not None and not self._has_reported:
+            assert self._process.stdout is not None
+            with self._timed(_BASE_S):
+                self._has_reported = self._process.stdout.readline() == _READY
+            if not self._has_reported:
+                self._end()
+        return self._process is not None
+
+    def _start(self) -> None:
+        self._has_reported = False
+        with suppress(OSError):
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+
+    def _send(self, entries: Sequence[FileEntry]) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        # A process that has died is noticed when its answer is read.
+        with suppress(OSError):
+            pickle.dump(entries, self._process.stdin, pickle.HIGHEST_PROTOCOL)
+            self._process.stdin.flush()
+
+    def _receive(self, entry: FileEntry) -> FileReading | None:
+        """The next answer; None when the process has died or was ended, which it then is for certain."""
+        assert self._process is not None and self._process.stdout is not None
+        try:
+            with self._timed(self._budget_s(entry)):
+                reading: FileReading = pickle.load(self._process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            self._end()
+            return None
+        return reading
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        # A task that the process never took may still wait to be flushed.
+        with suppress(OSError), process:
+            pass
+
+    @contextmanager
+    def _timed(self, seconds: float) -> Iterator[None]:
+        """End the process if the block takes longer; `_is_expired` tells."""
+        with self._lock:
+            self._is_expired = False
+            self._left_s = seconds
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._left_s = None
+
+    def _keep_time(self) -> None:
+        # Counted in naps: while a machine sleeps, or a job is stopped, no file uses up its time.
+        while not self._is_closed.wait(_POLL_S):
+            with self._lock:
+                if self._left_s is None:
+                    continue
+                self._left_s -= _POLL_S
+                process = self._process
+                if self._left_s <= 0 and process is not None:
+                    self._is_expired = True
+                    process.kill()
+
+
+def serve() -> None:
+    """Answer tasks until stdin ends: what a reader process runs."""
+    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What a library prints must not get into the answers.
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _limit_memory()
+    results.write(_READY)
+    results.flush()
+    while True:
+        try:
+            entries = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        for entry in entries:
+            pickle.dump(read_file(entry), results, pickle.HIGHEST_PROTOCOL)
+            results.flush()
+
+
+def _limit_memory() -> None:
+    """Make a file that needs too much fail here, before the system has to choose what to end."""
+    # Windows has no such limit, and macOS refuses some.
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        limit = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
