@@ -95,8 +95,9 @@ class _RecordedFile(apsw.VFSFile):
             disk.log.append(Operation("create", self._name))
         super().__init__(base, name, flags)
 
-    def excepthook(self, kind: object, error: object, trace: object) -> None:
+    def excepthook(self, kind: object, error: object, trace: object) -> bool:
         """Say nothing of the faults that SQLite itself overlooks, such as those while it closes."""
+        return True
 
     def xWrite(self, data: bytes, offset: int) -> None:
         if self._name is not None:
@@ -122,8 +123,9 @@ class _RecordingFiles(apsw.VFS):
         self._base = apsw.vfs_names()[0]
         super().__init__("qmd-recording", self._base, makedefault=True)
 
-    def excepthook(self, kind: object, error: object, trace: object) -> None:
+    def excepthook(self, kind: object, error: object, trace: object) -> bool:
         """Say nothing of the faults that SQLite itself overlooks, such as those while it closes."""
+        return True
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
         return _RecordedFile(self._disk, self._base, name, flags)
@@ -146,7 +148,7 @@ def _note(disk: Disk, operation: Operation, extended: int) -> None:
         if exc.errno == errno.ENOSPC and operation.kind == "write":
             raise apsw.FullError("no space") from exc
         failure = apsw.IOError("disk fault")
-        failure.extendedresult = extended
+        failure.extendedresult = extended  # type: ignore[attr-defined]
         raise failure from exc
 
 
@@ -210,9 +212,15 @@ def _recorded_calls(disk: Disk) -> Iterator[None]:
         unlink(path, **options)
 
     originals = {name: getattr(os, name) for name in ("fsync", "replace", "rename", "unlink")}
-    os.fsync, os.unlink = recorded_fsync, recorded_unlink
-    os.replace, os.rename = recorded_move(originals["replace"]), recorded_move(originals["rename"])
+    replacements = {
+        "fsync": recorded_fsync,
+        "replace": recorded_move(originals["replace"]),
+        "rename": recorded_move(originals["rename"]),
+        "unlink": recorded_unlink,
+    }
     try:
+        for name, function in replacements.items():
+            setattr(os, name, function)
         yield
     finally:
         for name, original in originals.items():

@@ -2,7 +2,8 @@
 
 After a crash of the process everything that was written is there, the last write perhaps in part. After a loss of
 power a write that was not followed by a sync of its file may be there, missing, or there up to some sector, whatever
-became of the others. Names (create, rename, unlink) and lengths survive in their order, as journaling file systems promise.
+became of the others. Names (create, rename, unlink) and lengths survive in their order, as journaling file systems
+promise.
 """
 
 from __future__ import annotations

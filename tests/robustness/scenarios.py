@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from qmd.config import edits
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import load_config
 from qmd.indexing import embed_pending, update_collection
+from qmd.inference.base import Embedder
 from qmd.store import IndexWriter, schema
 from qmd.workspace import embed_lock, open_current_writer, remove_collection, rename_collection
 from tests.fakes import HashingEmbedder
@@ -21,7 +23,8 @@ from tests.fakes import HashingEmbedder
 _WORDS = ["pricing", "river", "planet", "getUserName", "limiter", "kettle", "orchid", "harbour", "zebra", "quarterly"]
 _NOTED_NS = 1_600_000_000_123_456_789
 
-EMBEDDER = HashingEmbedder(dim=32)
+EMBEDDER = cast("Embedder", HashingEmbedder(dim=32))
+"""It has all that embedding asks for, but not the optional `embeds`."""
 
 
 @dataclass(frozen=True, slots=True)
