@@ -1,6 +1,6 @@
 """All long runs one after the other, and one table of what they tried and what failed.
 
-    python -m tests.robustness [--states 20000] [--faults 2000] [--cases 100000] [--minutes 5] [--seed 1] [--keep FOLDER]
+    python -m tests.robustness [--states 20000] [--faults 2000] [--cases 100000] [--minutes 5] [--seed 1] [--keep DIR]
 
 `--cases` is the number of files and configurations together; queries, globs and messages get a tenth of it each.
 """
