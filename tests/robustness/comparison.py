@@ -51,5 +51,15 @@ def _vectors(database: Database) -> list[tuple[object, ...]]:
 
 
 def differing(one: Tables, other: Tables, leaving_out: tuple[str, ...] = ()) -> list[str]:
-    """Names of the tables that are not equal."""
-    return [name for name in one if name not in leaving_out and one[name] != other[name]]
+    """The tables that are not equal, each with a few of the rows that only one side has."""
+    found = []
+    for name in one:
+        if name not in leaving_out and one[name] != other[name]:
+            extra, lacking = set(one[name]) - set(other[name]), set(other[name]) - set(one[name])
+            found.append(f"{name} (extra {_some(extra)}, lacking {_some(lacking)})")
+    return found
+
+
+def _some(rows: set[tuple[object, ...]]) -> str:
+    shown = ", ".join(repr(row[:3])[:120] for row in sorted(rows, key=repr)[:2])
+    return f"{len(rows)}: {shown}" if rows else "none"
