@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.inference.graph_writer import GraphForm, Qwen3Shape
-from qmd.inference.graphs import build_qwen3, weight_names
+from qmd.prepare.graph_writer import GraphForm, Qwen3Shape
+from qmd.prepare.graphs import build_qwen3, weight_names
 
 QWEN_LAYERS = 28
 ENCODER_VOCAB = 61_056

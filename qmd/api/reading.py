@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from qmd.api.records import DocumentText, DocumentTexts, IndexHealth, SkippedDocument
-from qmd.errors import ModelError, NotFoundError, UsageError
-from qmd.quick_dataclasses import replace
+from qmd.errors import ModelError, NotFoundError
 from qmd.records import IndexStatus, Scope, SearchResponse, StoredDocument, SubQuery
 
 if TYPE_CHECKING:
     from qmd.api.homes import ConfigHome
     from qmd.config.paths import Locations
     from qmd.inference import Engines, EngineSettings
-    from qmd.retrieval import SearchOptions
+    from qmd.retrieval.options import Mode
     from qmd.server.pools import Role
     from qmd.server.service import SearchService
-    from qmd.store.base import Reader
 
 DEFAULT_MAX_BYTES = 65_536
 """Longest text (in characters) that `Store.multi_get` returns."""
@@ -71,7 +69,7 @@ class ReadingStore:
         intent: str | None = None,
         rerank: bool = True,
         expand: bool | None = None,
-        candidate_limit: int = 40,
+        candidate_limit: int | None = None,
         budget_ms: int | None = None,
         explain: bool = False,
         full_body: bool = False,
@@ -87,7 +85,7 @@ class ReadingStore:
             intent: What the answer is for.
             rerank: Whether the best candidates are read by the reranker.
             expand: True lets the model propose sub-queries, False forbids it, None leaves it to the query.
-            candidate_limit: Fused candidates kept for reranking.
+            candidate_limit: Candidates that the reranker reads; None leaves it to what the reranker costs.
             budget_ms: Wall time; stages are cut to hold it.
             explain: Give each hit its `explanation`.
             full_body: Give each hit its whole text.
@@ -96,11 +94,12 @@ class ReadingStore:
             UsageError: The query breaks the rules of its language.
             NotFoundError: An unknown collection, or nothing is indexed yet.
         """
-        from qmd.retrieval import SearchOptions
-
-        options = SearchOptions(
+        return self._search(
+            query,
+            collections,
             limit=limit,
             min_relevance=min_relevance,
+            intent=intent,
             rerank=rerank,
             expand=expand,
             candidate_limit=candidate_limit,
@@ -108,7 +107,6 @@ class ReadingStore:
             explain=explain,
             full_body=full_body,
         )
-        return self._search(query, collections, options, intent)
 
     def search_lexical(
         self,
@@ -120,17 +118,9 @@ class ReadingStore:
         full_body: bool = False,
     ) -> SearchResponse:
         """Search by words (BM25), without any model: `qmd search`. Arguments and errors as in `search`."""
-        from qmd.retrieval import SearchOptions
-
-        options = SearchOptions(
-            mode="lexical",
-            limit=limit,
-            min_relevance=min_relevance,
-            rerank=False,
-            expand=False,
-            full_body=full_body,
+        return self._search(
+            query, collections, mode="lexical", limit=limit, min_relevance=min_relevance, full_body=full_body
         )
-        return self._search(query, collections, options)
 
     def search_dense(
         self,
@@ -143,17 +133,15 @@ class ReadingStore:
         full_body: bool = False,
     ) -> SearchResponse:
         """Search by meaning (vectors): `qmd vsearch`. Arguments and errors as in `search`."""
-        from qmd.retrieval import SearchOptions
-
-        options = SearchOptions(
+        return self._search(
+            query,
+            collections,
             mode="dense",
             limit=limit,
             min_relevance=min_relevance,
-            rerank=False,
             expand=expand,
             full_body=full_body,
         )
-        return self._search(query, collections, options)
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """The sub-queries that the expansion model proposes; empty when none is of use.
@@ -217,8 +205,13 @@ class ReadingStore:
         Raises:
             NotFoundError: An unknown collection.
         """
+        from qmd.workspace import collection_not_found
+
         with self._readers.reader() as reader:
-            names = self._scope(reader, collection, lambda _: None) if collection is not None else None
+            known = [one.name for one in reader.collections()]
+            if collection is not None and collection not in known:
+                raise collection_not_found(collection, known)
+            names = None if collection is None else (collection,)
             return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
 
     # --- state ------------------------------------------------------------------------------------
@@ -247,34 +240,14 @@ class ReadingStore:
     # --- inside -----------------------------------------------------------------------------------
 
     def _search(
-        self,
-        query: str | Sequence[SubQuery],
-        collections: str | Sequence[str] | None,
-        options: SearchOptions,
-        intent: str | None = None,
+        self, query: str | Sequence[SubQuery], collections: str | Sequence[str] | None, **wishes: Unpack[_Wishes]
     ) -> SearchResponse:
-        from qmd.retrieval import build_scope, search
-        from qmd.server.requests import QueryRequest
-        from qmd.server.service import build_query, roles_for
+        from qmd.app.searching import SearchRequest
 
         text, typed = (query, ()) if isinstance(query, str) else (None, tuple(query))
-        if not typed and not (text or "").strip():
-            raise UsageError("the query is empty", "give words, or a question")
-        parsed = build_query(QueryRequest(text, typed, intent=intent))
-        warnings: list[str] = []
-        with self._readers.reader() as reader:
-            scope = Scope(self._scope(reader, collections, warnings.append))
-            parsed = replace(parsed, scope=build_scope(scope, parsed.scope))
-            with self._engines.engines(self._settings(), roles_for(parsed, options)) as engines:
-                response = search(reader, engines, parsed, options)
-        return replace(response, warnings=(*warnings, *response.warnings)) if warnings else response
-
-    def _scope(
-        self, reader: Reader, collections: str | Sequence[str] | None, warn: Callable[[str], None]
-    ) -> tuple[str, ...] | None:
-        from qmd.workspace import scope_collections
-
-        return scope_collections(reader.collections(), as_names(collections) or (), warn)
+        return self._service().query(
+            SearchRequest(text, typed, collections=tuple(as_names(collections) or ()), **wishes)
+        )
 
     def _settings(self) -> EngineSettings:
         from qmd.workspace import engine_settings
@@ -287,6 +260,21 @@ class ReadingStore:
         from qmd.server.service import SearchService
 
         return SearchService(self.path, self._readers, self._engines, self._settings)
+
+
+class _Wishes(TypedDict, total=False):
+    """What a caller may choose besides query and collections; see `SearchRequest`."""
+
+    mode: Mode
+    limit: int
+    min_relevance: float
+    intent: str | None
+    rerank: bool
+    expand: bool | None
+    candidate_limit: int | None
+    budget_ms: int | None
+    explain: bool
+    full_body: bool
 
 
 def as_names(collections: str | Sequence[str] | None) -> Sequence[str] | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.inspection import EngineReport
-    from qmd.inference.loader import EngineSettings
+    from qmd.inference.settings import EngineSettings
     from qmd.store import IndexReader
 
 _MEBIBYTE = 1 << 20
@@ -84,9 +84,9 @@ def _check(name: str, examine: Callable[[], str]) -> Check:
 
 
 def _sqlite() -> str:
-    import apsw
+    from qmd.store.connection import driver_version
 
-    return f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
+    return driver_version()
 
 
 def _configuration(locations: Locations) -> str:
@@ -103,7 +103,7 @@ def _index(locations: Locations) -> str:
 
 
 def _cuda() -> str:
-    from qmd.inference.sessions import cuda_verdict
+    from qmd.inference.runtime.sessions import cuda_verdict
 
     verdict = cuda_verdict()
     return "works (a test session ran on it)" if verdict is None else f"not used: {verdict}"

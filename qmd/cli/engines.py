@@ -12,8 +12,8 @@ from qmd.errors import ModelError
 
 if TYPE_CHECKING:
     from qmd.inference.base import EngineDescription, Engines
-    from qmd.inference.catalogue import Role
-    from qmd.inference.loader import EngineSettings
+    from qmd.inference.models.catalogue import Role
+    from qmd.inference.settings import EngineSettings
 
 
 def load(

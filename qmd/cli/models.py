@@ -12,7 +12,7 @@ from qmd.cli.session import Session, out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from qmd.inference.catalogue import ModelRecord
+    from qmd.inference.models.catalogue import ModelRecord
 
 Names = Annotated[list[str] | None, Argument(help="Models; none means the full set, one per role.")]
 Name = Annotated[str, Argument(help="A model, as 'qmd models list' shows it.")]
@@ -22,7 +22,7 @@ _MEGABYTE = 1_000_000
 
 def list_models(session: Session, as_json: Json = False, index: Index = None) -> int:
     """List the models qmd knows, and which are on this machine."""
-    from qmd.inference.model_folders import list_models as states
+    from qmd.inference.models.folders import list_models as states
 
     found = states(_models_dir(session, index))
     if as_json:
@@ -65,9 +65,9 @@ def pull(
     index: Index = None,
 ) -> int:
     """Fetch models; an interrupted pull goes on where it stopped."""
-    from qmd.inference.downloads import formats_to_pull, pull_model
-    from qmd.inference.prepare import forms_for
-    from qmd.inference.sessions import cuda_works, gpu_allowed
+    from qmd.inference.models.downloads import formats_to_pull, pull_model
+    from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
+    from qmd.prepare.forms import forms_for
 
     models_dir = _models_dir(session, index)
     has_cuda = gpu_allowed(session.environ) and cuda_works()
@@ -96,9 +96,9 @@ def prepare(
     index: Index = None,
 ) -> int:
     """Make the forms of models that run fastest on this machine's CPU; each must agree with the published file."""
-    from qmd.inference.loader import usable_cpus
-    from qmd.inference.model_folders import model_path
-    from qmd.inference.prepare import prepare_model
+    from qmd.inference.models.folders import model_path
+    from qmd.inference.settings import usable_cpus
+    from qmd.prepare.forms import prepare_model
 
     models_dir = _models_dir(session, index)
     all_kept = True
@@ -128,8 +128,8 @@ def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
     Raises:
         NotFoundError: There are none.
     """
-    from qmd.inference.model_folders import list_models as states
-    from qmd.inference.prepare import forms_for
+    from qmd.inference.models.folders import list_models as states
+    from qmd.prepare.forms import forms_for
 
     present = [state.record for state in states(models_dir) if state.is_present and state.record.tier != BUILT_IN]
     found = [one for one in present if forms_for(one) and set(forms or ()) <= set(forms_for(one))]
@@ -141,7 +141,7 @@ def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
 
 def path(session: Session, name: Name, index: Index = None) -> int:
     """Print the folder of a model."""
-    from qmd.inference.model_folders import model_path
+    from qmd.inference.models.folders import model_path
 
     out(f"{model_path(_record(name), _models_dir(session, index))}\n")
     return EXIT_OK
@@ -149,8 +149,8 @@ def path(session: Session, name: Name, index: Index = None) -> int:
 
 def verify(session: Session, names: Names = None, index: Index = None) -> int:
     """Check model files against their sizes and checksums."""
-    from qmd.inference.model_folders import list_models as states
-    from qmd.inference.model_folders import verify_model
+    from qmd.inference.models.folders import list_models as states
+    from qmd.inference.models.folders import verify_model
 
     models_dir = _models_dir(session, index)
     present = [state.record for state in states(models_dir) if state.is_present]
@@ -164,7 +164,7 @@ def verify(session: Session, names: Names = None, index: Index = None) -> int:
 
 def remove(session: Session, name: Name, index: Index = None) -> int:
     """Delete the files of a model."""
-    from qmd.inference.model_folders import remove_model
+    from qmd.inference.models.folders import remove_model
 
     freed = remove_model(_record(name), _models_dir(session, index))
     out(f"✓ Removed {name} ({freed / _MEGABYTE:.1f} MB)\n")
@@ -178,7 +178,7 @@ def export(
     index: Index = None,
 ) -> int:
     """Copy a model to a folder or archive, for a machine without network."""
-    from qmd.inference.model_folders import export_model
+    from qmd.inference.models.folders import export_model
 
     out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(session, index), target)}\n")
     return EXIT_OK
@@ -191,7 +191,7 @@ def import_(
     index: Index = None,
 ) -> int:
     """Take a model from a folder or archive."""
-    from qmd.inference.model_folders import import_model
+    from qmd.inference.models.folders import import_model
 
     record = import_model(source, _models_dir(session, index), _record(name) if name else None)
     out(f"✓ Imported {record.name}\n")
@@ -203,7 +203,7 @@ def _models_dir(session: Session, index: str | None) -> Path:
 
 
 def _records(names: list[str] | None) -> list[ModelRecord]:
-    from qmd.inference.catalogue import full_model
+    from qmd.inference.models.catalogue import full_model
 
     if names:
         return [_record(name) for name in names]
@@ -211,7 +211,7 @@ def _records(names: list[str] | None) -> list[ModelRecord]:
 
 
 def _record(name: str) -> ModelRecord:
-    from qmd.inference.catalogue import find_model
+    from qmd.inference.models.catalogue import find_model
 
     record = find_model(name)
     if record is None:

@@ -42,7 +42,7 @@ LineNumbers = Annotated[bool, Option("--line-numbers", help="Number the lines as
 Explain = Annotated[bool, Option("--explain", help="Show how each score came about.")]
 Intent = Annotated[str | None, Option("--intent", metavar="TEXT", help="What the answer is for.")]
 CandidateLimit = Annotated[
-    str | None, Option("-C", "--candidate-limit", metavar="N", help="Candidates kept for reranking.")
+    str | None, Option("-C", "--candidate-limit", metavar="N", help="Candidates that are reranked.")
 ]
 Rerank = Annotated[bool, Option("--rerank/--no-rerank", help="Rerank the best candidates.")]
 Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]

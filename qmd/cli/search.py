@@ -33,22 +33,24 @@ from qmd.cli.options import (
     cuts_declarations,
     positive_number,
 )
-from qmd.cli.session import Session, current_config, open_current_reader, out, say, scope_collections, warn
+from qmd.cli.session import Session, current_config, open_current_reader, out, say, warn
 from qmd.errors import NotFoundError
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.render.hits import Format, HitOptions, render_hits
+from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from qmd.app.searching import SearchRequest
     from qmd.config.paths import Locations
-    from qmd.inference.catalogue import Role
     from qmd.records import Query, SearchResponse
-    from qmd.retrieval import SearchOptions
+    from qmd.retrieval.options import Mode
     from qmd.store import IndexReader
 
 _DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
 _TERMINAL_LIMIT = 5
+_MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
 
@@ -61,14 +63,11 @@ _STALE_DAYS = 14
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """The command line, checked."""
+class _Command:
+    """The command line, checked: what is asked for, and how the answer is shown."""
 
-    text: str
+    search: SearchRequest
     format: Format
-    collections: tuple[str, ...]
-    options: SearchOptions
-    intent: str | None
     full_path: bool
     line_numbers: bool
     allow_gpu: bool
@@ -107,53 +106,48 @@ def find(
         raise session.missing_argument()
     cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
-    from qmd.retrieval import SearchOptions
+    from qmd.app.searching import SearchRequest
 
-    everything = _ALL_LEXICAL if session.command == "search" else _ALL_DENSE
+    mode = _MODES[session.command]
+    everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
     default = _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
-    options = SearchOptions(
-        mode={"search": "lexical", "vsearch": "dense"}.get(session.command, "hybrid"),  # type: ignore[arg-type]
+    request = SearchRequest(
+        text,
+        mode=mode,
+        collections=tuple(collection or ()),
+        intent=intent,
         limit=everything if all_results else positive_number(n, "-n", default),
         min_relevance=min_score,
-        rerank=rerank and session.command == "query",
+        rerank=rerank,
         expand=expand,
+        candidate_limit=positive_number(candidate_limit, "-C", 40) if candidate_limit is not None else None,
         budget_ms=budget,
         explain=explain,
         full_body=full,
     )
-    options = replace(options, candidate_limit=positive_number(candidate_limit, "-C", options.candidate_limit))
-    request = _Request(
-        text,
-        chosen,
-        tuple(collection or ()),
-        options,
-        intent,
-        full_path,
-        line_numbers and not no_line_numbers,
-        not no_gpu,
-    )
-    return _run(session, session.locate(index), request)
+    command = _Command(request, chosen, full_path, line_numbers and not no_line_numbers, not no_gpu)
+    return _run(session, session.locate(index), command)
 
 
-def _run(session: Session, locations: Locations, request: _Request) -> int:
-    from qmd.retrieval import parse_query
+def _run(session: Session, locations: Locations, command: _Command) -> int:
+    from qmd.app.searching import narrow_query, read_query
 
-    query = parse_query(request.text)
-    with _open(locations, request) as reader:
-        query = _scoped(query, scope_collections(reader.collections(), request.collections), request.intent)
-        response = _answer(session, locations, request, query, reader)
-        shown = _hit_options(session, locations, request, response, reader)
+    query = read_query(command.search)
+    with _open(locations, command) as reader:
+        query, warnings = narrow_query(query, reader.collections(), command.search.collections)
+        response = _answer(session, locations, command, query, reader)
+        shown = _hit_options(session, locations, command, response, reader)
         if session.command != "search":
             _mention_age(reader)
-    for warning in response.warnings:
+    for warning in (*warnings, *response.warnings):
         warn(warning)
-    if request.options.explain:
+    if command.search.explain:
         _explain_expansion(response)
     if session.command == "query":
         _mention_built_in_models(session, locations, response)
-    if request.format == "cli" and response.hits:
+    if command.format == "cli" and response.hits:
         _mention_verdict(response)
-    out(render_hits(response, request.format, shown))
+    out(render_hits(response, command.format, shown))
     return 0
 
 
@@ -166,30 +160,30 @@ def _mention_verdict(response: SearchResponse) -> None:
 
 
 def _answer(
-    session: Session, locations: Locations, request: _Request, query: Query, reader: IndexReader
+    session: Session, locations: Locations, command: _Command, query: Query, reader: IndexReader
 ) -> SearchResponse:
     """The response of the warm worker when one runs for this index, else of this process; the two are the same."""
-    if request.options.mode == "lexical":
-        from qmd.inference.base import Engines
+    from qmd.app.searching import needed_roles, search_options
+    from qmd.inference.base import Engines
+
+    options = search_options(command.search)
+    if options.mode == "lexical":
         from qmd.retrieval import search
 
-        return search(reader, Engines(None, None, None), query, request.options)
+        return search(reader, Engines(None, None, None), query, options)
     from qmd.cli.engines import engine_settings, open_engines
     from qmd.server.client import ask_daemon
 
-    settings = engine_settings(session, locations, allow_gpu=request.allow_gpu)
-    roles = _roles(request.options)
-    answer = ask_daemon(locations, query, request.options, settings, roles, session.environ)
+    settings = engine_settings(session, locations, allow_gpu=command.allow_gpu)
+    roles = needed_roles(query, options)
+    answer = ask_daemon(locations, query, options, settings, roles, session.environ)
     if answer is not None:
         return answer
     from qmd.retrieval import search
 
-    options = request.options
     if options.budget_ms is None:
         return search(reader, open_engines(settings, roles), query, options)
     if options.budget_ms < _LOADING_MS:
-        from qmd.inference.base import Engines
-
         note = f"budget of {options.budget_ms} ms: loading models would take longer; a running worker has them ready"
         return search(reader, Engines(None, None, None, (note,)), query, options)
     from time import monotonic
@@ -200,35 +194,18 @@ def _answer(
     return search(reader, engines, query, replace(options, budget_ms=max(int(left_ms), 1)))
 
 
-def _open(locations: Locations, request: _Request) -> IndexReader:
+def _open(locations: Locations, command: _Command) -> IndexReader:
     """The index; when there is none, an unknown collection is still the better thing to complain about."""
     try:
         return open_current_reader(locations)
     except NotFoundError:
-        scope_collections(current_config(locations).collections, request.collections)
+        for name in command.search.collections:
+            require_collection(current_config(locations), name)
         raise
 
 
-def _scoped(query: Query, collections: tuple[str, ...] | None, intent: str | None) -> Query:
-    """`query` narrowed to collections; a `collection:` filter inside it may widen nothing."""
-    from qmd.records import Scope
-    from qmd.retrieval.query_parser import build_scope
-
-    return replace(query, scope=build_scope(Scope(collections=collections), query.scope), intent=intent or query.intent)
-
-
-def _roles(options: SearchOptions) -> list[Role]:
-    """Which models the answer may need."""
-    roles: list[Role] = ["embed"]
-    if options.rerank:
-        roles.append("rerank")
-    if options.expand is not False:
-        roles.append("expand")
-    return roles
-
-
 def _hit_options(
-    session: Session, locations: Locations, request: _Request, response: SearchResponse, reader: IndexReader
+    session: Session, locations: Locations, command: _Command, response: SearchResponse, reader: IndexReader
 ) -> HitOptions:
     from qmd.cli.disk_paths import disk_paths, missing_warning
 
@@ -236,21 +213,21 @@ def _hit_options(
     template: str | None = None
     shown_paths: Mapping[str, str] | None = None
     documents = [hit.document for hit in response.hits]
-    if request.full_path:
+    if command.full_path:
         shown_paths = disk_paths(documents, reader.collections(), session.cwd)
         if len(shown_paths) < len(documents):
             warn(missing_warning(len(documents) - len(shown_paths), len(documents)))
-    if request.format == "cli" and session.has_colour:
+    if command.format == "cli" and session.has_colour:
         template = _editor_template(session, locations)
         links = disk_paths(documents, reader.collections(), None)
     note = "No results found."
-    if request.options.min_relevance > 0:
+    if command.search.min_relevance > 0:
         note = "No results found above minimum score threshold."
     return HitOptions(
         index_name=locations.index_name,
-        full=request.options.full_body,
-        line_numbers=request.line_numbers,
-        explain=request.options.explain,
+        full=command.search.full_body,
+        line_numbers=command.line_numbers,
+        explain=command.search.explain,
         disk_paths=shown_paths,
         editor_template=template,
         absolute_paths=links,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,10 @@ from qmd.config.paths import Locations, locate
 from qmd.config.settings import Config, config_digest, load_config
 from qmd.errors import UsageError
 from qmd.quick_dataclasses import dataclass
-from qmd.workspace import collections as workspace_collections
 from qmd.workspace import opening
 
 if TYPE_CHECKING:
     from qmd.config.trust import GatedItems
-    from qmd.records import Collection
     from qmd.store import IndexReader, IndexWriter
 
 
@@ -90,15 +88,6 @@ def current_config(locations: Locations) -> Config:
 
     with open_reader(locations.database) as reader:
         return Config(tuple(reader.collections()), reader.global_context(), digest=config_digest(locations))
-
-
-def scope_collections(collections: Sequence[Collection], names: Sequence[str]) -> tuple[str, ...] | None:
-    """Names to search in: those asked for, else those included by default; None means all.
-
-    Raises:
-        NotFoundError: A name that does not exist.
-    """
-    return workspace_collections.scope_collections(collections, names, warn)
 
 
 def apply_trust(session: Session, locations: Locations, config: Config) -> Config:

@@ -18,7 +18,8 @@ from qmd.inference.base import (
 )
 
 if TYPE_CHECKING:
-    from qmd.inference.loader import EngineSettings, load_engines
+    from qmd.inference.loader import load_engines
+    from qmd.inference.settings import EngineSettings
 
 __all__ = [
     "Embedder",
@@ -34,8 +35,12 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Load the loader when first asked for: `search` and `--help` need the protocols only."""
-    if name in ("EngineSettings", "load_engines"):
-        from qmd.inference import loader
+    if name == "load_engines":
+        from qmd.inference.loader import load_engines
 
-        return getattr(loader, name)
+        return load_engines
+    if name == "EngineSettings":
+        from qmd.inference.settings import EngineSettings
+
+        return EngineSettings
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
-from qmd.inference.catalogue import Role
+from qmd.inference.models.catalogue import Role
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from qmd.inference.loader import EngineSettings
-    from qmd.inference.sessions import Session
+    from qmd.inference.runtime.sessions import Session
+    from qmd.inference.settings import EngineSettings
 
 _PROBE_TEXT = "how to restore a backup"
 
@@ -92,7 +92,7 @@ def _placement(engine: object) -> tuple[str | None, str | None, Mapping[str, int
     """Where the engine's format belongs, the reason for that or for its running elsewhere, nodes by provider."""
     if not isinstance(engine, HasSession):
         return None, None, {}
-    from qmd.inference.sessions import preferred_provider
+    from qmd.inference.runtime.sessions import preferred_provider
 
     session = engine.session
     return session.asked, session.note or preferred_provider(session.format).reason, session.nodes_by_provider()

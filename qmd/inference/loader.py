@@ -2,73 +2,34 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, Engines, Expander, Reranker
-from qmd.inference.catalogue import MAXSIM_NAME, MINILM, ModelRecord, Role, find_model, full_model, is_gguf_address
-from qmd.inference.weights import describe_folder, locate_builtin, locate_model
-from qmd.quick_dataclasses import dataclass, field, replace
+from qmd.inference.models.catalogue import (
+    MAXSIM_NAME,
+    MINILM,
+    ModelRecord,
+    Role,
+    find_model,
+    full_model,
+    is_gguf_address,
+)
+from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
+from qmd.inference.settings import AUTO, BUILT_IN, FASTEMBED_PREFIX, EngineSettings
+from qmd.quick_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
-    from qmd.inference.embedder import OnnxEmbedder
-    from qmd.inference.remote_client import RemoteSettings
+    from qmd.inference.engines.embedder import OnnxEmbedder
+    from qmd.inference.engines.remote_client import RemoteSettings
 
-AUTO = "auto"
-BUILT_IN = "built-in"
-FASTEMBED_PREFIX = "fastembed:"
-
-_ENV_NAMES: Mapping[Role, str] = {
-    "embed": "QMD_EMBED_MODEL",
-    "rerank": "QMD_RERANK_MODEL",
-    "expand": "QMD_GENERATE_MODEL",
-}
 _ENV_URLS: Mapping[Role, str] = {
     "embed": "QMD_EMBED_URL",
     "rerank": "QMD_RERANK_URL",
     "expand": "QMD_GENERATE_URL",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
-    server (`http://host:8000/v1#name`), or (embedding only) `fastembed:NAME`.
-    """
-
-    models_dir: Path
-    embed: str = AUTO
-    rerank: str = AUTO
-    expand: str = AUTO
-    allow_gpu: bool = True
-    threads: int | None = None
-    """Threads per engine; None takes what this process may use."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are heard: `QMD_FORCE_CPU`, the models `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`,
-    `QMD_GENERATE_MODEL`, and those of servers (`qmd.inference.remote_settings`).
-    """
-
-    def model_for(self, role: Role) -> str:
-        """The model asked for: the configured one, else the environment's, else `auto`."""
-        configured = {"embed": self.embed, "rerank": self.rerank, "expand": self.expand}[role]
-        if configured not in ("", AUTO):
-            return configured
-        return self.env.get(_ENV_NAMES[role], "").strip() or AUTO
-
-    @property
-    def usable_threads(self) -> int:
-        """Threads to use, at least 1."""
-        return max(1, self.threads) if self.threads is not None else usable_cpus()
-
-    @property
-    def gpu_allowed(self) -> bool:
-        """False when switched off here or by `QMD_FORCE_CPU`."""
-        from qmd.inference.sessions import gpu_allowed
-
-        return self.allow_gpu and gpu_allowed(self.env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +39,6 @@ class ModelChoice:
     record: ModelRecord | None
     folder: Path | None
     note: str | None = None
-
-
-def usable_cpus() -> int:
-    """CPUs this process may use: its affinity, and the quota of its control group."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()[:2]
-        return max(1, min(cpus, round(int(quota) / int(period))))
-    except (OSError, ValueError, ZeroDivisionError):
-        return max(1, cpus)
 
 
 def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
@@ -174,11 +125,11 @@ def _open_chosen_embedder(settings: EngineSettings, notes: _Lines) -> Embedder |
     asked = settings.model_for("embed")
     server = _server(settings, "embed")
     if server is not None:
-        from qmd.inference.remote import connect_embedder
+        from qmd.inference.engines.remote import connect_embedder
 
         return connect_embedder(server, settings.env)
     if asked.startswith(FASTEMBED_PREFIX):
-        from qmd.inference.fastembed_bulk import load_fastembed
+        from qmd.inference.engines.fastembed_bulk import load_fastembed
 
         name = asked.removeprefix(FASTEMBED_PREFIX)
         return load_fastembed(name, settings.models_dir / "fastembed", threads=settings.usable_threads)
@@ -189,7 +140,7 @@ def _open_chosen_embedder(settings: EngineSettings, notes: _Lines) -> Embedder |
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder:
-    from qmd.inference.embedder import load_embedder
+    from qmd.inference.engines.embedder import load_embedder
 
     return load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed)
 
@@ -214,22 +165,22 @@ def _open_chosen_reranker(settings: EngineSettings, notes: _Lines) -> Reranker |
     """The configured or full-tier reranker; None where the built-in one is meant."""
     server = _server(settings, "rerank")
     if server is not None:
-        from qmd.inference.remote import connect_reranker
+        from qmd.inference.engines.remote import connect_reranker
 
         return connect_reranker(server, settings.env)
     choice = _choose(settings, "rerank", notes)
     if choice.record is None or choice.folder is None:
         return None
-    from qmd.inference.cross_encoder import load_cross_encoder
-    from qmd.inference.weights_choice import prepared_notes
+    from qmd.inference.engines.cross_encoder import load_cross_encoder
+    from qmd.inference.models.weights_choice import prepared_notes
 
     notes.extend(prepared_notes(choice.folder, choice.record))
     return load_cross_encoder(choice.folder, settings, record=choice.record)
 
 
 def _open_maxsim(settings: EngineSettings, embedder: Embedder | None) -> Reranker:
-    from qmd.inference.embedder import OnnxEmbedder
-    from qmd.inference.maxsim import MaxSimReranker
+    from qmd.inference.engines.embedder import OnnxEmbedder
+    from qmd.inference.engines.maxsim import MaxSimReranker
 
     is_shared = isinstance(embedder, OnnxEmbedder) and embedder.description.tier == BUILT_IN
     builtin = embedder if is_shared else _open_embedder(locate_builtin(), MINILM, settings)
@@ -242,14 +193,14 @@ def _load_expander(settings: EngineSettings, notes: _Lines, failures: _Lines) ->
     try:
         server = _server(settings, "expand")
         if server is not None:
-            from qmd.inference.remote import connect_expander
+            from qmd.inference.engines.remote import connect_expander
 
             return connect_expander(server, settings.env)
         choice = _choose(settings, "expand", notes)
         if choice.record is None or choice.folder is None:
             return None
-        from qmd.inference.expansion import load_expander
-        from qmd.inference.weights_choice import prepared_notes
+        from qmd.inference.engines.expansion import load_expander
+        from qmd.inference.models.weights_choice import prepared_notes
 
         notes.extend(prepared_notes(choice.folder, choice.record))
         return load_expander(choice.folder, settings, record=choice.record)
@@ -264,7 +215,7 @@ def _server(settings: EngineSettings, role: Role) -> RemoteSettings | None:
     # Two look-ups before an import that every search would pay for.
     if not asked.startswith("http") and not settings.env.get(_ENV_URLS[role]):
         return None
-    from qmd.inference.remote_settings import remote_settings
+    from qmd.inference.engines.remote_settings import remote_settings
 
     return remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, settings.env)
 

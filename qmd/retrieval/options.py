@@ -8,6 +8,9 @@ from qmd.quick_dataclasses import dataclass
 
 Mode = Literal["lexical", "dense", "hybrid"]
 
+PASSAGE_CHARS = 500
+"""Longest passage, in code points, where a caller sets no other length."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
@@ -32,5 +35,5 @@ class SearchOptions:
     """Whether a model that fails ends the search instead of being left out with a warning: for measuring."""
     explain: bool = False
     full_body: bool = False
-    snippet_chars: int = 500
+    snippet_chars: int = PASSAGE_CHARS
     """Longest passage text in code points."""

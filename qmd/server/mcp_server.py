@@ -21,6 +21,7 @@ from mcp.server import CacheHint, Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 import qmd
+from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.server import presentation, requests
 from qmd.server.opening import LIST_TTL_MS, SERVER_NAME, SERVER_TITLE, instructions_for
@@ -192,7 +193,7 @@ class _Handlers:
             raise MCPError(types.INTERNAL_ERROR, error_text(error)) from error
         return types.ReadResourceResult(contents=[_resource(fetched, uri)])
 
-    async def _query(self, ctx: Context, request: requests.QueryRequest) -> types.CallToolResult:
+    async def _query(self, ctx: Context, request: SearchRequest) -> types.CallToolResult:
         client = _Client(ctx)
         response = await client.wait_for(lambda: self._service.query(request, client))
         return types.CallToolResult(

@@ -11,7 +11,8 @@ from urllib.parse import quote
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import snippet_text
 from qmd.render.text import VERDICT_NOTES, number_lines, round_half_up
-from qmd.server.service import SNIPPET_CHARS, FetchedDocuments, FetchedLines, Overview, SkippedDocument
+from qmd.server.requests import PASSAGE_CHARS
+from qmd.server.service import FetchedDocuments, FetchedLines, Overview, SkippedDocument
 
 
 def document_uri(document: StoredDocument) -> str:
@@ -38,7 +39,7 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
         "score": round_half_up(hit.relevance),
         "context": hit.context,
         "line": hit.passage.line,
-        "snippet": snippet_text(hit, SNIPPET_CHARS, line_numbers=True),
+        "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
         "uri": document_uri(hit.document),
     }
 

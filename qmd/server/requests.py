@@ -11,12 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError
 from qmd.records import SubQuery
+from qmd.retrieval.options import Mode
 
 MAX_SEARCHES = 10
 MAX_LIMIT = 1000
 DEFAULT_MAX_BYTES = 64 * 1024
+PASSAGE_CHARS = 300
+"""Longest passage in an answer to a program, as in the original."""
+
 ArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
 
 
@@ -31,33 +36,6 @@ class Argument:
     default: str | int | float | bool | None = None
     minimum: float | None = None
     maximum: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueryRequest:
-    """A search: either `text` (plain) or `searches` (typed), never both."""
-
-    text: str | None
-    searches: tuple[SubQuery, ...] = ()
-    limit: int = 10
-    min_score: float = 0.0
-    candidate_limit: int | None = None
-    collections: tuple[str, ...] | None = None
-    intent: str | None = None
-    rerank: bool = True
-    lexical_only: bool = False
-    dense_only: bool = False
-
-    @property
-    def label(self) -> str:
-        """The query as shown to people: first `lex`, else first `vec`, else the first text."""
-        if self.text is not None:
-            return self.text
-        for kind in ("lex", "vec"):
-            for search in self.searches:
-                if search.kind == kind:
-                    return search.text
-        return self.searches[0].text if self.searches else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +93,8 @@ LEGACY_ARGUMENTS = (
     Argument("collection", "string", "Search only this collection."),
     Argument("collections", "strings", "Search only these collections."),
 )
+
+_LEGACY_MODES: Mapping[str, Mode] = {"search": "lexical", "vector_search": "dense", "deep_search": "hybrid"}
 
 
 def input_schema(arguments: Sequence[Argument]) -> dict[str, Any]:
@@ -251,7 +231,7 @@ def _kind_of(value: object) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def parse_query(given: Mapping[str, object]) -> QueryRequest:
+def parse_query(given: Mapping[str, object]) -> SearchRequest:
     """The search that the arguments of `query` ask for.
 
     Raises:
@@ -263,40 +243,36 @@ def parse_query(given: Mapping[str, object]) -> QueryRequest:
         raise UsageError("provide either 'query' (plain text) or 'searches' (typed sub-queries)")
     if text is not None and searches:
         raise UsageError("'query' and 'searches' are mutually exclusive; provide only one")
-    if text is not None and not text.strip():
-        raise UsageError("query: must not be empty")
-    return QueryRequest(
+    return SearchRequest(
         text=text,
         searches=searches or (),
         limit=values["limit"],
-        min_score=values["minScore"],
+        min_relevance=values["minScore"],
         candidate_limit=values["candidateLimit"],
-        collections=values["collections"],
+        collections=values["collections"] or (),
         intent=values["intent"] or None,
         rerank=values["rerank"],
+        snippet_chars=PASSAGE_CHARS,
     )
 
 
-def parse_legacy_query(tool: str, given: Mapping[str, object]) -> QueryRequest:
+def parse_legacy_query(tool: str, given: Mapping[str, object]) -> SearchRequest:
     """The search that a version 1 tool (`search`, `vector_search`, `deep_search`) asks for.
 
     Raises:
         UsageError: For wrong arguments.
     """
     values = check_arguments(LEGACY_ARGUMENTS, given)
-    if not values["query"].strip():
-        raise UsageError("query: must not be empty")
     collections = values["collections"]
     if collections is None and values["collection"]:
         collections = (values["collection"],)
-    return QueryRequest(
+    return SearchRequest(
         text=values["query"],
+        mode=_LEGACY_MODES[tool],
         limit=values["limit"],
-        min_score=values["minScore"],
-        collections=collections,
-        lexical_only=tool == "search",
-        dense_only=tool == "vector_search",
-        rerank=tool == "deep_search",
+        min_relevance=values["minScore"],
+        collections=collections or (),
+        snippet_chars=PASSAGE_CHARS,
     )
 
 

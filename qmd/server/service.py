@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmd.app.searching import SearchRequest, narrow_query, needed_roles, read_query, search_options
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.inference.base import EngineDescription
-from qmd.records import IndexStatus, Query, Scope, SearchResponse, StoredDocument
+from qmd.records import IndexStatus, Query, SearchResponse, StoredDocument
 from qmd.server.pools import EnginePool, ReaderPool, Role, parse_model_ttl
-from qmd.server.requests import GetRequest, MultiGetRequest, QueryRequest, nearest_name
+from qmd.server.requests import GetRequest, MultiGetRequest
 from qmd.server.stages import Listener, NoListener, announce_stages, begin_stage
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from qmd.inference import Engines, EngineSettings
     from qmd.retrieval import SearchOptions
     from qmd.store.base import Reader
-
-SNIPPET_CHARS = 300
-"""Longest passage in an answer to a program, as in the original."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +93,20 @@ class SearchService:
         self._engines = engines
         self._settings = settings
 
-    def query(self, request: QueryRequest, listener: Listener = NoListener()) -> SearchResponse:
+    def query(self, request: SearchRequest, listener: Listener = NoListener()) -> SearchResponse:
         """Search as a tool call asks.
 
         Raises:
             CancelledSearch: If the listener goes before the answer is there.
             UsageError: For a query that breaks the rules of its language.
-            NotFoundError: If there is no index.
+            NotFoundError: If there is no index, or no collection of a name.
             StoreError: If it cannot be read.
         """
-        query = build_query(request)
-        options = build_options(request)
+        query = read_query(request)
+        options = search_options(request)
         with self._readers.reader() as reader:
-            query, warnings = _apply_collections(reader, query, request.collections)
-            response = self._run(reader, query, options, self._settings(), roles_for(query, options), listener)
+            query, warnings = narrow_query(query, reader.collections(), request.collections)
+            response = self._run(reader, query, options, self._settings(), needed_roles(query, options), listener)
         return replace(response, warnings=(*warnings, *response.warnings))
 
     def search(
@@ -308,82 +306,6 @@ def engine_settings(locations: Locations, environ: Mapping[str, str]) -> EngineS
     # Only these are heard by engines; the rest would make equal settings look different.
     heard = {name: value for name, value in environ.items() if name.startswith("QMD_")}
     return workspace.engine_settings(config, locations, heard)
-
-
-def build_query(request: QueryRequest) -> Query:
-    """The query that a request means; its collections are applied later, when the index is open.
-
-    Raises:
-        UsageError: For text that breaks the rules of the query language.
-    """
-    from qmd.retrieval import parse_query, validate_subqueries
-
-    if request.text is not None:
-        text = request.text
-        if not any(line.lstrip().lower().startswith(_TYPED_PREFIXES) for line in text.splitlines()):
-            # Plain text of several lines is one question here; only the command line reads it as a document.
-            text = " ".join(text.split())
-        query = parse_query(text)
-    else:
-        validate_subqueries(request.searches)
-        query = Query(text=request.label, subqueries=request.searches)
-    return replace(query, intent=request.intent or query.intent)
-
-
-_TYPED_PREFIXES = ("lex:", "vec:", "hyde:", "intent:", "expand:")
-
-
-def build_options(request: QueryRequest) -> SearchOptions:
-    """The pipeline's options for a request."""
-    from qmd.retrieval import SearchOptions
-    from qmd.retrieval.options import Mode
-
-    mode: Mode = "lexical" if request.lexical_only else "dense" if request.dense_only else "hybrid"
-    options = SearchOptions(
-        mode=mode,
-        limit=request.limit,
-        min_relevance=request.min_score,
-        rerank=request.rerank and mode == "hybrid",
-        snippet_chars=SNIPPET_CHARS,
-    )
-    if request.candidate_limit is None:
-        return options
-    return replace(options, candidate_limit=request.candidate_limit, rerank_depth=request.candidate_limit)
-
-
-def roles_for(query: Query, options: SearchOptions) -> frozenset[Role]:
-    """The models that a search can use, so that no others are loaded."""
-    if options.mode == "lexical":
-        return frozenset()
-    roles: set[Role] = {"embed"}
-    if options.rerank and options.mode != "dense":
-        roles.add("rerank")
-    if not query.subqueries and options.expand is not False:
-        roles.add("expand")
-    return frozenset(roles)
-
-
-def _apply_collections(reader: Reader, query: Query, wanted: tuple[str, ...] | None) -> tuple[Query, tuple[str, ...]]:
-    """The query within the collections asked for, else the default ones, and what the caller must be told."""
-    from qmd.retrieval.query_parser import build_scope
-
-    known = reader.collections()
-    names = [collection.name for collection in known]
-    if wanted is None:
-        chosen = tuple(collection.name for collection in known if collection.include_by_default)
-        if query.scope.collections is not None or len(chosen) == len(names):
-            return query, ()
-        excluded = "every collection is excluded from searches by default: name 'collections'"
-        warnings: tuple[str, ...] = () if chosen else (excluded,)
-    else:
-        chosen = tuple(name for name in wanted if name in names)
-        warnings = tuple(_unknown_collection(name, names) for name in wanted if name not in names)
-    return replace(query, scope=build_scope(query.scope, Scope(collections=chosen))), warnings
-
-
-def _unknown_collection(name: str, names: list[str]) -> str:
-    nearest = nearest_name(name, names)
-    return f"collection '{name}' not found" + (f", did you mean '{nearest}'?" if nearest else "")
 
 
 def _fetch_or_skip(

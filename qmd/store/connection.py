@@ -28,6 +28,11 @@ class ForeignIndexError(StoreError):
     code = "foreign_index"
 
 
+def driver_version() -> str:
+    """SQLite's version and the driver's."""
+    return f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
+
+
 def busy_timeout_ms() -> int:
     """How long to wait for another process, from the environment or the default, in milliseconds."""
     raw = os.environ.get(BUSY_TIMEOUT_VARIABLE, "").strip()

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         remove_collection,
         rename_collection,
         require_collection,
-        scope_collections,
     )
     from qmd.workspace.locks import embed_lock
     from qmd.workspace.models import engine_settings
@@ -54,7 +53,6 @@ __all__ = [
     "remove_collection",
     "rename_collection",
     "require_collection",
-    "scope_collections",
     "with_the_rest",
 ]
 

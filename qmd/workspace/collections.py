@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qmd.config.settings import Config
@@ -48,28 +48,6 @@ def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
     else:
         hint = "add one: qmd index PATH"
     return NotFoundError(f"Collection not found: {name}", hint)
-
-
-def scope_collections(
-    collections: Sequence[Collection], names: Sequence[str], warn: Callable[[str], None]
-) -> tuple[str, ...] | None:
-    """Names to search in: those asked for, else those included by default; None means all.
-
-    Raises:
-        NotFoundError: A name that does not exist.
-    """
-    known = [collection.name for collection in collections]
-    for name in names:
-        if name not in known:
-            raise collection_not_found(name, known)
-    if names:
-        return tuple(dict.fromkeys(names))
-    included = tuple(collection.name for collection in collections if collection.include_by_default)
-    if len(included) == len(collections):
-        return None
-    if not included:
-        warn("every collection is excluded from searches; name one with -c, or run: qmd collection include NAME")
-    return included
 
 
 def rename_collection(writer: IndexWriter, target: Target, config: Config, old: str, new: str) -> Config:

@@ -9,7 +9,7 @@ from qmd.config.paths import Locations
 from qmd.config.settings import Config
 
 if TYPE_CHECKING:
-    from qmd.inference.loader import EngineSettings
+    from qmd.inference.settings import EngineSettings
 
 
 def engine_settings(
@@ -23,7 +23,7 @@ def engine_settings(
         environ: Variables that the engines hear.
         allow_gpu: False keeps models on the CPU.
     """
-    from qmd.inference.loader import EngineSettings
+    from qmd.inference.settings import EngineSettings
 
     return EngineSettings(
         models_dir=locations.models,

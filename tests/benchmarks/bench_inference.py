@@ -31,12 +31,12 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from qmd.inference.catalogue import JINA_ZH, ModelFile, ModelFormat  # noqa: E402
-from qmd.inference.decoder_signature import read_signature  # noqa: E402
-from qmd.inference.decoding import Decoder  # noqa: E402
-from qmd.inference.embedder import load_embedder  # noqa: E402
-from qmd.inference.rerank_runs import BatchRunner, PassageRunner, SharedPrefixRunner  # noqa: E402
-from qmd.inference.sessions import Session, open_session  # noqa: E402
+from qmd.inference.engines.embedder import load_embedder  # noqa: E402
+from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, SharedPrefixRunner  # noqa: E402
+from qmd.inference.models.catalogue import JINA_ZH, ModelFile, ModelFormat  # noqa: E402
+from qmd.inference.runtime.decoder_signature import read_signature  # noqa: E402
+from qmd.inference.runtime.decoding import Decoder  # noqa: E402
+from qmd.inference.runtime.sessions import Session, open_session  # noqa: E402
 
 PROMPT, NEW = 100, 30
 PREFIX, SUFFIX = 75, 9

@@ -29,7 +29,7 @@ from qmd.evaluation import (
 )
 from qmd.evaluation.runs import RECALL_DEPTH
 from qmd.inference import Engines, load_engines
-from qmd.inference.loader import EngineSettings
+from qmd.inference.settings import EngineSettings
 from qmd.records import Candidate, Ranking
 from qmd.retrieval import SearchOptions, parse_query, search
 from qmd.retrieval.fusion import fuse_rankings

@@ -23,7 +23,7 @@ from fit_relevance import nonsense_queries
 
 from qmd.evaluation import known_item_queries
 from qmd.inference import Engines, load_engines
-from qmd.inference.loader import EngineSettings
+from qmd.inference.settings import EngineSettings
 from qmd.retrieval import SearchOptions, parse_query, search
 from qmd.retrieval.calibration import WEAK
 from qmd.retrieval.options import Mode

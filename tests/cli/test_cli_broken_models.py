@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.inference.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
-from qmd.inference.weights import locate_builtin
+from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
+from qmd.inference.models.weights import locate_builtin
 from tests.cli.conftest import Qmd, Run
 from tests.inference.model_hub import WEIGHTS, FakeHub, serve_hub
 from tests.inference.tiny_models import PUBLISHED, PublishedWriter, random_weights, write_model

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from qmd.indexing.vector_sample import sample_vectors
-from qmd.inference.catalogue import MINILM, QWEN_EXPANDER
-from qmd.inference.embedder import load_embedder
-from qmd.inference.weights import locate_builtin
+from qmd.inference.engines.embedder import load_embedder
+from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER
+from qmd.inference.models.weights import locate_builtin
 from qmd.store import open_reader
 from tests.cli.conftest import Qmd
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from qmd.inference.catalogue import QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
-from qmd.inference.graph_writer import GraphForm
-from qmd.inference.prepare import forms_for
+from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
+from qmd.prepare.forms import forms_for
+from qmd.prepare.graph_writer import GraphForm
 from tests.cli.conftest import Qmd
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer

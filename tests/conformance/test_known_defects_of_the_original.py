@@ -18,6 +18,7 @@ from qmd.retrieval import SearchOptions, parse_query, search
 from qmd.store import open_reader, open_writer
 from tests import fakes
 from tests.conformance.world import World
+from tests.note_index import NoteIndex
 
 # --- correctness ----------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ def test_06_numbered_snippet_lines_are_lines_of_the_file(world: World, format: s
 
 def test_07_the_order_of_typed_lines_changes_neither_weights_nor_results(world: World) -> None:
     embedder = fakes.HashingEmbedder()
-    reader = fakes.FakeReader(embedder=embedder)
+    reader = NoteIndex(embedder=embedder)
     for number in range(12):
         reader.add(f"{number}.md", f"# Note {number}\n\n" + "kiwi ripe " * (number % 4) + "pear garden " * (number % 3))
     engines = fakes.fake_engines(embedder)

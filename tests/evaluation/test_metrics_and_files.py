@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,12 +26,8 @@ from qmd.evaluation import (
     write_run,
 )
 from qmd.evaluation.fixture import same_file
-
-_SPEC = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
-assert _SPEC is not None and _SPEC.loader is not None
-fakes = importlib.util.module_from_spec(_SPEC)
-sys.modules.setdefault("fakes", fakes)
-_SPEC.loader.exec_module(fakes)
+from tests import fakes
+from tests.note_index import NoteIndex
 
 GRADES = {"a": 2.0, "b": 1.0, "c": 0.0}
 
@@ -135,7 +129,7 @@ def test_an_expected_file_that_is_missing_is_listed() -> None:
 
 def reader_with_headings() -> object:
     embedder = fakes.HashingEmbedder()
-    reader = fakes.FakeReader(embedder=embedder)
+    reader = NoteIndex(embedder=embedder)
     reader.add("a.md", "# A\n\n## Rotating secret keys\n\nText.\n")
     reader.add("b.md", "# B\n\n## Rotating secret keys\n\n## Watering the plants\n\n[the key manual](a.md)\n")
     return reader

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from qmd.inference.catalogue import QWEN_RERANKER
+from qmd.inference.models.catalogue import QWEN_RERANKER
 
 COMMIT = "a" * 40
 WEIGHTS = bytes(range(256)) * 12_000

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qmd.inference.catalogue import MINILM
-from qmd.inference.embedder import OnnxEmbedder, load_embedder
-from qmd.inference.weights import locate_builtin, locate_model, present_formats
+from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
+from qmd.inference.models.catalogue import MINILM
+from qmd.inference.models.weights import locate_builtin, locate_model, present_formats
 
 LOWEST_COSINE = 0.99
 """The recipe measured 0.9914 at worst on these texts; another CPU's kernels may differ in the last digits."""

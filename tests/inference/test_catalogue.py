@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.inference.catalogue import (
+from qmd.inference.loader import choose_model, load_engines
+from qmd.inference.models.catalogue import (
     JINA_ZH,
     MINILM,
     MODELS,
@@ -21,9 +22,9 @@ from qmd.inference.catalogue import (
     full_model,
     models_for,
 )
-from qmd.inference.loader import EngineSettings, choose_model, load_engines, usable_cpus
-from qmd.inference.sessions import PROVIDER_BY_FORMAT
-from qmd.inference.weights import locate_model
+from qmd.inference.models.weights import locate_model
+from qmd.inference.runtime.sessions import PROVIDER_BY_FORMAT
+from qmd.inference.settings import EngineSettings, usable_cpus
 
 
 def place(record: ModelRecord, models_dir: Path) -> Path:

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import ModelError
-from qmd.inference.cross_encoder import QwenReranker, RerankOptions, load_cross_encoder
-from qmd.inference.decoder_signature import read_signature
-from qmd.inference.decoding import Decoder
-from qmd.inference.graph_writer import GraphForm
-from qmd.inference.loader import EngineSettings
-from qmd.inference.rerank_runs import BatchRunner, ScoreHead, SharedPrefixRunner
-from qmd.inference.sessions import open_session
+from qmd.inference.engines.cross_encoder import QwenReranker, RerankOptions, load_cross_encoder
+from qmd.inference.engines.rerank_runs import BatchRunner, ScoreHead, SharedPrefixRunner
+from qmd.inference.runtime.decoder_signature import read_signature
+from qmd.inference.runtime.decoding import Decoder
+from qmd.inference.runtime.sessions import open_session
+from qmd.inference.settings import EngineSettings
+from qmd.prepare.graph_writer import GraphForm
 from tests.inference.tiny_models import (
     PUBLISHED,
     PlainWriter,

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from qmd.cli.app import main
-from qmd.inference.cross_encoder import load_cross_encoder
-from qmd.inference.decoding import Decoder
-from qmd.inference.loader import EngineSettings
-from qmd.inference.sessions import Session, cuda_verdict, cuda_works, open_session
-from qmd.inference.weights import locate_builtin
+from qmd.inference.engines.cross_encoder import load_cross_encoder
+from qmd.inference.models.weights import locate_builtin
+from qmd.inference.runtime.decoding import Decoder
+from qmd.inference.runtime.sessions import Session, cuda_verdict, cuda_works, open_session
+from qmd.inference.settings import EngineSettings
 from tests.inference.tiny_models import PUBLISHED, SHAPE, Weights, random_weights, reference_logits, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 

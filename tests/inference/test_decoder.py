@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from qmd.errors import ModelError
-from qmd.inference.decoder_signature import read_signature
-from qmd.inference.decoding import Decoder, Limits, generate, generate_branches
-from qmd.inference.graph_writer import GraphForm
-from qmd.inference.kv_context import GrowingContext, InPlaceContext
-from qmd.inference.sessions import open_session
+from qmd.inference.runtime.decoder_signature import read_signature
+from qmd.inference.runtime.decoding import Decoder, Limits, generate, generate_branches
+from qmd.inference.runtime.kv_context import GrowingContext, InPlaceContext
+from qmd.inference.runtime.sessions import open_session
+from qmd.prepare.graph_writer import GraphForm
 from tests.inference.tiny_models import (
     PUBLISHED,
     SHAPE,

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from qmd.errors import ModelError, NotFoundError, QmdError, UsageError
-from qmd.inference.catalogue import JINA_ZH, MINILM, QWEN_EXPANDER, QWEN_RERANKER, ModelFile, ModelFormat
-from qmd.inference.downloads import formats_to_pull, pull_model
-from qmd.inference.hub import HubFile, fetch
-from qmd.inference.model_folders import (
+from qmd.inference.models.catalogue import JINA_ZH, MINILM, QWEN_EXPANDER, QWEN_RERANKER, ModelFile, ModelFormat
+from qmd.inference.models.downloads import formats_to_pull, pull_model
+from qmd.inference.models.folders import (
     export_model,
     import_model,
     list_models,
@@ -22,6 +21,7 @@ from qmd.inference.model_folders import (
     remove_model,
     verify_model,
 )
+from qmd.inference.models.hub import HubFile, fetch
 from tests.inference.model_hub import COMMIT, WEIGHTS, FakeHub, serve_hub
 
 RECORD = replace(

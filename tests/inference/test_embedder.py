@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import ModelError
-from qmd.inference.catalogue import MINILM
-from qmd.inference.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder, pool
-from qmd.inference.tokenization import load_tokenizer
-from qmd.inference.weights import describe_folder, locate_builtin
+from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder, pool
+from qmd.inference.models.catalogue import MINILM
+from qmd.inference.models.weights import describe_folder, locate_builtin
+from qmd.inference.runtime.tokenization import load_tokenizer
 
 TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation. " * 9)
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from qmd.errors import ModelError
-from qmd.inference.catalogue import MINILM
-from qmd.inference.embedder import load_embedder
-from qmd.inference.fastembed_bulk import FastembedEmbedder, load_fastembed, register_record
-from qmd.inference.loader import EngineSettings, load_engines
-from qmd.inference.weights import locate_builtin
+from qmd.inference.engines.embedder import load_embedder
+from qmd.inference.engines.fastembed_bulk import FastembedEmbedder, load_fastembed, register_record
+from qmd.inference.loader import load_engines
+from qmd.inference.models.catalogue import MINILM
+from qmd.inference.models.weights import locate_builtin
+from qmd.inference.settings import EngineSettings
 
 RECORD = replace(MINILM, repository="qmd-tests/minilm")
 TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation.")

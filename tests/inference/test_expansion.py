@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from qmd.errors import ModelError
-from qmd.inference.expansion import Branch, ExpanderOptions, QwenExpander, load_expander
-from qmd.inference.graph_writer import GraphForm
-from qmd.inference.loader import EngineSettings
+from qmd.inference.engines.expansion import Branch, ExpanderOptions, QwenExpander, load_expander
+from qmd.inference.settings import EngineSettings
+from qmd.prepare.graph_writer import GraphForm
 from tests.inference.tiny_models import PUBLISHED, PlainWriter, PublishedWriter, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -107,8 +107,8 @@ def test_a_folder_without_a_model_names_the_command_that_fetches_it(tmp_path: Pa
 
 
 def test_the_published_cpu_file_and_a_prepared_form_are_found_in_that_order_reversed(tmp_path: Path) -> None:
-    from qmd.inference.catalogue import full_model
-    from qmd.inference.weights_choice import choose_weights
+    from qmd.inference.models.catalogue import full_model
+    from qmd.inference.models.weights_choice import choose_weights
 
     record = full_model("expand")
     for item in record.formats:

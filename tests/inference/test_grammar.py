@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import ModelError
-from qmd.inference.chat_tokens import ChatTokenizer, load_chat_tokenizer
-from qmd.inference.grammar import LineGrammar
+from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.inference.runtime.grammar import LineGrammar
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 

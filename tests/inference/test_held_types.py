@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.inference.graph_writer import GraphForm
-from qmd.inference.held_types import held_format
-from qmd.inference.loader import EngineSettings, load_engines
-from qmd.inference.weights import locate_builtin
+from qmd.inference.loader import load_engines
+from qmd.inference.models.held_types import held_format
+from qmd.inference.models.weights import locate_builtin
+from qmd.inference.settings import EngineSettings
+from qmd.prepare.graph_writer import GraphForm
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 

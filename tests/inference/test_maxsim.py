@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from qmd.inference.catalogue import MINILM
-from qmd.inference.embedder import load_embedder
-from qmd.inference.maxsim import MaxSimReranker, max_similarity
-from qmd.inference.weights import locate_builtin
+from qmd.inference.engines.embedder import load_embedder
+from qmd.inference.engines.maxsim import MaxSimReranker, max_similarity
+from qmd.inference.models.catalogue import MINILM
+from qmd.inference.models.weights import locate_builtin
 
 PASSAGES = (
     "Bread dough rises overnight in a cold kitchen.",

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import ModelError, UsageError
-from qmd.inference.catalogue import MINILM, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
-from qmd.inference.cross_encoder import load_cross_encoder
-from qmd.inference.expansion import load_expander
-from qmd.inference.graph_weights import GraphWeights
-from qmd.inference.graph_writer import GraphForm
-from qmd.inference.loader import EngineSettings
-from qmd.inference.prepare import prepare_model
-from qmd.inference.quantize import dequantize_blocks, quantize_blocks, quantize_rows
-from qmd.inference.self_check import Agreement, compare_logits, compare_scores
-from qmd.inference.weights_choice import has_byte_products
+from qmd.inference.engines.cross_encoder import load_cross_encoder
+from qmd.inference.engines.expansion import load_expander
+from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
+from qmd.inference.models.weights_choice import has_byte_products
+from qmd.inference.settings import EngineSettings
+from qmd.prepare.forms import prepare_model
+from qmd.prepare.graph_weights import GraphWeights
+from qmd.prepare.graph_writer import GraphForm
+from qmd.prepare.quantize import dequantize_blocks, quantize_blocks, quantize_rows
+from qmd.prepare.self_check import Agreement, compare_logits, compare_scores
 from tests.inference.tiny_models import PUBLISHED, SHAPE, PlainWriter, PublishedWriter, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 

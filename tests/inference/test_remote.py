@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from qmd.errors import ModelError
-from qmd.inference.remote import (
+from qmd.inference.engines.remote import (
     RemoteEmbedder,
     RemoteExpander,
     RemoteReranker,
     connect_embedder,
     parse_typed_lines,
 )
-from qmd.inference.remote_client import DeadlineError, RemoteClient, RemoteSettings, endpoint_url, is_loopback
-from qmd.inference.remote_settings import remote_settings
+from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, RemoteSettings, endpoint_url, is_loopback
+from qmd.inference.engines.remote_settings import remote_settings
 
 Answer = tuple[int, Any, dict[str, str]]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.inference.sampling import Sampler, SamplingSettings, adjust_logits, token_probabilities
+from qmd.inference.runtime.sampling import Sampler, SamplingSettings, adjust_logits, token_probabilities
 
 LOGITS = np.log(np.array([0.5, 0.25, 0.15, 0.1], np.float32))
 

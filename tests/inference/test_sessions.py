@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from qmd.errors import ModelError
-from qmd.inference.sessions import (
+from qmd.inference.models.weights import locate_builtin
+from qmd.inference.runtime.sessions import (
     PROVIDER_BY_FORMAT,
     cuda_verdict,
     cuda_works,
@@ -17,7 +18,6 @@ from qmd.inference.sessions import (
     open_session,
     preferred_provider,
 )
-from qmd.inference.weights import locate_builtin
 
 MODEL = locate_builtin() / "model.onnx"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.inference.graph_writer import GraphForm, Qwen3Shape
-from qmd.inference.graphs import Qwen3Writer, weight_names
-from qmd.inference.quantize import dequantize_blocks, quantize_blocks, quantize_rows
+from qmd.prepare.graph_writer import GraphForm, Qwen3Shape
+from qmd.prepare.graphs import Qwen3Writer, weight_names
+from qmd.prepare.quantize import dequantize_blocks, quantize_blocks, quantize_rows
 
 SHAPE = Qwen3Shape(
     layers=2, hidden=64, heads=4, kv_heads=2, head_size=32, ffn=128, vocab=320, rope_theta=1e6, max_positions=1024

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,16 +11,11 @@ from hypothesis import strategies as st
 from qmd.errors import NotFoundError, UsageError
 from qmd.records import Collection
 from qmd.retrieval import LineRange, context_for, parse_line_range, resolve_document, resolve_many
-
-_SPEC = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
-assert _SPEC is not None and _SPEC.loader is not None
-fakes = importlib.util.module_from_spec(_SPEC)
-sys.modules.setdefault("fakes", fakes)
-_SPEC.loader.exec_module(fakes)
+from tests.note_index import NoteIndex
 
 
 def index(*places: str) -> object:
-    reader = fakes.FakeReader()
+    reader = NoteIndex()
     for place in places:
         collection, _, path = place.partition("/")
         reader.add(path, f"text of {place}", collection=collection)
@@ -89,7 +82,7 @@ def test_any_file_name_round_trips_through_its_uri(name: str) -> None:
     path = name.strip().strip("/")
     if not path or path in (".", "..") or "?index=" in path:
         return
-    reader = fakes.FakeReader()
+    reader = NoteIndex()
     document = reader.add(path, f"text {path}")
     assert resolve_document(reader, document.uri) == document
     assert resolve_document(reader, document.docid) == document

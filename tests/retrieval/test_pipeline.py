@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import UsageError
-from qmd.records import Collection, Query, Scope, SubQuery
+from qmd.records import Query, Scope, SubQuery
 from qmd.retrieval import SearchOptions, parse_query, search
-
-_SPEC = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
-assert _SPEC is not None and _SPEC.loader is not None
-fakes = importlib.util.module_from_spec(_SPEC)
-sys.modules.setdefault("fakes", fakes)
-_SPEC.loader.exec_module(fakes)
+from tests import fakes
+from tests.note_index import NoteIndex
 
 LEXICAL = SearchOptions(mode="lexical")
 DENSE = SearchOptions(mode="dense")
@@ -27,7 +20,7 @@ HYBRID = SearchOptions()
 
 
 def notes(embedder: object = None) -> object:
-    reader = fakes.FakeReader(embedder=embedder)
+    reader = NoteIndex(embedder=embedder)
     reader.add(
         "limiter.md",
         "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n",
@@ -71,9 +64,9 @@ def test_the_passage_carries_the_lines_of_the_file() -> None:
 
 
 def test_a_misspelt_word_is_corrected_and_the_user_told() -> None:
-    answer = ask(notes(), "tomatos", LEXICAL)
-    assert paths(answer) == ["garden.md"]
-    assert answer.warnings == ("no document holds 'tomatos': searched for 'tomatoes' instead",)
+    answer = ask(notes(), "windwo", LEXICAL)
+    assert paths(answer) == ["limiter.md"]
+    assert answer.warnings == ("no document holds 'windwo': searched for 'window' instead",)
 
 
 def test_a_cut_off_word_is_searched_as_a_prefix() -> None:
@@ -81,9 +74,9 @@ def test_a_cut_off_word_is_searched_as_a_prefix() -> None:
 
 
 def test_a_short_unknown_word_beside_known_ones_is_only_questioned() -> None:
-    answer = ask(notes(), "tomatoes hate frost", LEXICAL)
+    answer = ask(notes(), "tomatoes flew away", LEXICAL)
     assert paths(answer) == ["garden.md"]
-    assert "no document holds 'hate': did you mean 'rate'?" in answer.warnings
+    assert "no document holds 'flew': did you mean 'flow'?" in answer.warnings
 
 
 def test_an_unknown_word_is_named() -> None:
@@ -161,8 +154,7 @@ def test_without_an_embedder_words_answer_and_the_user_is_told() -> None:
 
 
 def test_without_vectors_words_answer_and_the_command_is_named() -> None:
-    reader = notes(EMBEDDER)
-    reader.embedded = False
+    reader = notes()
     answer = ask(reader, "tomatoes", DENSE, embedder=EMBEDDER)
     assert paths(answer) == ["garden.md"]
     assert "3 documents (100%) need embeddings. Run 'qmd embed' for better results." in answer.warnings
@@ -170,8 +162,7 @@ def test_without_vectors_words_answer_and_the_command_is_named() -> None:
 
 def test_a_scope_without_vectors_is_not_taken_for_an_unknown_script() -> None:
     reader = notes(EMBEDDER)
-    reader.add("new.md", "tomatoes in pots", collection="fresh")
-    reader.bare = frozenset({"fresh"})
+    reader.add("new.md", "tomatoes in pots", collection="fresh", embed=False)
     query = replace(parse_query("tomatoes"), scope=Scope(collections=("fresh",)))
     answer = search(reader, fakes.fake_engines(EMBEDDER), query, HYBRID)
     assert paths(answer) == ["new.md"]
@@ -283,8 +274,7 @@ def test_the_explanation_adds_up() -> None:
 
 def test_contexts_come_with_the_hit() -> None:
     reader = notes()
-    reader.context = "Everything."
-    reader.roots["notes"] = Collection("notes", Path("/srv/notes"), context={"/work": "Work notes."})
+    reader.set_context("Everything.", notes={"/work": "Work notes."})
     assert ask(reader, "automobile", LEXICAL).hits[0].context == "Everything.\n\nWork notes."
 
 

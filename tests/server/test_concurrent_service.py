@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from qmd.app.searching import SearchRequest
 from qmd.indexing import update_collection
 from qmd.inference import EngineSettings
 from qmd.records import Collection
 from qmd.server.pools import EnginePool, ReaderPool
-from qmd.server.requests import GetRequest, QueryRequest
+from qmd.server.requests import GetRequest
 from qmd.server.service import SearchService
 from qmd.store import open_reader, open_writer
 
@@ -36,7 +37,7 @@ def test_searches_and_reads_go_on_while_the_index_is_written(tmp_path: Path, loa
     def read(number: int) -> int:
         rounds = 0
         while not done.is_set() or rounds == 0:
-            found = service.query(QueryRequest("lighthouse keeper", lexical_only=number % 2 == 0))
+            found = service.query(SearchRequest("lighthouse keeper", mode="lexical" if number % 2 == 0 else "hybrid"))
             assert "fixed.md" in [hit.document.path for hit in found.hits]
             assert "lighthouse" in service.get(GetRequest("notes/fixed.md")).text
             if number == 0:

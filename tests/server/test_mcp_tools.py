@@ -151,11 +151,11 @@ async def test_null_arguments_count_as_absent(connect: Connect) -> None:
     assert result.structured_content["results"][0]["file"] == "docs/sub/b.md"
 
 
-async def test_unknown_collection_finds_nothing_and_says_why(connect: Connect) -> None:
+async def test_an_unknown_collection_is_an_error_that_names_the_nearest(connect: Connect) -> None:
     result = await call(connect, "query", query="cache", collections=["dosc"], rerank=False)
-    assert result.structured_content["results"] == []
-    assert "collection 'dosc' not found, did you mean 'docs'?" in text_of(result)
-    assert "collection 'dosc' not found, did you mean 'docs'?" in result.structured_content["warnings"]
+    assert result.is_error
+    assert "Collection not found: dosc" in text_of(result)
+    assert "did you mean 'docs'?" in text_of(result)
 
 
 async def test_several_lines_of_plain_text_are_one_question(connect: Connect) -> None:

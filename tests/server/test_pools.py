@@ -9,7 +9,8 @@ import pytest
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
 from qmd.server.pools import DEFAULT_MODEL_TTL_S, EnginePool, ReaderPool, Role, parse_model_ttl
-from tests.fakes import FakeReader, HashingEmbedder, OverlapReranker
+from tests.fakes import HashingEmbedder, OverlapReranker
+from tests.note_index import NoteIndex
 
 EMBED: frozenset[Role] = frozenset({"embed"})
 BOTH: frozenset[Role] = frozenset({"embed", "rerank"})
@@ -134,10 +135,10 @@ def test_a_failed_load_leaves_the_pool_usable() -> None:
 def test_readers_are_used_again_until_their_file_is_replaced(tmp_path: Path) -> None:
     database = tmp_path / "index.sqlite"
     database.write_bytes(b"1")
-    opened: list[FakeReader] = []
+    opened: list[NoteIndex] = []
 
-    def open_reader() -> FakeReader:
-        opened.append(FakeReader())
+    def open_reader() -> NoteIndex:
+        opened.append(NoteIndex())
         return opened[-1]
 
     pool = ReaderPool(open_reader, (database,))
@@ -156,9 +157,9 @@ def test_readers_are_opened_anew_after_the_configuration_changed(tmp_path: Path)
     config = tmp_path / "index.yml"
     opened: list[int] = []
 
-    def open_reader() -> FakeReader:
+    def open_reader() -> NoteIndex:
         opened.append(1)
-        return FakeReader()
+        return NoteIndex()
 
     pool = ReaderPool(open_reader, (tmp_path / "index.sqlite", config))
     for text in ("a", "a much longer text"):

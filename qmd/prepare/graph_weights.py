@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
-from qmd.inference.chat_tokens import read_json
-from qmd.inference.graph_writer import Qwen3Shape
-from qmd.inference.quantize import dequantize_blocks
+from qmd.inference.runtime.chat_tokens import read_json
+from qmd.prepare.graph_writer import Qwen3Shape
+from qmd.prepare.quantize import dequantize_blocks
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def require_onnx() -> None:
 
 
 class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
-    """Weights by the names of `qmd.inference.graphs.weight_names`, as float32, matrices (out, in); read when asked for.
+    """Weights by the names of `qmd.prepare.graphs.weight_names`, as float32, matrices (out, in); read when asked for.
 
     Args:
         path: The published ONNX file.

@@ -9,7 +9,7 @@ from qmd.errors import ModelError
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from qmd.inference.sessions import Session
+    from qmd.inference.runtime.sessions import Session
 
 _PAST = re.compile(r"^past(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")
 _PRESENT = re.compile(r"^present(?:_key_values)?[._](\d+)[._](?:decoder[._])?(key|value)s?$")

@@ -1,7 +1,7 @@
 """Engines that are OpenAI-compatible servers: the same protocols, the work done elsewhere.
 
 For a bigger machine or an inference cluster (vLLM, text-embeddings-inference, llama.cpp's server). Which server a role
-has is settled in `qmd.inference.remote_settings`.
+has is settled in `qmd.inference.engines.remote_settings`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.catalogue import Role
-from qmd.inference.expansion_checks import Related, check_expansions
-from qmd.inference.remote_client import DeadlineError, RemoteClient, RemoteSettings, TooLargeError
-from qmd.inference.remote_settings import is_offline
+from qmd.inference.engines.expansion_checks import Related, check_expansions
+from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, RemoteSettings, TooLargeError
+from qmd.inference.engines.remote_settings import is_offline
+from qmd.inference.models.catalogue import Role
 from qmd.records import SubQuery
 
 if TYPE_CHECKING:

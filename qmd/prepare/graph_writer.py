@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from qmd.inference.quantize import BlockQuantized, quantize_blocks, quantize_rows
+from qmd.prepare.quantize import BlockQuantized, quantize_blocks, quantize_rows
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
-from qmd.inference.decoder_signature import DecoderSignature
-from qmd.inference.sessions import Session, import_runtime, mapped_errors
+from qmd.inference.runtime.decoder_signature import DecoderSignature
+from qmd.inference.runtime.sessions import Session, import_runtime, mapped_errors
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:

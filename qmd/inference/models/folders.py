@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from qmd.errors import ModelError, NotFoundError, UsageError
-from qmd.inference.catalogue import MODELS, ModelFile, ModelRecord
-from qmd.inference.weights import locate_builtin, locate_model
-from qmd.inference.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms
+from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
+from qmd.inference.models.weights import locate_builtin, locate_model
+from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms
 from qmd.quick_dataclasses import dataclass
 
 MANIFEST_NAME = "qmd-model.json"

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 
 from qmd.errors import ModelError
-from qmd.inference.catalogue import Role
-from qmd.inference.remote_client import DEFAULT_TIMEOUT_S, RemoteSettings
-from qmd.inference.sessions import is_truthy
+from qmd.inference.engines.remote_client import DEFAULT_TIMEOUT_S, RemoteSettings
+from qmd.inference.models.catalogue import Role
+from qmd.inference.runtime.sessions import is_truthy
 
 _ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
 

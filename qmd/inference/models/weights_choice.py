@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.catalogue import ModelFile, ModelRecord
-from qmd.inference.chat_tokens import read_json
-from qmd.inference.held_types import held_format
-from qmd.inference.sessions import cuda_works
+from qmd.inference.models.catalogue import ModelFile, ModelRecord
+from qmd.inference.models.held_types import held_format
+from qmd.inference.runtime.chat_tokens import read_json
+from qmd.inference.runtime.sessions import cuda_works
 from qmd.quick_dataclasses import dataclass, replace
 
 PREPARED_FOLDER = "prepared"
@@ -43,7 +43,7 @@ class ChosenWeights:
 def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool) -> ChosenWeights:
     """The file to open.
 
-    With a working CUDA device: the format meant for it. Otherwise a prepared form (see `qmd.inference.prepare`), else
+    With a working CUDA device: the format meant for it. Otherwise a prepared form (see `qmd.prepare.forms`), else
     the published CPU format, else whatever format is there; a folder that is not the catalogue's may hold one
     `model.onnx`. Full and half precision are told apart by what the file holds.
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from qmd.errors import ModelError
-from qmd.inference.decoder_signature import DecoderSignature, read_signature
-from qmd.inference.kv_context import GrowingContext, InPlaceContext, KeyValueContext
-from qmd.inference.sessions import Session
+from qmd.inference.runtime.decoder_signature import DecoderSignature, read_signature
+from qmd.inference.runtime.kv_context import GrowingContext, InPlaceContext, KeyValueContext
+from qmd.inference.runtime.sessions import Session
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from qmd.errors import ModelError
-from qmd.inference.decoder_signature import DecoderSignature
-from qmd.inference.decoding import Decoder
-from qmd.inference.kv_context import KeyValueContext
-from qmd.inference.sessions import Session
+from qmd.inference.runtime.decoder_signature import DecoderSignature
+from qmd.inference.runtime.decoding import Decoder
+from qmd.inference.runtime.kv_context import KeyValueContext
+from qmd.inference.runtime.sessions import Session
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:

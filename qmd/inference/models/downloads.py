@@ -9,9 +9,8 @@ from pathlib import Path
 
 from qmd.errors import BusyError, ModelError, UsageError
 from qmd.files import exclusive_lock
-from qmd.inference.catalogue import ModelFile, ModelRecord
-from qmd.inference.hub import Hub, HubFile, HuggingFaceHub, fetch
-from qmd.inference.model_folders import (
+from qmd.inference.models.catalogue import ModelFile, ModelRecord
+from qmd.inference.models.folders import (
     HeldFile,
     Manifest,
     install_files,
@@ -19,7 +18,8 @@ from qmd.inference.model_folders import (
     read_manifest,
     sha256_of,
 )
-from qmd.inference.sessions import is_truthy
+from qmd.inference.models.hub import Hub, HubFile, HuggingFaceHub, fetch
+from qmd.inference.runtime.sessions import is_truthy
 from qmd.quick_dataclasses import dataclass
 
 _STAGING = ".staging"

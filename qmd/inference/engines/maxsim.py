@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from qmd.analysis.stopwords import stop_words_of
 from qmd.inference.base import EngineDescription, Tier
-from qmd.inference.embedder import TokenEncoder
-from qmd.inference.sessions import Session
-from qmd.inference.tokenization import Tokens
+from qmd.inference.engines.embedder import TokenEncoder
+from qmd.inference.runtime.sessions import Session
+from qmd.inference.runtime.tokenization import Tokens
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,6 +1,6 @@
 """Makes the forms of a model that run best on this machine, from the published file, and checks them against it.
 
-The forms are our own graphs (`qmd.inference.graphs`): 8-bit blocks with a shared prefix for the reranker, 4-bit blocks
+The forms are our own graphs (`qmd.prepare.graphs`): 8-bit blocks with a shared prefix for the reranker, 4-bit blocks
 for the decoder. A form is put in place only when it agrees with the published file on a few prompts; without it the
 published file runs through the same interface.
 """
@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Literal
 from qmd import __version__
 from qmd.errors import BusyError, ModelError, UsageError
 from qmd.files import exclusive_lock
-from qmd.inference.catalogue import ModelRecord
-from qmd.inference.chat_tokens import ChatTokenizer, load_chat_tokenizer
-from qmd.inference.cross_encoder import RerankOptions, prompt_tokens
-from qmd.inference.decoder_signature import read_signature
-from qmd.inference.graph_weights import GraphWeights, require_onnx
-from qmd.inference.graph_writer import GraphForm, Qwen3Shape
-from qmd.inference.graphs import build_qwen3, graph_bytes
-from qmd.inference.model_folders import folder_size, mapped_os_errors, sha256_of
-from qmd.inference.rerank_runs import BatchRunner
-from qmd.inference.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
-from qmd.inference.sessions import import_runtime, open_session
-from qmd.inference.weights_choice import MANIFEST, PREPARED_FOLDER, has_byte_products
+from qmd.inference.engines.cross_encoder import RerankOptions, prompt_tokens
+from qmd.inference.engines.rerank_runs import BatchRunner
+from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.models.folders import folder_size, mapped_os_errors, sha256_of
+from qmd.inference.models.weights_choice import MANIFEST, PREPARED_FOLDER, has_byte_products
+from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.inference.runtime.decoder_signature import read_signature
+from qmd.inference.runtime.sessions import import_runtime, open_session
+from qmd.prepare.graph_weights import GraphWeights, require_onnx
+from qmd.prepare.graph_writer import GraphForm, Qwen3Shape
+from qmd.prepare.graphs import build_qwen3, graph_bytes
+from qmd.prepare.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 from qmd.quick_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:

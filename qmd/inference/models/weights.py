@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.catalogue import MINILM, ModelFile, ModelFormat, ModelRecord, Pooling
+from qmd.inference.models.catalogue import MINILM, ModelFile, ModelFormat, ModelRecord, Pooling
 
 _BUILTIN_FOLDER = MINILM.folder
 
@@ -29,7 +29,7 @@ def locate_builtin() -> Path:
     Raises:
         ModelError: Neither exists, so the installation is not whole.
     """
-    package = Path(__file__).resolve().parent.parent
+    package = Path(__file__).resolve().parents[2]
     candidates = (package / "builtin" / _BUILTIN_FOLDER, package.parent / "models" / _BUILTIN_FOLDER)
     for folder in candidates:
         if (folder / MINILM.formats[0].weights.path).is_file():

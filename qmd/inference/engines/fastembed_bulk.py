@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.catalogue import ModelRecord
-from qmd.inference.embedder import MAX_FOREIGN_CHUNK_SHARE, MAX_FOREIGN_QUERY_SHARE, foreign_share, sampled_digest
-from qmd.inference.loader import FASTEMBED_PREFIX
-from qmd.inference.tokenization import Tokenizer
+from qmd.inference.engines.embedder import (
+    MAX_FOREIGN_CHUNK_SHARE,
+    MAX_FOREIGN_QUERY_SHARE,
+    foreign_share,
+    sampled_digest,
+)
+from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.runtime.tokenization import Tokenizer
+from qmd.inference.settings import FASTEMBED_PREFIX
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:

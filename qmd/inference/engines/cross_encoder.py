@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.chat_tokens import ChatTokenizer, load_chat_tokenizer, read_json
-from qmd.inference.decoder_signature import read_signature
-from qmd.inference.decoding import Decoder
-from qmd.inference.rerank_runs import BatchRunner, PassageRunner, ScoreHead, SharedPrefixRunner
+from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, ScoreHead, SharedPrefixRunner
+from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer, read_json
+from qmd.inference.runtime.decoder_signature import read_signature
+from qmd.inference.runtime.decoding import Decoder
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from qmd.inference.catalogue import ModelRecord
-    from qmd.inference.loader import EngineSettings
-    from qmd.inference.sessions import Session
+    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.runtime.sessions import Session
+    from qmd.inference.settings import EngineSettings
 
 # The official prompt of Qwen3-Reranker; without it the scores are close to random.
 _PREFIX = (
@@ -195,9 +195,9 @@ def load_cross_encoder(
     Raises:
         ModelError: If a file is missing or damaged, or the graph is not a causal scoring model.
     """
-    from qmd.inference.catalogue import full_model
-    from qmd.inference.sessions import open_session
-    from qmd.inference.weights_choice import choose_weights
+    from qmd.inference.models.catalogue import full_model
+    from qmd.inference.models.weights_choice import choose_weights
+    from qmd.inference.runtime.sessions import open_session
 
     options = options or RerankOptions()
     record = record or full_model("rerank")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qmd.inference.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, LinearForm, Qwen3Shape, Weights
-from qmd.inference.quantize import BlockQuantized, quantize_blocks
+from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, LinearForm, Qwen3Shape, Weights
+from qmd.prepare.quantize import BlockQuantized, quantize_blocks
 
 
 def weight_names(shape: Qwen3Shape, form: GraphForm, *, tied: bool = True) -> list[str]:

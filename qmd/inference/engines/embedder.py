@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from qmd.analysis.stopwords import ENGLISH, stop_words_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.catalogue import ModelFormat, ModelRecord, Pooling
-from qmd.inference.sessions import Session, open_session
-from qmd.inference.tokenization import Tokenizer, Tokens, load_tokenizer
-from qmd.inference.weights import present_formats
+from qmd.inference.models.catalogue import ModelFormat, ModelRecord, Pooling
+from qmd.inference.models.weights import present_formats
+from qmd.inference.runtime.sessions import Session, open_session
+from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.chat_tokens import ChatTokenizer, load_chat_tokenizer
-from qmd.inference.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
-from qmd.inference.expansion_checks import Related, check_expansions, script_of, wanted_scripts
-from qmd.inference.grammar import LineGrammar
-from qmd.inference.kv_context import KeyValueContext
-from qmd.inference.sampling import Sampler, SamplingSettings
+from qmd.inference.engines.expansion_checks import Related, check_expansions, script_of, wanted_scripts
+from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.inference.runtime.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
+from qmd.inference.runtime.grammar import LineGrammar
+from qmd.inference.runtime.kv_context import KeyValueContext
+from qmd.inference.runtime.sampling import Sampler, SamplingSettings
 from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import SubQuery, SubQueryKind
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.inference.catalogue import ModelRecord
-    from qmd.inference.loader import EngineSettings
-    from qmd.inference.sessions import Session
+    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.runtime.sessions import Session
+    from qmd.inference.settings import EngineSettings
 
 _SYSTEM = (
     "You expand search queries over a collection of notes and documents. Write in the language of the query.\n"
@@ -227,9 +227,9 @@ def load_expander(
     Raises:
         ModelError: If a file is missing or damaged, or the graph is not a decoder this code can drive.
     """
-    from qmd.inference.catalogue import full_model
-    from qmd.inference.sessions import open_session
-    from qmd.inference.weights_choice import choose_weights
+    from qmd.inference.models.catalogue import full_model
+    from qmd.inference.models.weights_choice import choose_weights
+    from qmd.inference.runtime.sessions import open_session
 
     record = record or full_model("expand")
     weights = choose_weights(folder, record, allow_gpu=settings.gpu_allowed)

@@ -1,0 +1,131 @@
+"""A search, from what a caller asked for to what the pipeline runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qmd.quick_dataclasses import dataclass, replace
+from qmd.records import Collection, Query, Scope, SubQuery
+from qmd.retrieval.options import PASSAGE_CHARS, Mode, SearchOptions
+from qmd.retrieval.query_parser import build_scope, parse_query, validate_subqueries
+from qmd.workspace.collections import collection_not_found
+
+if TYPE_CHECKING:
+    from qmd.inference.models.catalogue import Role
+
+_TYPED_PREFIXES = ("lex:", "vec:", "hyde:", "intent:", "expand:")
+
+NOTHING_BY_DEFAULT = "every collection is excluded from searches; name one with -c, or run: qmd collection include NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A search as a caller asks for it: either `text` or typed `searches`."""
+
+    text: str | None
+    searches: tuple[SubQuery, ...] = ()
+    mode: Mode = "hybrid"
+    collections: tuple[str, ...] = ()
+    """Only these; empty = those that the query names, else those that are searched by default."""
+    intent: str | None = None
+    limit: int = 10
+    min_relevance: float = 0.0
+    rerank: bool = True
+    expand: bool | None = None
+    candidate_limit: int | None = None
+    """Candidates that the reranker reads; None leaves it to what the reranker costs."""
+    budget_ms: int | None = None
+    explain: bool = False
+    full_body: bool = False
+    snippet_chars: int = PASSAGE_CHARS
+
+    @property
+    def label(self) -> str:
+        """The query as shown to people: first `lex`, else first `vec`, else the first text."""
+        if self.text is not None:
+            return self.text
+        for kind in ("lex", "vec"):
+            for search in self.searches:
+                if search.kind == kind:
+                    return search.text
+        return self.searches[0].text if self.searches else ""
+
+
+def read_query(request: SearchRequest) -> Query:
+    """The query of a request; its collections are applied by `narrow_query`, when the index is open.
+
+    Plain text of several lines is one question.
+
+    Raises:
+        UsageError: For text that breaks the rules of the query language.
+    """
+    if request.text is None:
+        validate_subqueries(request.searches)
+        query = Query(text=request.label, subqueries=request.searches)
+    else:
+        text = request.text
+        if "\n" in text and not any(line.lstrip().lower().startswith(_TYPED_PREFIXES) for line in text.splitlines()):
+            text = " ".join(text.split())
+        query = parse_query(text)
+    return replace(query, intent=request.intent or query.intent)
+
+
+def search_options(request: SearchRequest) -> SearchOptions:
+    """The pipeline's options for a request."""
+    options = SearchOptions(
+        mode=request.mode,
+        limit=request.limit,
+        min_relevance=request.min_relevance,
+        rerank=request.rerank and request.mode == "hybrid",
+        expand=request.expand,
+        budget_ms=request.budget_ms,
+        explain=request.explain,
+        full_body=request.full_body,
+        snippet_chars=request.snippet_chars,
+    )
+    if request.candidate_limit is None:
+        return options
+    return replace(options, candidate_limit=request.candidate_limit, rerank_depth=request.candidate_limit)
+
+
+def needed_roles(query: Query, options: SearchOptions) -> frozenset[Role]:
+    """The models that a search can use, so that no others are loaded."""
+    if options.mode == "lexical":
+        return frozenset()
+    roles: set[Role] = {"embed"}
+    if options.rerank:
+        roles.add("rerank")
+    if not query.subqueries and options.expand is not False:
+        roles.add("expand")
+    return frozenset(roles)
+
+
+def narrow_query(query: Query, known: Sequence[Collection], names: Sequence[str]) -> tuple[Query, tuple[str, ...]]:
+    """The query within the collections that it may search, and what the caller must be told about them.
+
+    Named collections hold, and a `collection:` filter in the query may only narrow them. Where none is named, the
+    filter itself is the naming, and reaches collections that are not searched by default.
+
+    Raises:
+        NotFoundError: A name that does not exist; the hint names the nearest.
+    """
+    known_names = [collection.name for collection in known]
+    for name in names:
+        if name not in known_names:
+            raise collection_not_found(name, known_names)
+    if names:
+        return _within(query, tuple(dict.fromkeys(names))), ()
+    if query.scope.collections is not None:
+        unknown = [
+            collection_not_found(name, known_names) for name in query.scope.collections if name not in known_names
+        ]
+        return query, tuple(f"{one.message}; {one.hint}" for one in unknown)
+    default = tuple(collection.name for collection in known if collection.include_by_default)
+    if len(default) == len(known):
+        return query, ()
+    return _within(query, default), () if default else (NOTHING_BY_DEFAULT,)
+
+
+def _within(query: Query, names: tuple[str, ...]) -> Query:
+    return replace(query, scope=build_scope(Scope(collections=names), query.scope))

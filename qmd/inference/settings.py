@@ -1,0 +1,68 @@
+"""What the edge decided about models: settings in, no engine opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from qmd.inference.models.catalogue import Role
+from qmd.quick_dataclasses import dataclass, field
+
+AUTO = "auto"
+BUILT_IN = "built-in"
+FASTEMBED_PREFIX = "fastembed:"
+
+_ENV_NAMES: Mapping[Role, str] = {
+    "embed": "QMD_EMBED_MODEL",
+    "rerank": "QMD_RERANK_MODEL",
+    "expand": "QMD_GENERATE_MODEL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
+    server (`http://host:8000/v1#name`), or (embedding only) `fastembed:NAME`.
+    """
+
+    models_dir: Path
+    embed: str = AUTO
+    rerank: str = AUTO
+    expand: str = AUTO
+    allow_gpu: bool = True
+    threads: int | None = None
+    """Threads per engine; None takes what this process may use."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that are heard: `QMD_FORCE_CPU`, the models `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`,
+    `QMD_GENERATE_MODEL`, and those of servers (`qmd.inference.engines.remote_settings`).
+    """
+
+    def model_for(self, role: Role) -> str:
+        """The model asked for: the configured one, else the environment's, else `auto`."""
+        configured = {"embed": self.embed, "rerank": self.rerank, "expand": self.expand}[role]
+        if configured not in ("", AUTO):
+            return configured
+        return self.env.get(_ENV_NAMES[role], "").strip() or AUTO
+
+    @property
+    def usable_threads(self) -> int:
+        """Threads to use, at least 1."""
+        return max(1, self.threads) if self.threads is not None else usable_cpus()
+
+    @property
+    def gpu_allowed(self) -> bool:
+        """False when switched off here or by `QMD_FORCE_CPU`."""
+        from qmd.inference.runtime.sessions import gpu_allowed
+
+        return self.allow_gpu and gpu_allowed(self.env)
+
+
+def usable_cpus() -> int:
+    """CPUs this process may use: its affinity, and the quota of its control group."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()[:2]
+        return max(1, min(cpus, round(int(quota) / int(period))))
+    except (OSError, ValueError, ZeroDivisionError):
+        return max(1, cpus)

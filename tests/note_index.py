@@ -1,0 +1,72 @@
+"""A real index of a few notes: it opens in milliseconds, so no test needs a stand-in for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from qmd.analysis import analyze_document
+from qmd.indexing import embed_pending
+from qmd.inference.base import Embedder
+from qmd.ingest import parse_document
+from qmd.quick_dataclasses import replace
+from qmd.records import Collection, Document, MetadataValue, StoredDocument
+from qmd.store import IndexWriter, open_writer, pack_text
+from qmd.store.base import NewDocument
+
+
+class NoteIndex(IndexWriter):
+    """An index in a folder of its own, gone with the object. Vectors are those of `embedder`; without one, none."""
+
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        self._folder = TemporaryDirectory()
+        super().__init__(open_writer(Path(self._folder.name) / "index.sqlite")._database)
+        self.embedder = embedder
+
+    def set_context(self, text: str | None, **prefixes: Mapping[str, str]) -> None:
+        """The user's notes: on everything, and by path prefix for each collection named."""
+        known = [replace(one, context=prefixes.get(one.name, one.context)) for one in self.collections()]
+        self.mirror_config(known, text, "test")
+
+    def add(
+        self,
+        path: str,
+        text: str,
+        *,
+        collection: str = "notes",
+        title: str | None = None,
+        modified_at: str = "2026-01-01T00:00:00Z",
+        metadata: Mapping[str, MetadataValue] | None = None,
+        embed: bool = True,
+    ) -> StoredDocument:
+        """Add a markdown file and return it as stored; without `embed` it waits for vectors."""
+        known: Sequence[Collection] = self.collections()
+        if collection not in [one.name for one in known]:
+            added = Collection(collection, Path("/srv") / collection)
+            self.mirror_config([*known, added], self.global_context(), "test")
+        parsed = parse_document(path, text.encode("utf-8", "surrogatepass"))
+        document = replace(parsed, metadata={**parsed.metadata, **(metadata or {})})
+        self.put_documents(collection, [_new_document(document, title, modified_at)])
+        if embed and self.embedder is not None:
+            embed_pending(self, self.embedder, collections=[collection])
+        found = self.find_path(collection, path)
+        assert found is not None
+        return found
+
+
+def _new_document(document: Document, title: str | None, modified_at: str) -> NewDocument:
+    return NewDocument(
+        path=document.path,
+        title=title if title is not None else document.title,
+        hash=document.hash,
+        n_chars=len(document.text),
+        doc=pack_text(document.text),
+        terms=analyze_document(document),
+        metadata_json=json.dumps(dict(document.metadata)),
+        size_bytes=len(document.text),
+        mtime_ns=0,
+        created_at=modified_at,
+        modified_at=modified_at,
+    )

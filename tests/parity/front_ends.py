@@ -1,0 +1,240 @@
+"""One request through every front end, and its answer in one form."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import anyio
+import httpx2
+from mcp import Client
+from mcp_types import EmbeddedResource, TextContent, TextResourceContents
+
+import qmd
+from qmd.cli.app import main
+from qmd.errors import QmdError
+from qmd.server.guard import AccessPolicy
+from qmd.server.http_app import build_app
+from qmd.server.mcp_server import build_server
+from qmd.server.service import SearchService
+
+COMMANDS = {"hybrid": "query", "dense": "vsearch", "lexical": "search"}
+TOOLS = {"hybrid": "query", "dense": "vector_search", "lexical": "search"}
+
+_TIPS = ("built-in models answered", "No results found")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A search; None leaves a wish to the front end's default."""
+
+    text: str
+    mode: str = "hybrid"
+    collections: tuple[str, ...] = ()
+    limit: int = 10
+    min_score: float | None = None
+    candidate_limit: int | None = None
+    intent: str | None = None
+    rerank: bool = True
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Documents: one reference with its lines, or a pattern."""
+
+    reference: str
+    from_line: int | None = None
+    max_lines: int | None = None
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a front end said: (address, score) or (path, lines) rows, warnings, or the error's message."""
+
+    rows: tuple[tuple[str, float | str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+
+FrontEnd = Callable[[Ask | Fetch], Answer | None]
+"""None: this front end has no way to ask that."""
+
+
+def _score(value: float) -> float:
+    return float(f"{value:.2f}")
+
+
+def _error_line(text: str) -> str:
+    """The message alone: front ends put different words before it and the hint on a line of its own."""
+    first = text.strip().splitlines()[0]
+    for prefix in ("error: ", "Error: ", "Input validation error: Invalid arguments for tool query: "):
+        first = first.removeprefix(prefix)
+    return first
+
+
+def _lines_of(address: str, text: str) -> tuple[str, str]:
+    """(path, lines): `multi-get --json` has always named files by their path alone."""
+    path = address.removeprefix("qmd://").partition("/")[2] if address.startswith("qmd://") else address
+    return unquote(path), text.rstrip("\n")
+
+
+# --- command line ---------------------------------------------------------------------------------
+
+
+def ask_command_line(ask: Ask | Fetch) -> Answer:
+    """`qmd … --json`, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(_arguments(ask))
+    lines = [line for line in err.getvalue().splitlines() if not line.startswith(_TIPS)]
+    if status:
+        return Answer(error=_error_line(next(line for line in lines if line.startswith("error: "))))
+    warnings = tuple(line.removeprefix("warning: ") for line in lines if line.startswith("warning: "))
+    if isinstance(ask, Ask):
+        found = json.loads(out.getvalue())
+        return Answer(tuple((unquote(row["uri"]), row["score"]) for row in found), warnings)
+    if ask.several:
+        return Answer(tuple(_lines_of(row["file"], row["body"]) for row in json.loads(out.getvalue())), warnings)
+    head, _, body = out.getvalue().partition("\n---\n\n")
+    return Answer((_lines_of(head.split("  ")[0].strip(), body),), warnings)
+
+
+def _arguments(ask: Ask | Fetch) -> list[str]:
+    if isinstance(ask, Fetch):
+        lines = [f"--from={ask.from_line}"] if ask.from_line else []
+        lines += [f"-l={ask.max_lines}"] if ask.max_lines else []
+        command = ["multi-get", "--json"] if ask.several else ["get"]
+        return [*command, "--no-line-numbers", *lines, "--", ask.reference]
+    options = ["--json", "-n", str(ask.limit)]
+    options += [part for name in ask.collections for part in ("-c", name)]
+    options += ["--min-score", str(ask.min_score)] if ask.min_score is not None else []
+    options += ["-C", str(ask.candidate_limit)] if ask.candidate_limit is not None else []
+    options += ["--intent", ask.intent] if ask.intent else []
+    options += [] if ask.rerank else ["--no-rerank"]
+    return [COMMANDS[ask.mode], *options, "--", ask.text]
+
+
+def ask_warm_process(ask: Ask | Fetch) -> Answer | None:
+    """The command line again, with the warm process answering its model searches."""
+    if isinstance(ask, Fetch) or ask.mode == "lexical":
+        return None
+    before = os.environ.get("QMD_DAEMON", "")
+    os.environ["QMD_DAEMON"] = "auto"
+    try:
+        return ask_command_line(ask)
+    finally:
+        os.environ["QMD_DAEMON"] = before
+
+
+# --- Python ---------------------------------------------------------------------------------------
+
+
+def python_front_end(store: qmd.Store) -> FrontEnd:
+    """The methods of `qmd.Store`."""
+
+    def ask_python(ask: Ask | Fetch) -> Answer:
+        try:
+            return _fetched(store, ask) if isinstance(ask, Fetch) else _found(store, ask)
+        except QmdError as error:
+            return Answer(error=_error_line(error.message))
+
+    return ask_python
+
+
+def _found(store: qmd.Store, ask: Ask) -> Answer:
+    method: Any = {"hybrid": store.search, "dense": store.search_dense, "lexical": store.search_lexical}[ask.mode]
+    wishes: dict[str, Any] = {"collections": ask.collections, "limit": ask.limit}
+    wishes |= {"min_relevance": ask.min_score} if ask.min_score is not None else {}
+    if ask.mode == "hybrid":
+        wishes |= {"intent": ask.intent, "rerank": ask.rerank}
+        wishes |= {"candidate_limit": ask.candidate_limit} if ask.candidate_limit is not None else {}
+    response = method(ask.text, **wishes)
+    rows = tuple((hit.document.uri, _score(hit.relevance)) for hit in response.hits)
+    return Answer(rows, response.warnings)
+
+
+def _fetched(store: qmd.Store, ask: Fetch) -> Answer:
+    if ask.several:
+        found = store.multi_get(ask.reference, max_lines=ask.max_lines)
+        return Answer(tuple(_lines_of(one.document.uri, one.text) for one in found.documents), found.problems)
+    one = store.get(ask.reference, from_line=ask.from_line, max_lines=ask.max_lines)
+    return Answer((_lines_of(one.document.uri, one.text),))
+
+
+# --- MCP and HTTP ---------------------------------------------------------------------------------
+
+
+def mcp_front_end(service: SearchService) -> FrontEnd:
+    """The MCP tools, through the SDK's client in memory."""
+
+    async def call(tool: str, arguments: Mapping[str, Any]) -> Any:
+        async with Client(build_server(service)) as client:
+            return await client.call_tool(tool, dict(arguments))
+
+    def ask_mcp(ask: Ask | Fetch) -> Answer | None:
+        tool, arguments = _tool_call(ask)
+        if tool is None:
+            return None
+        result = anyio.run(call, tool, arguments)
+        texts = [block.text for block in result.content if isinstance(block, TextContent)]
+        if result.is_error:
+            return Answer(error=_error_line("\n".join(texts)))
+        if isinstance(ask, Ask):
+            found = result.structured_content
+            rows = tuple((unquote(row["uri"]), row["score"]) for row in found["results"])
+            return Answer(rows, tuple(found.get("warnings", ())))
+        resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
+        texts_of = [one for one in resources if isinstance(one, TextResourceContents)]
+        return Answer(tuple(_lines_of(str(one.uri), one.text) for one in texts_of))
+
+    return ask_mcp
+
+
+def _tool_call(ask: Ask | Fetch) -> tuple[str | None, dict[str, Any]]:
+    if isinstance(ask, Fetch):
+        lines = {"maxLines": ask.max_lines} if ask.max_lines else {}
+        lines |= {"fromLine": ask.from_line} if ask.from_line else {}
+        tool, name = ("multi_get", "pattern") if ask.several else ("get", "file")
+        return tool, {name: ask.reference, "lineNumbers": False, **lines}
+    arguments: dict[str, Any] = {"query": ask.text, "limit": ask.limit}
+    arguments |= {"minScore": ask.min_score} if ask.min_score is not None else {}
+    arguments |= {"collections": list(ask.collections)} if ask.collections else {}
+    if ask.mode == "hybrid":
+        arguments |= {"candidateLimit": ask.candidate_limit} if ask.candidate_limit else {}
+        arguments |= {"intent": ask.intent} if ask.intent else {}
+        return "query", arguments | {"rerank": ask.rerank}
+    return TOOLS[ask.mode], arguments
+
+
+def http_front_end(service: SearchService) -> FrontEnd:
+    """`POST /query` of the HTTP application."""
+
+    async def post(arguments: Mapping[str, Any]) -> httpx2.Response:
+        async with _running(service) as client:
+            return await client.post("/query", json=dict(arguments))
+
+    def ask_http(ask: Ask | Fetch) -> Answer | None:
+        if isinstance(ask, Fetch) or ask.mode != "hybrid":
+            return None
+        response = anyio.run(post, _tool_call(ask)[1])
+        content = response.json()
+        if response.status_code != 200:
+            return Answer(error=_error_line(content["error"]))
+        rows = tuple((unquote(row["uri"]), row["score"]) for row in content["results"])
+        return Answer(rows, tuple(content.get("warnings", ())))
+
+    return ask_http
+
+
+@contextlib.asynccontextmanager
+async def _running(service: SearchService) -> AsyncIterator[httpx2.AsyncClient]:
+    app: Any = build_app(service, AccessPolicy("127.0.0.1"))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1:8181") as client:
+        yield client

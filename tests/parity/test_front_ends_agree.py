@@ -1,0 +1,198 @@
+"""The command line, Python, MCP, HTTP and the warm process give one answer to one request."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qmd
+from qmd.cli.app import main
+from qmd.config.paths import locate
+from qmd.inference import loader
+from qmd.server.service import SearchService, open_service
+from tests.parity.front_ends import (
+    Answer,
+    Ask,
+    Fetch,
+    FrontEnd,
+    ask_command_line,
+    ask_warm_process,
+    http_front_end,
+    mcp_front_end,
+    python_front_end,
+)
+
+FRUIT = ("apple", "banana", "cherry", "damson", "elderberry", "fig", "grape", "kiwi", "lemon", "mango", "olive", "pear")
+FILES = {
+    "garden/tomatoes.md": "---\ntags: [home, summer]\n---\n# Tomatoes\n\nTomatoes need sun and water every day.\n",
+    "garden/deep/roses.md": "# Roses\n\n## Pruning\n\nPrune roses in winter.\n\n## Watering\n\nRoses drink little.\n",
+    "garden/we ird & co/ü [1].md": "# Odd name\n\nA teapot in an oddly named place.\n",
+    **{f"garden/fruit/{name}.md": f"# {name.title()}\n\nThe {name} ripens in autumn.\n" for name in FRUIT},
+    "work/pricing.md": "# Pricing decision\n\nWe chose per-seat pricing after the March interviews.\n",
+    "work/rust.md": "# Ownership\n\nOwnership is how Rust manages memory.\n\n```rust\nlet owner = 1;\n```\n",
+    "work/limiter.md": "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n",
+    "hidden/kiwi.md": "# Secret kiwi\n\nThe kiwi in this collection is searched only when it is named.\n",
+}  # fmt: skip
+
+SEARCHES = (
+    Ask("how did we decide on the pricing?"),
+    Ask("pricing", mode="lexical"),
+    Ask("cost per user", mode="dense"),
+    Ask("kiwi"),
+    Ask("kiwi", mode="lexical"),
+    Ask("kiwi", mode="dense"),
+    Ask("collection:hidden kiwi"),
+    Ask("collection:hidden kiwi", mode="lexical"),
+    Ask("collection:hidden kiwi", mode="dense"),
+    Ask("collection:hidden kiwi", collections=("garden",)),
+    Ask("collection:garden kiwi", collections=("garden", "work")),
+    Ask("kiwi", collections=("hidden",)),
+    Ask("kiwi", collections=("hidden", "garden")),
+    Ask("kiwi", collections=("hidden",), mode="lexical"),
+    Ask("collection:nowhere kiwi"),
+    Ask("autumn fruit", candidate_limit=3),
+    Ask("autumn fruit", candidate_limit=12),
+    Ask("autumn fruit", candidate_limit=30, limit=30),
+    Ask("autumn fruit", limit=1),
+    Ask("autumn fruit", limit=30, rerank=False),
+    Ask("autumn fruit", min_score=0.3),
+    Ask("autumn fruit", min_score=1.0),
+    Ask("water", intent="gardening"),
+    Ask("lex: ownership"),
+    Ask('lex: "rate limiter" -token'),
+    Ask("vec: what manages memory"),
+    Ask("lex: roses\nvec: when to cut flowers"),
+    Ask("intent: gardening\nlex: water\nhyde: roses need little water"),
+    Ask("tag:summer tomatoes"),
+    Ask("tag:summer tomatoes", mode="lexical"),
+    Ask("path:deep water"),
+    Ask("after:2020 pricing"),
+    Ask("before:1990 pricing"),
+    Ask("-roses water", mode="lexical"),
+    Ask("+water roses", mode="lexical"),
+    Ask('"sliding window"', mode="lexical"),
+    Ask("tomatos"),
+    Ask("zzzzqqqq"),
+    Ask("zzzzqqqq", mode="lexical"),
+    Ask("what is the capital of Mongolia"),
+    Ask("several words\non two lines"),
+    Ask("teapot"),
+    # wrong ones
+    Ask("kiwi", collections=("nowhere",)),
+    Ask("kiwi", collections=("gardn",), mode="lexical"),
+    Ask("kiwi", collections=("garden", "nowhere")),
+    Ask('lex: "open quote'),
+    Ask("vec: not -this"),
+    Ask("lex: a\nplain line"),
+    Ask("intent: alone"),
+    Ask("   "),
+)
+FETCHES = (
+    Fetch("qmd://garden/tomatoes.md"),
+    Fetch("garden/tomatoes.md"),
+    Fetch("tomatoes.md"),
+    Fetch("deep/roses.md", from_line=3, max_lines=2),
+    Fetch("deep/roses.md:3:2"),
+    Fetch("deep/roses.md:3"),
+    Fetch("roses.md", max_lines=1),
+    Fetch("garden/we ird & co/ü [1].md"),
+    Fetch("work/*.md", several=True),
+    Fetch("pricing.md, garden/deep/roses.md", several=True),
+    Fetch("work/*.md", several=True, max_lines=1),
+    Fetch("kiwi.md"),
+)
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends the warm process by signal")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Three collections, one of them searched only when named, indexed with the built-in model."""
+    home = tmp_path_factory.mktemp("parity")
+    patch = pytest.MonkeyPatch()
+    for name in list(os.environ):
+        if name.startswith(("QMD_", "XDG_")) or name == "INDEX_PATH":
+            patch.delenv(name)
+    for name, value in {"HOME": home, "PWD": home, "XDG_CONFIG_HOME": home / "config"}.items():
+        patch.setenv(name, str(value))
+    patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    patch.setenv("QMD_DAEMON", "off")
+    patch.chdir(home)
+    for name, text in FILES.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text, encoding="utf-8")
+    assert main(["index", "garden", "work", "hidden"]) == 0
+    assert main(["collection", "exclude", "hidden"]) == 0
+    main(["query", "once, for the tip about larger models"])
+    yield home
+    for record in home.rglob("worker-*.json"):
+        os.kill(json.loads(record.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def service(world: Path) -> Iterator[SearchService]:
+    opened = open_service(locate(None, world, os.environ), os.environ)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def front_ends(world: Path, service: SearchService) -> Iterator[dict[str, FrontEnd]]:
+    with qmd.open_store() as store:
+        yield {
+            "python": python_front_end(store),
+            "mcp": mcp_front_end(service),
+            "http": http_front_end(service),
+            "warm process": ask_warm_process,
+        }
+
+
+@pytest.mark.parametrize("request_", [*SEARCHES, *FETCHES], ids=str)
+def test_every_front_end_answers_as_the_command_line_does(
+    request_: Ask | Fetch, front_ends: dict[str, FrontEnd]
+) -> None:
+    expected = ask_command_line(request_)
+    answers = {name: ask(request_) for name, ask in front_ends.items()}
+    different: dict[str, Any] = {
+        name: answer for name, answer in answers.items() if answer is not None and answer != expected
+    }
+    assert different == {}, expected
+
+
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [("lex: ownership", {"embed", "rerank"}), ("ownership", {"embed", "rerank", "expand"})],
+)
+def test_every_front_end_loads_the_same_models(
+    text: str, roles: set[str], world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[str]] = []
+    real = loader.load_engines
+
+    def load_engines(settings: Any, wanted: Any) -> Any:
+        asked.append(set(wanted))
+        return real(settings, wanted)
+
+    monkeypatch.setattr(loader, "load_engines", load_engines)
+    ask_command_line(Ask(text))
+    with qmd.open_store() as store:
+        python_front_end(store)(Ask(text))
+    opened = open_service(locate(None, world, os.environ), os.environ)
+    mcp_front_end(opened)(Ask(text))
+    opened.close()
+    assert asked == [roles, roles, roles]
+
+
+def test_nothing_is_compared_with_an_empty_answer_by_accident(world: Path) -> None:
+    answers = [ask_command_line(request) for request in SEARCHES]
+    assert sum(bool(answer.rows) for answer in answers) > 30
+    assert sum(answer.error is not None for answer in answers) == 8
+    assert Answer() not in answers
