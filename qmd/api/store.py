@@ -227,9 +227,14 @@ class Store(ReadingStore):
 
         Args:
             dry_run: Only count.
+
+        Raises:
+            BusyError: Another process is embedding, or keeps the index.
         """
+        from qmd.workspace import clean_index
+
         with self._home.open_writer() as writer:
-            return writer.cleanup(dry_run=dry_run)
+            return clean_index(writer, self.path, dry_run=dry_run)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,16 +74,15 @@ def _collections_for(
             raise NotFoundError(f"path '{given}' does not exist", "name an existing folder or file: qmd index ~/notes")
     names = []
     for path in absolute:
-        config = load_config(locations)
-        known = _known_at(config, path, name, glob)
-        if known is None:
+        while (known := _known_at(config := load_config(locations), path, name, glob)) is None:
             new = name or free_name(config, path)
             check_name(new)
             if config.collection(new) is not None:
                 raise UsageError(f"collection '{new}' already exists", "choose another with --name")
-            add_collection(locations, new, path, glob or DEFAULT_PATTERN)
-            remember_trust(locations)
-            known = new
+            # Refused when another process has taken the name since; then the next turn chooses another.
+            with suppress(UsageError):
+                add_collection(locations, new, path, glob or DEFAULT_PATTERN)
+                remember_trust(locations)
         names.append(known)
     return names
 
@@ -243,13 +243,13 @@ def cleanup(
 ) -> int:
     """Drop what nothing uses."""
     from qmd.store import open_writer
+    from qmd.workspace.locks import clean_index
 
     locations = session.locate(index)
     if not locations.database.exists():
         raise NotFoundError(f"no index at '{locations.database}'", "make one: qmd index PATH")
     with open_writer(locations.database) as writer, ProgressLine("Cleaning"):
-        counts = writer.cleanup(dry_run=dry_run)
-    counts = dict(counts)
+        counts = dict(clean_index(writer, locations.database, dry_run=dry_run))
     n_cached = counts.pop("cached answers", 0)
     if dry_run:
         out(f"Dry run — no changes made.\n\nWould clear {n_cached} cached API responses\n")

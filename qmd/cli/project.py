@@ -16,7 +16,7 @@ _TEMPLATE = "collections: {}\n"
 
 def init(session: Session) -> int:
     """Start an index of this folder's own."""
-    from qmd.config.edits import write_config_file
+    from qmd.config.edits import locked_config_file, write_config_file
     from qmd.store import open_writer
 
     folder = session.cwd / PROJECT_FOLDER
@@ -25,8 +25,9 @@ def init(session: Session) -> int:
             "Refusing to initialize a local index in $HOME. Every folder below would use it.",
             "go to a project's folder first",
         )
-    if not any((folder / name).exists() for name in ("index.yml", "index.yaml")):
-        write_config_file(folder / "index.yml", _TEMPLATE)
+    with locked_config_file(folder / "index.yml"):
+        if not any((folder / name).exists() for name in ("index.yml", "index.yaml")):
+            write_config_file(folder / "index.yml", _TEMPLATE)
     open_writer(locate(None, session.cwd, session.environ).database).close()
     out("ready to go with new local index\n")
     return 0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+import os
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import ExitStack, contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from qmd.config.paths import Locations
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
-from qmd.errors import ConfigError, NotFoundError
-from qmd.files import write_atomically
+from qmd.errors import BusyError, ConfigError, NotFoundError, UsageError
+from qmd.files import exclusive_lock, write_atomically
 
 YamlMap = MutableMapping[str, Any]
 """A YAML mapping in memory; its values have no static type."""
@@ -21,15 +23,45 @@ Change = Callable[[YamlMap], None]
 Target = Locations | Callable[[Change], Config]
 """What is edited: the configuration file of an index, or a function that edits a configuration kept elsewhere."""
 
+_LOCK_WAIT_S = 10.0
+"""An edit takes milliseconds, so whoever holds the file for longer hangs."""
+
 
 def edit_config(locations: Locations, change: Change) -> Config:
     """Apply `change` to the parsed file, write it back, and return the new configuration.
 
-    The file is created when missing and left alone when `change` alters nothing.
+    The file is created when missing and left alone when `change` alters nothing. Edits of several processes follow one
+    another, so that none is lost.
 
     Raises:
+        BusyError: If another process keeps the file from being edited.
         ConfigError: If the file cannot be parsed or written.
     """
+    with locked_config_file(locations.config_file):
+        return _edit_locked(locations, change)
+
+
+@contextmanager
+def locked_config_file(path: Path) -> Iterator[None]:
+    """Keep other processes from changing a configuration file between reading it and writing it back.
+
+    Raises:
+        BusyError: If another process does so for too long.
+    """
+    # Beside the file itself: two symlinks to one file must share its lock.
+    target = Path(os.path.realpath(path))
+    with ExitStack() as stack:
+        try:
+            held = stack.enter_context(exclusive_lock(target.with_name(f".{target.name}.lock"), _LOCK_WAIT_S))
+        except OSError:
+            # A folder that takes no lock file takes no other file either; `write_config_file` says so if it must write.
+            held = True
+        if not held:
+            raise BusyError(f"'{path}' is being changed by another process", "wait for the other qmd, then try again")
+        yield
+
+
+def _edit_locked(locations: Locations, change: Change) -> Config:
     load_config(locations)  # refuses a damaged file before anything is touched
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
@@ -70,10 +102,16 @@ def write_config_file(path: Path, text: str) -> None:
 def add_collection(
     target: Target, name: str, path: Path, pattern: str = DEFAULT_PATTERN, ignore: Sequence[str] = ()
 ) -> Config:
-    """Add a collection; other keys of an entry of that name stay."""
+    """Add a collection; other keys of an entry of that name and folder stay.
+
+    Raises:
+        UsageError: If the name has another folder, perhaps since a moment ago and by another process.
+    """
 
     def change(root: YamlMap) -> None:
         entry = _child(_child(root, "collections"), name)
+        if entry.get("path") not in (None, str(path)):
+            raise UsageError(f"collection '{name}' already exists", "choose another with --name")
         entry["path"] = str(path)
         entry["pattern"] = pattern
         if ignore:

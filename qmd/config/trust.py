@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qmd.config.edits import write_config_file
+from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import PROJECT_FOLDER, Locations
 from qmd.config.settings import Config
 from qmd.quick_dataclasses import dataclass, replace
@@ -88,18 +88,20 @@ def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str
 
 def record_trust(items: GatedItems, locations: Locations) -> None:
     """Remember that the user trusts these items of this configuration."""
-    records = _load(locations)
     stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    records[_key(locations)] = {"hooks": items.digest, "trustedAt": stamp}
-    _save(records, locations)
+    with locked_config_file(_file(locations)):
+        records = _load(locations)
+        records[_key(locations)] = {"hooks": items.digest, "trustedAt": stamp}
+        _save(records, locations)
 
 
 def revoke_trust(locations: Locations) -> bool:
     """Forget the trust in this configuration; False when there was none."""
-    records = _load(locations)
-    if records.pop(_key(locations), None) is None:
-        return False
-    _save(records, locations)
+    with locked_config_file(_file(locations)):
+        records = _load(locations)
+        if records.pop(_key(locations), None) is None:
+            return False
+        _save(records, locations)
     return True
 
 

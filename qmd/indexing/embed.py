@@ -212,25 +212,44 @@ def _embed_group(
     writer: Writer, embedder: Embedder, group: _Group, progress: _Progress, should_stop: Callable[[], bool]
 ) -> bool:
     """Embed what is missing and store the group's chunks; False when asked to stop before its end."""
-    there = writer.existing_keys(embedder.fingerprint, list(group.texts))
+    stored = False
+    while not stored:
+        if not _embed_missing(writer, embedder, group.texts, progress, should_stop):
+            return False
+        with writer.transaction():
+            # No chunk refers to the new vectors yet, so a cleanup elsewhere may have dropped them as unused.
+            stored = len(writer.existing_keys(embedder.fingerprint, list(group.texts))) == len(group.texts)
+            if stored:
+                writer.put_chunks(embedder.fingerprint, embedder.dim, group.contents, {})
+    progress.documents += len(group.contents)
+    progress.chunks += group.n_chunks
+    progress.chars += group.n_chars
+    progress.announce()
+    return True
+
+
+def _embed_missing(
+    writer: Writer,
+    embedder: Embedder,
+    texts: Mapping[bytes, str],
+    progress: _Progress,
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Store the vectors that `texts`, by key, lack; False when asked to stop before the last."""
+    there = writer.existing_keys(embedder.fingerprint, list(texts))
     # Equal lengths together: a batch costs as much as its longest text.
-    missing = sorted((key for key in group.texts if key not in there), key=lambda key: len(group.texts[key]))
+    missing = sorted((key for key in texts if key not in there), key=lambda key: len(texts[key]))
     done = 0
     while done < len(missing):
         if should_stop():
             return False
         keys = missing[done : done + progress.slice_size]
         begun = time.monotonic()
-        writer.put_vectors(embedder.fingerprint, embedder.dim, _embed(embedder, group.texts, keys))
+        writer.put_vectors(embedder.fingerprint, embedder.dim, _embed(embedder, texts, keys))
         progress.adapt(len(keys), time.monotonic() - begun)
         done += len(keys)
         progress.embedded += len(keys)
         progress.announce(done)
-    writer.put_chunks(embedder.fingerprint, embedder.dim, group.contents, {})
-    progress.documents += len(group.contents)
-    progress.chunks += group.n_chunks
-    progress.chars += group.n_chars
-    progress.announce()
     return True
 
 

@@ -20,6 +20,10 @@ SIGNS_FROM_SLOTS = 150_000
 
 _TEXTS_AT_ONCE = 64
 
+_NEW_GENERATION = "generation = random()"
+"""Drawn anew whenever a model's vectors change, and never counted: row ids are used again after `embed --force`, so a
+number that starts over would let a warm server take new vectors for those that it holds."""
+
 
 def pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> Iterator[PendingContent]:
     """Contents without a complete chunk set for `fingerprint`, by path; safe while the caller writes."""
@@ -166,7 +170,7 @@ def _compact(database: Database, model: int, dim: int, live: npt.NDArray[np.int6
     for table in ("vector_blocks", "sign_blocks"):
         span = (block_id(model, 0), block_id(model + 1, 0) - 1)
         database.run(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", span)
-    database.run("UPDATE models SET n_slots = 0, generation = generation + 1, centre = NULL WHERE id = ?", (model,))
+    database.run(f"UPDATE models SET n_slots = 0, {_NEW_GENERATION}, centre = NULL WHERE id = ?", (model,))
     if len(live):
         _append_rows(database, model, dim, rows)
 
@@ -174,7 +178,7 @@ def _compact(database: Database, model: int, dim: int, live: npt.NDArray[np.int6
 def _model_id(database: Database, fingerprint: str, dim: int) -> int:
     row = database.row("SELECT id, dim FROM models WHERE fingerprint = ?", (fingerprint,))
     if row is None:
-        database.run("INSERT INTO models (fingerprint, dim) VALUES (?, ?)", (fingerprint, dim))
+        database.run("INSERT INTO models (fingerprint, dim, generation) VALUES (?, ?, random())", (fingerprint, dim))
         return int(database.connection.last_insert_rowid())
     if row[1] != dim:
         raise ValueError(f"model {fingerprint} has dimension {row[1]}, not {dim}")
@@ -214,7 +218,7 @@ def _append_rows(database: Database, model: int, dim: int, rows: npt.NDArray[np.
     elif total >= SIGNS_FROM_SLOTS:
         centre_bytes = _start_signs(database, model, dim, total)
     database.run(
-        "UPDATE models SET n_slots = ?, generation = generation + 1, centre = ? WHERE id = ?",
+        f"UPDATE models SET n_slots = ?, {_NEW_GENERATION}, centre = ? WHERE id = ?",
         (total, centre_bytes, model),
     )
     return int(first)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         rename_collection,
         require_collection,
     )
-    from qmd.workspace.locks import embed_lock
+    from qmd.workspace.locks import clean_index, embed_lock
     from qmd.workspace.models import engine_settings
     from qmd.workspace.opening import (
         MIRROR_TIMEOUT_MS,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "clean_index": "locks",
     "embed_lock": "locks",
     "engine_settings": "models",
     "mirror": "opening",
@@ -43,6 +44,7 @@ _HOMES = {
 __all__ = [
     "MIRROR_TIMEOUT_MS",
     "check_name",
+    "clean_index",
     "collection_not_found",
     "embed_lock",
     "engine_settings",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from qmd.config.paths import Locations
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
 
@@ -64,9 +66,9 @@ def rename_collection(writer: IndexWriter, target: Target, config: Config, old: 
     check_name(new)
     if config.collection(new) is not None:
         raise QmdError(f"Collection name already exists: {new}", "choose another name")
-    # First the index: were the file first and this failed, the old name's documents would be dropped as stale.
-    writer.rename_collection(old, new)
-    return edits.rename_collection(target, old, new)
+    with _in_one_step(writer, target):
+        writer.rename_collection(old, new)
+        return edits.rename_collection(target, old, new)
 
 
 def remove_collection(writer: IndexWriter, target: Target, config: Config, name: str) -> tuple[int, Config]:
@@ -78,4 +80,14 @@ def remove_collection(writer: IndexWriter, target: Target, config: Config, name:
     from qmd.config import edits
 
     require_collection(config, name)
-    return writer.remove_collection(name), edits.remove_collection(target, name)
+    with _in_one_step(writer, target):
+        return writer.remove_collection(name), edits.remove_collection(target, name)
+
+
+def _in_one_step(writer: IndexWriter, target: Target) -> AbstractContextManager[None]:
+    """Keep other processes from mirroring the configuration file between the change of the index and that of the file.
+
+    They would take the documents of a new name for those of a collection that left the file, and drop them. A
+    configuration kept elsewhere may live in the index itself, whose editor needs the write lock.
+    """
+    return writer.transaction() if isinstance(target, Locations) else nullcontext()

@@ -1,13 +1,40 @@
-"""One embedding run per index at a time."""
+"""One embedding run per index at a time, and no cleaning beside it."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from qmd.errors import BusyError
 from qmd.files import exclusive_lock
+
+if TYPE_CHECKING:
+    from qmd.store import IndexWriter
+
+_CLEANUP_WAIT_S = 2.0
+"""Longer than a commit of `watch` between two of its slices, shorter than anybody waits without a word."""
 
 
 def embed_lock(database: Path, wait_s: float = 0.0) -> AbstractContextManager[bool]:
     """Hold the embedding lock of an index; gives False when another process has it longer than `wait_s`."""
     return exclusive_lock(database.with_name(f".{database.name}.embed.lock"), wait_s)
+
+
+def clean_index(writer: IndexWriter, database: Path, *, dry_run: bool = False) -> Mapping[str, int]:
+    """Drop what nothing uses, while nobody embeds: new vectors are stored before any chunk refers to them.
+
+    Args:
+        writer: The index.
+        database: Its file.
+        dry_run: Only count.
+
+    Raises:
+        BusyError: Another process is embedding.
+    """
+    with nullcontext(True) if dry_run else embed_lock(database, _CLEANUP_WAIT_S) as is_ours:
+        if not is_ours:
+            message = f"another process is computing vectors for index '{database}'"
+            raise BusyError(message, "wait until it has ended, then run: qmd cleanup")
+        return writer.cleanup(dry_run=dry_run)

@@ -32,12 +32,14 @@ def open_current_reader(locations: Locations, environ: Mapping[str, str], warn: 
     # Without the file (an index copied alone) the index's own copy is all there is.
     if reader.config_hash() == config_digest(locations) or not locations.config_file.exists():
         return reader
-    config = load_config(locations)
-    # Only a writing command deletes documents; until then those of a collection that left the file are out of scope.
-    collections = with_the_rest(_trusted_collections(locations, config, environ), reader.collections())
     reader.close()
+    config = load_config(locations)
     try:
-        with _open_writer(locations.database, MIRROR_TIMEOUT_MS) as writer:
+        with _open_writer(locations.database, MIRROR_TIMEOUT_MS) as writer, writer.transaction():
+            config = _as_it_is_now(config, locations)
+            # Only a writing command deletes documents; until then those of a collection that left the file are out of
+            # scope.
+            collections = with_the_rest(_trusted_collections(locations, config, environ), writer.collections())
             writer.mirror_config(collections, config.global_context, config.digest)
     except (BusyError, StoreError) as exc:
         warn(f"'{locations.config_file.name}' changed, but this run still uses its old settings: {exc.message}")
@@ -47,17 +49,42 @@ def open_current_reader(locations: Locations, environ: Mapping[str, str], warn: 
 def open_current_writer(
     locations: Locations, config: Config, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> IndexWriter:
-    """The index for writing, holding exactly the collections of `config`; made when missing.
+    """The index for writing, holding exactly the collections of the configuration file; made when missing.
 
     An index of another program with the same name is moved aside, whole, and rebuilt from the configuration.
+
+    Args:
+        locations: The index.
+        config: The file as the caller read it, which spares reading it again while it has not changed.
+        environ: Vouches for a project's configuration.
+        say: Told what was done to the index of another program.
     """
     writer = open_or_replace(locations, say)
-    if locations.config_file.exists():
-        # `config` may lack what is not trusted; documents are deleted only with their collection's entry in the file.
-        written = config if locations.project_root is None else load_config(locations)
-        trusted = replace(config, collections=tuple(_trusted_collections(locations, config, environ)))
-        mirror(writer, trusted, written)
+    try:
+        if locations.config_file.exists():
+            with writer.transaction():
+                _mirror_file(writer, locations, config, environ)
+    except BaseException:
+        writer.close()
+        raise
     return writer
+
+
+def _mirror_file(writer: IndexWriter, locations: Locations, config: Config, environ: Mapping[str, str]) -> None:
+    """Mirror the configuration file as it is now, inside the caller's transaction.
+
+    Another process may have added a collection, documents and all, since the caller read `config`. Whoever adds one
+    writes the file before the index, so a collection in the index that the file lacks under the index's write lock is
+    one that was removed.
+    """
+    # `config` may lack what is not trusted; documents are deleted only with their collection's entry in the file.
+    written = _as_it_is_now(config, locations) if locations.project_root is None else load_config(locations)
+    trusted = replace(written, collections=tuple(_trusted_collections(locations, written, environ)))
+    mirror(writer, trusted, written)
+
+
+def _as_it_is_now(config: Config, locations: Locations) -> Config:
+    return config if config.digest == config_digest(locations) else load_config(locations)
 
 
 def open_or_replace(locations: Locations, say: Callable[[str], None]) -> IndexWriter:
@@ -75,11 +102,12 @@ def open_or_replace(locations: Locations, say: Callable[[str], None]) -> IndexWr
 def mirror(writer: IndexWriter, config: Config, written: Config) -> None:
     """Make the index's copy of the configuration equal to `config`, and delete what left `written`, its full form."""
     names = {collection.name for collection in written.collections}
-    for known in writer.collections():
-        if known.name not in names:
-            writer.remove_collection(known.name)
-    collections = with_the_rest(config.collections, writer.collections())
-    writer.mirror_config(collections, config.global_context, config.digest)
+    with writer.transaction():
+        for known in writer.collections():
+            if known.name not in names:
+                writer.remove_collection(known.name)
+        collections = with_the_rest(config.collections, writer.collections())
+        writer.mirror_config(collections, config.global_context, config.digest)
 
 
 def with_the_rest(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:

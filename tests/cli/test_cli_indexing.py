@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from qmd.config import locate
+from qmd.workspace import embed_lock, locks
+
 
 def test_index_makes_collections_and_vectors_at_once(qmd, notes: Path) -> None:
     run = qmd("index", "notes")
@@ -152,3 +155,15 @@ def test_a_damaged_index_is_one_line(indexed, tmp_path: Path) -> None:
     run = indexed("search", "x")
     assert run.status == 1
     assert run.err.startswith("error: index '")
+
+
+def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_CLEANUP_WAIT_S", 0.05)
+    database = locate(None, Path.cwd(), os.environ).database
+    with embed_lock(database):
+        refused = indexed("cleanup")
+        assert (refused.status, refused.out) == (5, "")
+        assert refused.err.startswith(f"error: another process is computing vectors for index '{database}'")
+        assert "hint: wait until it has ended, then run: qmd cleanup\n" in refused.err
+        assert indexed("cleanup", "--dry-run").status == 0
+    assert indexed("cleanup").status == 0

@@ -309,3 +309,40 @@ def test_only_the_files_of_a_grammar_that_was_missing_are_cut_again(
     assert embed_pending(writer, embedder).documents == 1
     assert [text for text in embedder.texts if " > def" in text]
     assert embed_pending(writer, embedder).documents == 0
+
+
+@dataclass(frozen=True)
+class InterruptingEmbedder(RecordingEmbedder):
+    """Runs something else once, before its second call."""
+
+    interruption: Callable[[], object] = lambda: None
+    calls: list[int] = field(default_factory=list)
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        self.calls.append(len(texts))
+        if len(self.calls) == 2:
+            self.interruption()
+        return super().embed_documents(texts, on_progress)
+
+
+def test_a_cleanup_in_the_middle_costs_an_embedding_run_nothing_but_time(
+    writer: IndexWriter, notes: Path, tmp_path: Path
+) -> None:
+    for number in range(80):
+        (notes / f"{number}.md").write_text(f"# Note {number}\n\nword{number} and more\n")
+    index(writer, notes)
+
+    def clean_up_elsewhere() -> None:
+        with open_writer(tmp_path / "index.sqlite") as other:
+            assert other.cleanup()["unused vectors"] > 0
+
+    embedder = InterruptingEmbedder(dim=4096, interruption=clean_up_elsewhere)
+    report = embed_pending(writer, embedder)
+    assert report.documents == 80
+    assert report.embedded > 80
+    assert writer.status(embedder.fingerprint).embedded_documents == 80
+    assert writer.check() == []
+    [found] = writer.search_dense(embedder.embed_queries(["word7 note"])[0], 1, Scope(), embedder.fingerprint)
+    assert writer.documents([found.document_id])[found.document_id].path == "7.md"

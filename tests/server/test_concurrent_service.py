@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from qmd.app.searching import SearchRequest
-from qmd.indexing import update_collection
+from qmd.indexing import embed_pending, update_collection
 from qmd.inference import EngineSettings
 from qmd.records import Collection
 from qmd.server.pools import EnginePool, ReaderPool
 from qmd.server.requests import GetRequest
 from qmd.server.service import SearchService
 from qmd.store import open_reader, open_writer
+from tests.fakes import HashingEmbedder
 
 ROUNDS = 8
 READERS = 6
@@ -54,4 +55,32 @@ def test_searches_and_reads_go_on_while_the_index_is_written(tmp_path: Path, loa
         done.set()
         assert all(reader.result() > 0 for reader in readers)
     assert service.status().documents == ROUNDS + 1
+    service.close()
+
+
+def test_a_warm_server_answers_by_the_new_vectors_after_all_were_computed_anew(tmp_path: Path, loader: Any) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    database = tmp_path / "index.sqlite"
+    collection = Collection("notes", folder)
+
+    def index(texts: dict[str, str]) -> None:
+        for name, text in texts.items():
+            (folder / name).write_text(f"# {name}\n\n{text}\n", encoding="utf-8")
+        with open_writer(database) as writer:
+            writer.mirror_config([collection], None, "digest")
+            update_collection(writer, collection, verify=True)
+            writer.clear_vectors()
+            embed_pending(writer, HashingEmbedder())
+
+    def nearest(text: str) -> str:
+        return service.query(SearchRequest(text, mode="dense")).hits[0].document.path
+
+    index({"a.md": "glacier ice", "b.md": "harbour boats", "c.md": "orchard apples"})
+    settings = EngineSettings(models_dir=tmp_path)
+    pool: EnginePool[EngineSettings] = EnginePool(loader)
+    service = SearchService(database, ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
+    assert nearest("orchard apples") == "c.md"
+    index({"a.md": "lava eruption", "b.md": "violin lesson", "c.md": "copper mine"})
+    assert nearest("copper mine") == "c.md"
     service.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -208,3 +209,25 @@ def test_packed_rows_keep_direction_and_signs_keep_distance(n: int, dim: int, se
 def test_a_zero_vector_is_similar_to_nothing() -> None:
     rows = pack_rows(np.zeros((1, 8), dtype=np.float32))
     assert score_rows(rows, np.ones(8, dtype=np.float32)).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("n", [3, 400])
+def test_a_warm_reader_sees_vectors_that_were_all_computed_anew(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument, n: int
+) -> None:
+    before = fill(writer, make_document, n)[:, 0]
+    after = unit_vectors(n * 3, seed=7)
+    with open_reader(index_path) as warm:
+        assert warm.search_dense(before[1], 1, Scope(), "f")[0].document_id == 2
+        # The same number of writes and of vectors, and the first free row id again: nothing but the values differs.
+        writer.clear_vectors()
+        keys = [number.to_bytes(16, "big") for number in range(n * 3)]
+        contents = {
+            make_document(f"d/{number}.md", f"text {number}").hash: [
+                ChunkRecord(seq, seq * 10, seq * 10 + 9, keys[number * 3 + seq]) for seq in range(3)
+            ]
+            for number in range(n)
+        }
+        writer.put_chunks("f", DIM, contents, dict(zip(keys, after, strict=True)))
+        found = warm.search_dense(after[4], 1, Scope(), "f")[0]
+        assert (found.document_id, round(found.score, 1)) == (2, 1.0)
