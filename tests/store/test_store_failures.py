@@ -114,7 +114,7 @@ def test_the_file_carries_our_mark(writer: IndexWriter, index_path: Path) -> Non
 
 def test_a_second_writer_waits_and_then_says_busy(writer: IndexWriter, index_path: Path) -> None:
     with open_writer(index_path, busy_timeout_ms=50) as second, writer.transaction():
-        writer.touch(1, 1, 1)
+        writer.touch(1, 1, 1, "2026-01-01T00:00:00.000Z")
         with pytest.raises(BusyError, match="in use by another process") as caught:
             second.mark_updated("n")
         assert_one_line_with_hint(caught.value)
