@@ -288,7 +288,7 @@ class _Session:
 def _open_messages(folder: Path) -> Iterator[Check]:
     """Each case goes to a lasting session, which must still answer a ping after it; a new one after a failure."""
     with _indexed(folder):
-        sessions: list[_Session] = []
+        sessions = [_Session(folder)]
 
         def check(case: bytes) -> None:
             if not sessions:

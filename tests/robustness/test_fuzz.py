@@ -19,7 +19,8 @@ _CASES = {"files": 120, "configurations": 150, "queries": 100, "globs": 80, "mes
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_no_input_ends_in_anything_but_an_answer_or_one_line_of_refusal(name: str, tmp_path: Path) -> None:
     # Without real files: whoever edits a document should not meet other inputs than before.
-    row = run(Job(TARGETS[name], SEED, tmp_path), _CASES[name], keep=tmp_path / "failing")
+    # And with patience: what counts here is the outcome, on however busy a machine.
+    row = run(Job(TARGETS[name], SEED, tmp_path, silence_s=60), _CASES[name], keep=tmp_path / "failing")
     assert row.tries == _CASES[name]
     assert row.failures == []
 
