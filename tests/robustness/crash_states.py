@@ -29,6 +29,9 @@ from tests.robustness.replay import Accident, Files, draw_accident, replay
 from tests.robustness.report import Row, print_table, with_progress
 from tests.robustness.scenarios import SCENARIOS, Scenario, World, fresh_world, migrations_of
 
+_DRAWS = 10
+"""Accidents per wanted state after which the scenario counts as exhausted."""
+
 _OWN_FILES = ("index.sqlite", "index.sqlite-wal", "index.yml")
 
 Texts = dict[str, str]
@@ -76,10 +79,8 @@ def _reader_of(world: World) -> Iterator[None]:
         yield
 
 
-def failures_of(recorded: Recorded, accident: Accident, *, repeats: bool) -> tuple[list[str], bytes]:
-    """What is wrong with the state after an accident, and a digest of the state."""
-    files = replay(recorded.before, recorded.log, accident)
-    digest = blake2b(repr(sorted(files.items())).encode(), digest_size=8).digest()
+def failures_of(recorded: Recorded, accident: Accident, files: Files, *, repeats: bool) -> list[str]:
+    """What is wrong with the state that an accident left."""
     recorded.world.put(files)
     with migrations_of(recorded.scenario):
         try:
@@ -91,7 +92,7 @@ def failures_of(recorded: Recorded, accident: Accident, *, repeats: bool) -> tup
                 found = list(wrong_after_repeating(recorded))
         except Exception as exc:
             found = [f"{type(exc).__name__}: {exc}"]
-    return found, digest
+    return found
 
 
 def wrong_with(recorded: Recorded) -> Iterator[str]:
@@ -150,28 +151,40 @@ def _texts(world: World) -> Texts:
     return {document.path: document.hash for document in documents}
 
 
+def states_of(recorded: Recorded, seed: int, most: int) -> Iterator[tuple[Accident, Files]]:
+    """Up to so many different states; fewer where a scenario does not lead to more."""
+    seen: set[bytes] = set()
+    for number in range(_DRAWS * most):
+        accident = draw_accident(seed * 1_000_003 + number, len(recorded.log))
+        files = replay(recorded.before, recorded.log, accident)
+        digest = blake2b(repr(sorted(files.items())).encode(), digest_size=8).digest()
+        if digest not in seen:
+            seen.add(digest)
+            yield accident, files
+            if len(seen) == most:
+                return
+
+
 def run(
     n_states: int, seed: int, repeat_every: int, home: Path, scenarios: Sequence[Scenario] = SCENARIOS
 ) -> list[Row]:
-    """Try so many states, spread over the scenarios by the length of their logs."""
+    """Try so many different states, spread over the scenarios by the length of their logs."""
     recorded = [record(scenario, home / f"world-{number}") for number, scenario in enumerate(scenarios)]
-    n_operations = sum(len(one.log) for one in recorded)
+    # What a short log cannot give is left to the longer ones.
+    recorded.sort(key=lambda one: len(one.log))
     rows = []
+    remaining, n_operations = n_states, sum(len(one.log) for one in recorded)
     for one in recorded:
         row = Row(f"crash: {one.scenario.name}")
-        states: set[bytes] = set()
-        n_repeated = 0
-        for number in with_progress(row.name, max(1, round(n_states * len(one.log) / n_operations))):
-            accident = draw_accident(seed * 1_000_003 + number, len(one.log))
-            repeats = number % repeat_every == 0
-            found, digest = failures_of(one, accident, repeats=repeats)
+        share = max(1, round(remaining * len(one.log) / n_operations))
+        for accident, files in with_progress(row.name, states_of(one, seed, share)):
+            found = failures_of(one, accident, files, repeats=row.tries % repeat_every == 0)
             row.tries += 1
-            n_repeated += repeats
-            states.add(digest)
             if found:
                 row.fail(f"{accident}: {'; '.join(found)}")
-        row.note = f"{len(one.log)} operations, {len(states):,} different states, {n_repeated:,} repeated"
+        row.note = f"{len(one.log)} operations, {-(-row.tries // repeat_every):,} repeated"
         rows.append(row)
+        remaining, n_operations = remaining - row.tries, n_operations - len(one.log)
     return rows
 
 

@@ -52,7 +52,7 @@ def run(n_tries: int, seed: int, home: Path, scenarios: Sequence[Scenario] = SCE
         for lasting in (False, True)
     }
     struck = dict.fromkeys(rows, 0)
-    for _ in with_progress("disk faults", n_tries):
+    for _ in with_progress("disk faults", range(n_tries)):
         one = dice.choice(recorded)
         code, lasting = dice.choice(list(rows))
         fault = Fault(dice.randrange(len(one.log)), code, lasting)

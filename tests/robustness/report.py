@@ -6,6 +6,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -36,13 +39,13 @@ def print_table(rows: Iterable[Row], shown: int = 5) -> int:
     return int(any(row.failures for row in rows))
 
 
-def with_progress(what: str, total: int) -> Iterator[int]:
-    """0 … total - 1, with a line on stderr every few seconds."""
+def with_progress(what: str, tries: Iterable[T]) -> Iterator[T]:
+    """The same tries, with a line on stderr every few seconds."""
     begun = told = time.monotonic()
-    for number in range(total):
-        yield number
+    for number, one in enumerate(tries):
+        yield one
         now = time.monotonic()
         if now - told > 5:
             told = now
             rate = (number + 1) / (now - begun)
-            print(f"{what}: {number + 1:,} of {total:,}, {rate:.0f}/s", file=sys.stderr, flush=True)
+            print(f"{what}: {number + 1:,}, {rate:.0f}/s", file=sys.stderr, flush=True)

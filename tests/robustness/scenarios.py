@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,11 +65,13 @@ class World:
         return {path.name: path.read_bytes() for path in kept if path.is_file()}
 
     def put(self, files: dict[str, bytes]) -> None:
-        """Let the folder hold these files and no other."""
+        """Let the folder hold these files and no other, as if they had been lying there for an hour."""
         for path in self.folder.iterdir():
             path.unlink()
+        an_hour_ago = time.time() - 3_600
         for name, content in files.items():
             (self.folder / name).write_bytes(content)
+            os.utime(self.folder / name, (an_hour_ago, an_hour_ago))
 
 
 Step = Callable[[World], None]

@@ -26,7 +26,7 @@ def memory() -> Iterator[Path]:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_whatever_a_crash_leaves_opens_and_the_repeated_command_completes_it(scenario: Scenario, memory: Path) -> None:
     (row,) = crash_states.run(40, seed=11, repeat_every=4, home=memory, scenarios=[scenario])
-    assert row.tries >= 40
+    assert row.tries > 20
     assert row.failures == []
 
 
