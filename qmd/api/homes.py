@@ -138,9 +138,9 @@ class IndexHome:
 
     def open_writer(self) -> IndexWriter:
         """The index, made when missing."""
-        from qmd.workspace import open_or_replace
+        from qmd.workspace import open_or_make
 
-        return open_or_replace(self._locations, _LOG.warning)
+        return open_or_make(self._locations, _LOG.warning)
 
     def _edit(self, change: Change) -> Config:
         content = self._content()
@@ -173,10 +173,10 @@ class IndexHome:
 
 
 def _mirrored_writer(locations: Locations, load: Callable[[], Config]) -> IndexWriter:
-    from qmd.workspace import mirror, open_or_replace
+    from qmd.workspace import mirror, open_or_make
 
     config = load()
-    writer = open_or_replace(locations, _LOG.warning)
+    writer = open_or_make(locations, _LOG.warning)
     try:
         mirror(writer, config, config)
     except BaseException:

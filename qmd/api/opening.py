@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qmd.api.store import Store
-from qmd.config.paths import PROJECT_FOLDER, Locations, locate
+from qmd.config.paths import PROJECT_FOLDER, Locations, locate, own_index
 from qmd.errors import NotFoundError, UsageError
 from qmd.quick_dataclasses import replace
 
@@ -80,7 +80,7 @@ def _at(locations: Locations, path: Path) -> Locations:
     """The places of an index that lies at `path` and has no configuration file: relative paths start here."""
     database = locations.expand(str(path)) if str(path).startswith("~") else (locations.cwd / path)
     absent = locations.cwd / "the given configuration"
-    return replace(locations, database=database, config_file=absent, project_root=None)
+    return replace(locations, database=own_index(database), config_file=absent, project_root=None)
 
 
 def _configured_by(locations: Locations, path: Path) -> Locations:

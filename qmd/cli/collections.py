@@ -9,7 +9,7 @@ from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index, Json
 from qmd.cli.session import Session, current_config, open_current_writer, out
 from qmd.config.settings import DEFAULT_PATTERN, load_config
-from qmd.errors import QmdError
+from qmd.errors import NotFoundError, QmdError
 from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def collection_counts(locations: Locations) -> Mapping[str, CollectionStatus]:
     """Counts by collection; empty before anything is indexed."""
     if not locations.database.exists():
         return {}
-    from qmd.store import ForeignIndexError, open_reader
+    from qmd.store import open_reader
 
     try:
         with open_reader(locations.database) as reader:
             return {count.name: count for count in reader.status(None).collections}
-    except ForeignIndexError:
-        # The next writing command rebuilds it; until then nothing of ours is indexed.
+    except NotFoundError:
+        # The place is another program's, and there is nothing beside it yet.
         return {}
 
 

@@ -98,7 +98,7 @@ def _index(locations: Locations) -> str:
     with open_current_reader(locations) as reader:
         problems = reader.check()
         if problems:
-            raise QmdError("; ".join(problems), "move the file away and run: qmd index")
+            raise QmdError("; ".join(problems), "rebuild it from your files: qmd index")
         return f"sound, {reader.count_documents()} documents"
 
 

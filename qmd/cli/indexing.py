@@ -12,6 +12,7 @@ from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, apply_trust, open_current_writer, out, say, warn
 from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
 from qmd.errors import NotFoundError, UsageError
+from qmd.workspace import mend
 from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def index(
     chosen = [c for c in config.collections if not paths or c.name in wanted]
     if not chosen:
         raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
+    mend(locations, warn)
     with open_current_writer(locations, config) as writer:
         failures = [_refresh(writer, collection, verify) for collection in chosen]
         if not no_embed:
@@ -168,6 +170,7 @@ def update(
     if not chosen:
         out("No collections found. Run 'qmd collection add .' to index files.\n")
         return 0
+    mend(locations, warn)
     out(f"Updating {len(chosen)} collection(s)...\n\n")
     status = 0
     with open_current_writer(locations, config) as writer:

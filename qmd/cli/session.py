@@ -75,7 +75,7 @@ def open_current_reader(locations: Locations) -> IndexReader:
 def open_current_writer(locations: Locations, config: Config) -> IndexWriter:
     """The index for writing, holding exactly the collections of `config`; made when missing.
 
-    An index of another program with the same name is moved aside, whole, and rebuilt from the configuration.
+    Where another program has the place, the index lies beside its file.
     """
     return opening.open_current_writer(locations, config, os.environ, say)
 

@@ -11,6 +11,7 @@ from qmd.quick_dataclasses import dataclass
 
 DEFAULT_INDEX = "index"
 PROJECT_FOLDER = ".qmd"
+_BESIDE = ".qmd"
 _PROJECT_FILES = ("index.yaml", "index.yml")
 
 
@@ -48,6 +49,20 @@ def absolute_path(path: str, base: Path, home: Path) -> Path:
     return Path(os.path.normpath(base / path))
 
 
+def index_beside(path: Path) -> Path:
+    """Where our index lies when another program has a database at `path`: the same name with `.qmd` in it.
+
+    The original qmd has the same default file, and either program breaks what the other one wrote.
+    """
+    return path if path.stem.endswith(_BESIDE) else path.with_name(f"{path.stem}{_BESIDE}{path.suffix}")
+
+
+def own_index(path: Path) -> Path:
+    """`path`, or the index beside it where there is one: once it lies there, the other program can have `path`."""
+    beside = index_beside(path)
+    return beside if beside.exists() else path
+
+
 def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Locations:
     """Paths of the index that a command started in `cwd` works on.
 
@@ -69,7 +84,7 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
     return Locations(
         index_name=name,
         config_file=config_file,
-        database=database,
+        database=own_index(database),
         cache=cache,
         models=cache / "models",
         config_dir=config_dir,

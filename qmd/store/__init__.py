@@ -6,8 +6,16 @@ It must not know how text is parsed, analysed or embedded, nor what becomes of a
 
 from __future__ import annotations
 
-from qmd.store.connection import ForeignIndexError
+from qmd.store.connection import DamagedIndexError, ForeignIndexError
 from qmd.store.documents import pack_text
 from qmd.store.index import IndexReader, IndexWriter, open_reader, open_writer
 
-__all__ = ["ForeignIndexError", "IndexReader", "IndexWriter", "open_reader", "open_writer", "pack_text"]
+__all__ = [
+    "DamagedIndexError",
+    "ForeignIndexError",
+    "IndexReader",
+    "IndexWriter",
+    "open_reader",
+    "open_writer",
+    "pack_text",
+]

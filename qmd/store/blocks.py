@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.store.connection import Database
+from qmd.store.connection import DamagedIndexError, Database
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -99,8 +99,11 @@ def read_all(database: Database, model: int, n_slots: int, dim: int) -> npt.NDAr
     """All rows of a model, shape (n_slots, 4 + dim)."""
     sql = "SELECT vectors FROM vector_blocks WHERE id BETWEEN ? AND ? ORDER BY id"
     blobs = database.rows(sql, (block_id(model, 0), block_id(model + 1, 0) - 1))
-    rows = np.frombuffer(b"".join([blob for (blob,) in blobs]), dtype=np.uint8)
-    return rows.reshape(-1, SCALE_BYTES + dim)[:n_slots]
+    with database.decoding():
+        rows = np.frombuffer(b"".join([blob for (blob,) in blobs]), dtype=np.uint8).reshape(-1, SCALE_BYTES + dim)
+    if len(rows) < n_slots:
+        raise DamagedIndexError(database.path)
+    return rows[:n_slots]
 
 
 def read_slots(database: Database, model: int, slots: npt.NDArray[np.int64], dim: int) -> npt.NDArray[np.uint8]:
@@ -112,7 +115,7 @@ def read_slots(database: Database, model: int, slots: npt.NDArray[np.int64], dim
     connection = database.connection
     order = np.argsort(slots, kind="stable")
     first = block_id(model, int(slots[order[0]]) // ROWS_PER_BLOCK)
-    with connection.blob_open("main", "vector_blocks", "vectors", first, False) as blob:
+    with database.decoding(), connection.blob_open("main", "vector_blocks", "vectors", first, False) as blob:
         at = first
         for position in order.tolist():
             block, row = divmod(int(slots[position]), ROWS_PER_BLOCK)
@@ -143,9 +146,11 @@ def read_signs(database: Database, model: int, n_slots: int, dim: int) -> npt.ND
     sql = "SELECT signs FROM sign_blocks WHERE id BETWEEN ? AND ? ORDER BY id"
     blobs = database.rows(sql, (block_id(model, 0), block_id(model + 1, 0) - 1))
     signs = np.empty((sign_words(dim), len(blobs) * SLOTS_PER_SIGN_BLOCK), dtype=np.uint64)
-    for number, (blob,) in enumerate(blobs):
-        first = number * SLOTS_PER_SIGN_BLOCK
-        signs[:, first : first + SLOTS_PER_SIGN_BLOCK] = np.frombuffer(blob, dtype=np.uint64).reshape(len(signs), -1)
+    with database.decoding():
+        for number, (blob,) in enumerate(blobs):
+            first = number * SLOTS_PER_SIGN_BLOCK
+            block = np.frombuffer(blob, dtype=np.uint64).reshape(len(signs), -1)
+            signs[:, first : first + SLOTS_PER_SIGN_BLOCK] = block
     return signs[:, :n_slots]
 
 

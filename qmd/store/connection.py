@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
+from qmd.files import exclusive_lock
 
 DEFAULT_BUSY_TIMEOUT_MS = 120_000
 BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
@@ -19,7 +22,13 @@ BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
 Row = tuple[Any, ...]
 Bindings = Sequence[object]
 
-_REBUILD_HINT = "move the file away and rebuild it: qmd index"
+APPLICATION_ID = 0x716D6401
+"""`qmd` and a version byte: tells our files from those of the original, which sets none."""
+
+CHECKSUM_BYTES = 8
+"""Bytes at the end of each page that SQLite leaves to the checksum module, and by which it knows that it is wanted."""
+
+_REBUILD_HINT = "rebuild it from your files, which keeps its sound vectors: qmd index"
 
 
 class ForeignIndexError(StoreError):
@@ -31,6 +40,43 @@ class ForeignIndexError(StoreError):
 def driver_version() -> str:
     """SQLite's version and the driver's."""
     return f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"
+
+
+class DamagedIndexError(StoreError):
+    """Part of the file is not what was written."""
+
+    code = "damaged_index"
+
+    def __init__(self, path: Path, what: str = "is damaged") -> None:
+        super().__init__(f"index '{path}' {what}", _REBUILD_HINT)
+
+
+def _register_checksums() -> bool:
+    """Put SQLite's checksum module under all files opened from here on; False where this build of apsw lacks it.
+
+    Each page then carries a checksum that is verified whenever it is read, so that a flipped bit in a posting, a vector
+    or a pointer is an error and not another answer. Files without room for checksums it leaves alone.
+    """
+    # A second registration would make the module call itself for ever.
+    if "cksmvfs" in apsw.vfs_names():
+        return True
+    ending = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+    library = Path(apsw.__file__).parent / "sqlite_extra_binaries" / f"cksumvfs{ending}"
+    if not library.exists():
+        return False
+    connection = apsw.Connection(":memory:")
+    try:
+        connection.enable_load_extension(True)
+        connection.load_extension(str(library))
+    except apsw.Error:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+HAS_CHECKSUMS = _register_checksums()
+"""Done while the module is imported, which happens once whatever threads there are."""
 
 
 def busy_timeout_ms() -> int:
@@ -45,9 +91,9 @@ def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return BusyError(f"{shown} is in use by another process", "wait for the other qmd to finish, then try again")
     if isinstance(error, apsw.NotADBError):
-        return StoreError(f"{shown} is not a SQLite database", _REBUILD_HINT)
-    if isinstance(error, apsw.CorruptError):
-        return StoreError(f"{shown} is damaged", _REBUILD_HINT)
+        return DamagedIndexError(path, "is not a SQLite database")
+    if isinstance(error, apsw.CorruptError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+        return DamagedIndexError(path)
     if isinstance(error, apsw.FullError):
         return StoreError(
             f"no space left on the disk that holds {shown}", "free some space, then run the command again"
@@ -84,6 +130,8 @@ class Database:
             return self.connection.execute(sql, tuple(bindings)).fetchall()
         except apsw.Error as exc:
             raise as_qmd_error(exc, self.path) from exc
+        except UnicodeDecodeError as exc:
+            raise DamagedIndexError(self.path) from exc
 
     def row(self, sql: str, bindings: Bindings = ()) -> Row | None:
         """The first row, or None."""
@@ -115,6 +163,20 @@ class Database:
         for first in range(0, len(values), 500):
             part = values[first : first + 500]
             yield from self.rows(sql.replace("{}", ",".join("?" * len(part))), (*bindings, *part))
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """What was stored is taken apart in this block, and where that fails the index is damaged.
+
+        Raises:
+            DamagedIndexError: A stored value is not of the form in which it was written.
+        """
+        try:
+            yield
+        except (ValueError, TypeError, AttributeError, zlib.error) as exc:
+            raise DamagedIndexError(self.path) from exc
+        except apsw.Error as exc:
+            raise as_qmd_error(exc, self.path) from exc
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -188,19 +250,73 @@ def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
     timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        database = _open_and_probe(str(path), flags, path, timeout)
+        if not path.exists() or path.stat().st_size == 0:
+            _create(path, timeout)
+        database = _open_and_probe(str(path), apsw.SQLITE_OPEN_READWRITE, path, timeout)
     except (apsw.Error, OSError) as exc:
         raise as_qmd_error(exc, path) from exc
     try:
         if database.connection.readonly("main"):
             raise as_qmd_error(apsw.ReadOnlyError(), path)
+        if not HAS_CHECKSUMS and database.connection.reserve_bytes("main") == CHECKSUM_BYTES:
+            message = f"index '{path}' has checksums, which this installation of apsw cannot write"
+            raise StoreError(
+                message, "install it from its wheel: pip install --force-reinstall --only-binary apsw apsw"
+            )
         database.run("PRAGMA journal_size_limit = 67108864")
         database.run("PRAGMA synchronous = NORMAL")
     except QmdError:
         database.close()
         raise
     return database
+
+
+def file_lock(path: Path, wait_s: float) -> AbstractContextManager[bool]:
+    """Held while the file at `path` is made, or another one is put in its place."""
+    return exclusive_lock(path.with_name(f".{path.name}.lock"), wait_s)
+
+
+def _create(path: Path, timeout_ms: int) -> None:
+    """Make a file that is ours from its first byte, with room for checksums.
+
+    One process alone: who has an empty file open when another one makes it would write pages without checksums.
+    """
+    with file_lock(path, timeout_ms / 1000) as held:
+        if not held:
+            raise apsw.BusyError
+        if path.exists() and path.stat().st_size:
+            return
+        connection = apsw.Connection(str(path))
+        try:
+            connection.set_busy_timeout(timeout_ms)
+            if HAS_CHECKSUMS:
+                connection.reserve_bytes("main", CHECKSUM_BYTES)
+            connection.execute(f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        finally:
+            connection.close()
+
+
+def add_checksums(database: Database) -> None:
+    """Give an index of an older version room for checksums, which rewrites it, unless another process has it open.
+
+    Such a process would go on to write pages without them.
+    """
+    connection = database.connection
+    if not HAS_CHECKSUMS or connection.reserve_bytes("main") == CHECKSUM_BYTES:
+        return
+    timeout = int(database.value("PRAGMA busy_timeout"))
+    connection.set_busy_timeout(0)
+    try:
+        # Only the one process that has a file open can take it out of WAL mode.
+        database.run("PRAGMA journal_mode = DELETE")
+        connection.reserve_bytes("main", CHECKSUM_BYTES)
+        database.run("VACUUM")
+    except BusyError:
+        return
+    finally:
+        connection.set_busy_timeout(timeout)
+        database.run("PRAGMA journal_mode = WAL")
 
 
 def _open_and_probe(name: str, flags: int, path: Path, timeout_ms: int) -> Database:

@@ -32,20 +32,20 @@ def utc_now() -> str:
 def fetch_documents(database: Database, ids: Sequence[int]) -> dict[int, StoredDocument]:
     """Active documents by id; unknown ids are absent."""
     sql = f"SELECT {_COLUMNS} FROM documents WHERE active = 1 AND id IN ({{}})"
-    return {row[0]: _document(row) for row in database.select_in(sql, ids)}
+    return {document.id: document for document in _documents(database, database.select_in(sql, ids))}
 
 
 def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
     """Texts by content hash; unknown hashes are absent."""
     rows = database.select_in("SELECT hash, doc FROM content WHERE hash IN ({})", hashes)
-    return {content_hash: decompress(doc) for content_hash, doc in rows}
+    with database.decoding():
+        return {content_hash: _text(doc) for content_hash, doc in rows}
 
 
 def find_path(database: Database, collection: str, path: str) -> StoredDocument | None:
     """The document at exactly this place."""
     sql = f"SELECT {_COLUMNS} FROM documents WHERE collection = ? AND path = ? AND active = 1"
-    row = database.row(sql, (collection, path))
-    return _document(row) if row else None
+    return next(iter(_documents(database, database.rows(sql, (collection, path)))), None)
 
 
 def find_docid(database: Database, prefix: str, limit: int) -> list[StoredDocument]:
@@ -58,34 +58,35 @@ def find_docid(database: Database, prefix: str, limit: int) -> list[StoredDocume
         "ORDER BY collection, path LIMIT ?"
     )
     prefix = prefix.lower()
-    return [_document(row) for row in database.rows(sql, (prefix, prefix, limit))]
+    return _documents(database, database.rows(sql, (prefix, prefix, limit)))
 
 
 def iter_documents(database: Database, scope: Scope) -> Iterator[StoredDocument]:
     """Documents in scope by collection and path."""
     condition = scope_condition(scope)
     sql = f"SELECT {_COLUMNS} FROM documents WHERE active = 1 AND {condition.where()} ORDER BY collection, path"
-    yield from map(_document, database.rows(sql, condition.bindings))
+    yield from _documents(database, database.rows(sql, condition.bindings))
 
 
 def read_collections(database: Database) -> list[Collection]:
     """The collections as last mirrored from the configuration, in its order."""
     sql = (
         "SELECT name, path, pattern, ignore_json, context_json, update_command, include_by_default "
-        "FROM collections ORDER BY position, name"
+        "FROM qmd_collections ORDER BY position, name"
     )
-    return [
-        Collection(
-            name=name,
-            path=Path(path),
-            pattern=pattern,
-            ignore=tuple(_from_json(ignore)),
-            context=_from_json(context),
-            update_command=command,
-            include_by_default=bool(included),
-        )
-        for name, path, pattern, ignore, context, command, included in database.rows(sql)
-    ]
+    with database.decoding():
+        return [
+            Collection(
+                name=name,
+                path=Path(path),
+                pattern=pattern,
+                ignore=tuple(_from_json(ignore)),
+                context=_from_json(context),
+                update_command=command,
+                include_by_default=bool(included),
+            )
+            for name, path, pattern, ignore, context, command, included in database.rows(sql)
+        ]
 
 
 def collections_with_documents(database: Database) -> list[str]:
@@ -109,9 +110,14 @@ def pack_text(text: str) -> bytes:
     return zlib.compress(text.encode("utf-8", "surrogatepass"), _COMPRESSION_LEVEL)
 
 
-def decompress(doc: bytes) -> str:
-    """A text from its stored form."""
+def _text(doc: bytes) -> str:
+    """A text from its stored form, which carries a checksum of its own."""
     return zlib.decompress(doc).decode("utf-8", "surrogatepass")
+
+
+def _documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
+    with database.decoding():
+        return [_document(row) for row in rows]
 
 
 def _document(row: Row) -> StoredDocument:
@@ -158,10 +164,10 @@ def mirror_collections(database: Database, collections: Sequence[Collection]) ->
     """Replace the table of collections; documents stay."""
     import json
 
-    database.run("DELETE FROM collections")
+    database.run("DELETE FROM qmd_collections")
     database.run_many(
-        "INSERT INTO collections (name, path, pattern, ignore_json, context_json, update_command, include_by_default,"
-        " position) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO qmd_collections (name, path, pattern, ignore_json, context_json, update_command,"
+        " include_by_default, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
                 collection.name,
@@ -221,7 +227,7 @@ def remove_documents(database: Database, collection: str, paths: Iterable[str]) 
 def remove_collection(database: Database, name: str) -> int:
     """Delete a collection with its documents; texts that other collections hold stay."""
     paths = [row[0] for row in database.rows("SELECT path FROM documents WHERE collection = ?", (name,))]
-    database.run("DELETE FROM collections WHERE name = ?", (name,))
+    database.run("DELETE FROM qmd_collections WHERE name = ?", (name,))
     return remove_documents(database, name, paths)
 
 
@@ -234,7 +240,7 @@ def rename_collection(database: Database, old: str, new: str) -> None:
     if database.value("SELECT 1 FROM documents WHERE collection = ? LIMIT 1", (new,)):
         raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
     database.run("UPDATE documents SET collection = ? WHERE collection = ?", (new, old))
-    database.run("UPDATE collections SET name = ? WHERE name = ?", (new, old))
+    database.run("UPDATE qmd_collections SET name = ? WHERE name = ?", (new, old))
 
 
 def _remove_rows(database: Database, collection: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -8,11 +8,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from qmd.config.paths import index_beside, own_index
+from qmd.errors import StoreError
 from qmd.records import Candidate, Collection, IndexStatus, LexicalTerm, Scope, StoredDocument
 from qmd.store import caches, documents, health, lexical
 from qmd.store.base import ChunkRecord, KnownFile, NewDocument, PendingContent
-from qmd.store.connection import Database, connect_for_reading, connect_for_writing
-from qmd.store.schema import check_schema, migrate
+from qmd.store.connection import (
+    DamagedIndexError,
+    Database,
+    ForeignIndexError,
+    connect_for_reading,
+    connect_for_writing,
+)
+from qmd.store.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,42 +33,76 @@ _COLLECTION_FACTS = ("updated_at", "made_by:analysis")
 """Entries of the key-value table that belong to a collection, its name after a colon."""
 
 
+_MIGRATION_TIMEOUT_MS = 10_000
+"""How long a reader waits to bring an index of an older version up to date."""
+
+
 def open_reader(path: Path) -> IndexReader:
     """Open an index for reading; a writer elsewhere does not disturb it.
 
+    Args:
+        path: The database file; where that is another program's, the index beside it is meant.
+
     Raises:
         NotFoundError: No index there.
-        ForeignIndexError: Another program wrote the file.
         StoreError: The file is damaged or cannot be opened.
     """
-    database = connect_for_reading(path)
+
+    def attempt(own: Path) -> Database:
+        return _checked(connect_for_reading(own), check_schema)
+
     try:
-        check_schema(database)
-    except BaseException:
-        database.close()
-        raise
-    return IndexReader(database)
+        return IndexReader(_open(path, attempt))
+    except OutdatedIndexError as outdated:
+        try:
+            open_writer(path, busy_timeout_ms=_MIGRATION_TIMEOUT_MS).close()
+        except StoreError:
+            raise outdated from None
+    return IndexReader(_open(path, attempt))
 
 
 def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWriter:
     """Open an index for writing, creating or migrating it.
 
     Args:
-        path: The database file; its folder is made when missing.
+        path: The database file, its folder is made when missing; where that is another program's, the index lies
+            beside it.
         busy_timeout_ms: How long any statement waits for another process; None = environment or two minutes.
 
     Raises:
         BusyError: Another process kept the index for longer.
-        ForeignIndexError: Another program wrote the file; it is left as it is.
         StoreError: The file is damaged or the place not writable.
     """
-    database = connect_for_writing(path, busy_timeout_ms)
+    return IndexWriter(_open(path, lambda own: _checked(connect_for_writing(own, busy_timeout_ms), migrate)))
+
+
+def _open(path: Path, attempt: Callable[[Path], Database]) -> Database:
+    """Open the file that is ours; what the original wrote into it is taken out first."""
+    own = own_index(path)
     try:
-        migrate(database)
+        return attempt(own)
+    except ForeignIndexError:
+        beside = index_beside(own)
+        if beside == own:
+            raise
+        return attempt(beside)
+    except (MixedIndexError, DamagedIndexError):
+        from qmd.store.salvage import separate
+
+        # Its writes look like damage, because it does not know of checksums.
+        separated = separate(own)
+        if separated is None:
+            raise
+        return attempt(separated)
+
+
+def _checked(database: Database, check: Callable[[Database], None]) -> Database:
+    try:
+        check(database)
     except BaseException:
         database.close()
         raise
-    return IndexWriter(database)
+    return database
 
 
 class IndexReader:
@@ -75,6 +117,11 @@ class IndexReader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def path(self) -> Path:
+        """The file that is open."""
+        return self._database.path
 
     def close(self) -> None:
         """Release the file."""
@@ -157,9 +204,9 @@ class IndexReader:
         with self._database.snapshot():
             return health.read_status(self._database, fingerprint)
 
-    def check(self) -> Sequence[str]:
+    def check(self, *, thorough: bool = True) -> Sequence[str]:
         """Everything found wrong with the file, one line each; empty when it is sound. Reads the whole file."""
-        return health.check(self._database)
+        return health.check(self._database, thorough=thorough)
 
     def cached(self, key: str) -> str | None:
         """A derived text stored earlier."""

@@ -7,10 +7,7 @@ keep their names and meaning. `hash` is the full sha-256 of the text in hex.
 from __future__ import annotations
 
 from qmd.errors import NotFoundError, StoreError
-from qmd.store.connection import Database, ForeignIndexError
-
-APPLICATION_ID = 0x716D6401
-"""`qmd` and a version byte: tells our files from those of the original, which sets none."""
+from qmd.store.connection import APPLICATION_ID, Database, ForeignIndexError, add_checksums
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 
@@ -57,10 +54,23 @@ CREATE TABLE embedded (
 CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL);
 """
 
-MIGRATIONS: tuple[str, ...] = (_INITIAL,)
+_COLLECTIONS_UNDER_OUR_NAME = "ALTER TABLE collections RENAME TO qmd_collections"
+"""The original drops any table `collections` that it meets."""
+
+MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME)
 """Entry n takes a file from version n to n + 1."""
 
-_FOREIGN_HINT = "keep it and use another index (--index NAME), or move it away and run: qmd index"
+_TABLES_OF_THE_ORIGINAL = ("content_vectors", "documents_fts", "store_config")
+
+_FOREIGN_HINT = "use another index (--index NAME), or move it away and run: qmd index"
+
+
+class MixedIndexError(StoreError):
+    """The original qmd has put its tables into a file of ours."""
+
+
+class OutdatedIndexError(StoreError):
+    """An older version made the file; opening it for writing brings it up to date."""
 
 
 def check_schema(database: Database) -> None:
@@ -68,14 +78,16 @@ def check_schema(database: Database) -> None:
 
     Raises:
         ForeignIndexError: Another program wrote it.
+        MixedIndexError: The original wrote into it.
         NotFoundError: It is an empty database.
-        StoreError: It has another version.
+        OutdatedIndexError: It has to be migrated first.
+        StoreError: A newer qmd wrote it.
     """
     version = _own_version(database)
     if version == 0:
         raise NotFoundError(f"index '{database.path}' is empty", "fill it: qmd index PATH")
     if version < len(MIGRATIONS):
-        raise StoreError(f"index '{database.path}' is of an older version", "bring it up to date: qmd index")
+        raise OutdatedIndexError(f"index '{database.path}' is of an older version", "bring it up to date: qmd index")
 
 
 def migrate(database: Database) -> None:
@@ -83,6 +95,7 @@ def migrate(database: Database) -> None:
 
     Raises:
         ForeignIndexError: Another program wrote it; nothing was changed.
+        MixedIndexError: The original wrote into it; nothing was changed.
         StoreError: A newer qmd wrote it.
     """
     if _own_version(database) == len(MIGRATIONS):
@@ -93,8 +106,8 @@ def migrate(database: Database) -> None:
         # Read again under the lock: another process may have migrated while this one waited.
         for step in MIGRATIONS[_own_version(database) :]:
             database.run(step)
-        database.run(f"PRAGMA application_id = {APPLICATION_ID}")
         database.run(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    add_checksums(database)
 
 
 def _use_wal(database: Database) -> None:
@@ -102,23 +115,28 @@ def _use_wal(database: Database) -> None:
         database.run("PRAGMA journal_mode = WAL")
 
 
+def is_mixed(database: Database) -> bool:
+    """Whether the original has put its tables among ours."""
+    marks = ",".join("?" * len(_TABLES_OF_THE_ORIGINAL))
+    sql = f"SELECT 1 FROM sqlite_schema WHERE name IN ({marks}) LIMIT 1"
+    return database.value(sql, _TABLES_OF_THE_ORIGINAL) is not None
+
+
 def _own_version(database: Database) -> int:
     """Schema version, 0 for an empty file.
 
     Raises:
         ForeignIndexError: Another program wrote it.
+        MixedIndexError: The original wrote into it.
         StoreError: A newer qmd wrote it.
     """
-    application = database.value("PRAGMA application_id")
+    if database.value("PRAGMA application_id") != APPLICATION_ID:
+        if database.value("PRAGMA page_count") == 0:
+            return 0
+        raise ForeignIndexError(f"'{database.path}' is a database of another program", _FOREIGN_HINT)
     version = int(database.value("PRAGMA user_version"))
-    if application == APPLICATION_ID:
-        if version > len(MIGRATIONS):
-            raise StoreError(f"index '{database.path}' was written by a newer qmd (version {version})", "upgrade qmd")
-        return version
-    names = {row[0] for row in database.rows("SELECT name FROM sqlite_schema")}
-    if not names and application == 0:
-        return 0
-    if "documents_fts" in names:
-        message = f"index '{database.path}' was written by the original qmd, whose format differs"
-        raise ForeignIndexError(message, _FOREIGN_HINT)
-    raise ForeignIndexError(f"'{database.path}' is a database of another program", _FOREIGN_HINT)
+    if is_mixed(database):
+        raise MixedIndexError(f"the original qmd has changed index '{database.path}'", "set it apart: qmd index")
+    if version > len(MIGRATIONS):
+        raise StoreError(f"index '{database.path}' was written by a newer qmd (version {version})", "upgrade qmd")
+    return version

@@ -75,6 +75,15 @@ def put_vectors(
         _append(database, model, dim, new)
 
 
+def put_stored_rows(
+    database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.uint8]]
+) -> None:
+    """Store vectors in the form in which another index held them, by key."""
+    model = _model_id(database, fingerprint, dim)
+    first = _append_rows(database, model, dim, np.stack(list(rows.values())))
+    _put_keys(database, model, {key: first + offset for offset, key in enumerate(rows)})
+
+
 def put_chunks(
     database: Database,
     fingerprint: str,
@@ -199,11 +208,15 @@ def _append(
         raise ValueError(f"vectors have shape {matrix.shape}, not {(len(vectors), dim)}")
     first = _append_rows(database, model, dim, pack_rows(matrix))
     slots = {key: first + offset for offset, key in enumerate(vectors)}
+    _put_keys(database, model, slots)
+    return slots
+
+
+def _put_keys(database: Database, model: int, slots: Mapping[bytes, int]) -> None:
     database.run_many(
         "INSERT INTO vector_keys (model, key, slot) VALUES (?, ?, ?)",
         [(model, key, slot) for key, slot in slots.items()],
     )
-    return slots
 
 
 def _append_rows(database: Database, model: int, dim: int, rows: npt.NDArray[np.uint8]) -> int:

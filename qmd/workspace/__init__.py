@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from qmd.workspace.models import engine_settings
     from qmd.workspace.opening import (
         MIRROR_TIMEOUT_MS,
+        mend,
         mirror,
         open_current_reader,
         open_current_writer,
-        open_or_replace,
+        open_or_make,
         with_the_rest,
     )
 
@@ -33,10 +34,11 @@ _HOMES = {
     "clean_index": "locks",
     "embed_lock": "locks",
     "engine_settings": "models",
+    "mend": "opening",
     "mirror": "opening",
     "open_current_reader": "opening",
     "open_current_writer": "opening",
-    "open_or_replace": "opening",
+    "open_or_make": "opening",
     "with_the_rest": "opening",
     "MIRROR_TIMEOUT_MS": "opening",
 }
@@ -48,10 +50,11 @@ __all__ = [
     "collection_not_found",
     "embed_lock",
     "engine_settings",
+    "mend",
     "mirror",
     "open_current_reader",
     "open_current_writer",
-    "open_or_replace",
+    "open_or_make",
     "remove_collection",
     "rename_collection",
     "require_collection",

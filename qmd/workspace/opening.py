@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.config.paths import Locations
+from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config, config_digest, load_config
 from qmd.errors import BusyError, StoreError
 from qmd.quick_dataclasses import replace
@@ -51,15 +51,15 @@ def open_current_writer(
 ) -> IndexWriter:
     """The index for writing, holding exactly the collections of the configuration file; made when missing.
 
-    An index of another program with the same name is moved aside, whole, and rebuilt from the configuration.
+    Where another program has the place, the index lies beside its file.
 
     Args:
         locations: The index.
         config: The file as the caller read it, which spares reading it again while it has not changed.
         environ: Vouches for a project's configuration.
-        say: Told what was done to the index of another program.
+        say: Told when the place is another program's.
     """
-    writer = open_or_replace(locations, say)
+    writer = open_or_make(locations, say)
     try:
         if locations.config_file.exists():
             with writer.transaction():
@@ -87,16 +87,41 @@ def _as_it_is_now(config: Config, locations: Locations) -> Config:
     return config if config.digest == config_digest(locations) else load_config(locations)
 
 
-def open_or_replace(locations: Locations, say: Callable[[str], None]) -> IndexWriter:
-    """The index for writing, made when missing; one of another program is moved aside first."""
-    from qmd.store import ForeignIndexError
+def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWriter:
+    """The index for writing, made when missing; where another program has the place, beside its file."""
+    writer = _open_writer(locations.database, None)
+    if writer.path != locations.database and locations.database.exists():
+        say(f"'{locations.database}' belongs to another program and stays as it is; this index is '{writer.path}'")
+    return writer
 
+
+def mend(locations: Locations, say: Callable[[str], None]) -> None:
+    """Verify the index and, where it is damaged, begin a new one that has its sound vectors; the old file is kept.
+
+    The texts and words come from the files with the next update of their collections. Reads the whole file, at one to
+    two seconds per gigabyte.
+    """
+    from qmd.store import DamagedIndexError
+
+    path = own_index(locations.database)
+    if not path.exists():
+        return
+    found = path.stat()
     try:
-        return _open_writer(locations.database, None)
-    except ForeignIndexError:
-        aside = _move_aside(locations.database)
-        say(f"the index of another program was moved to '{aside}'; building a new one from '{locations.config_file}'")
-        return _open_writer(locations.database, None)
+        with _open_writer(path, None) as writer:
+            problems = writer.check(thorough=False)
+    except DamagedIndexError as exc:
+        problems = [exc.message]
+    if not problems:
+        return
+    from qmd.store.salvage import rebuild
+
+    rebuilt = rebuild(path, found)
+    if rebuilt is not None:
+        say(
+            f"index '{path}' was damaged: it was set aside as '{rebuilt.aside}' and is built anew from your files;"
+            f" {rebuilt.vectors} vectors were kept"
+        )
 
 
 def mirror(writer: IndexWriter, config: Config, written: Config) -> None:
@@ -130,16 +155,3 @@ def _open_writer(database: Path, busy_timeout_ms: int | None) -> IndexWriter:
     from qmd.store import open_writer
 
     return open_writer(database, busy_timeout_ms=busy_timeout_ms)
-
-
-def _move_aside(database: Path) -> Path:
-    aside = database.with_name(f"{database.name}.original")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = database.with_name(f"{database.name}.original-{number}")
-    for suffix in ("", "-wal", "-shm"):
-        part = database.with_name(database.name + suffix)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + suffix))
-    return aside

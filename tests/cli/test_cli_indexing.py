@@ -167,3 +167,22 @@ def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(indexed, mon
         assert "hint: wait until it has ended, then run: qmd cleanup\n" in refused.err
         assert indexed("cleanup", "--dry-run").status == 0
     assert indexed("cleanup").status == 0
+
+
+def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd, notes: Path) -> None:
+    qmd("index", "notes")
+    database = locate(None, Path.cwd(), os.environ).database
+    raw = bytearray(database.read_bytes())
+    for page in range(3, len(raw) // 4096):
+        raw[page * 4096 + 3_000] ^= 1
+    database.write_bytes(raw)
+    refused = qmd("search", "pricing")
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: index '{database}' is damaged\nhint: rebuild it")
+    assert "is damaged" in qmd("doctor").out
+    mended = qmd("index")
+    assert mended.status == 0
+    assert f"was damaged: it was set aside as '{database}.damaged'" in mended.err
+    assert "3 new, 0 updated, 0 unchanged, 0 removed" in mended.out
+    assert "pricing.md" in qmd("search", "pricing", "--files").out
+    assert (database.with_name("index.sqlite.damaged")).read_bytes() == bytes(raw)

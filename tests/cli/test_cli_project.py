@@ -74,7 +74,7 @@ def test_an_update_from_a_folder_below_finds_the_same_files(
     assert "0 new, 0 updated, 1 unchanged, 0 removed" in qmd("update").out
 
 
-def test_an_index_of_the_original_is_moved_aside_and_rebuilt(qmd, project: Path, tmp_path: Path) -> None:
+def test_an_index_of_the_original_stays_and_ours_is_made_beside_it(qmd, project: Path, tmp_path: Path) -> None:
     import apsw
 
     config, database = tmp_path / "config/qmd/index.yml", tmp_path / "cache/qmd/index.sqlite"
@@ -87,8 +87,9 @@ def test_an_index_of_the_original_is_moved_aside_and_rebuilt(qmd, project: Path,
     )
     foreign.execute("CREATE TABLE content_vectors (hash TEXT); CREATE TABLE store_config (key TEXT, value TEXT)")
     foreign.close()
+    before = database.read_bytes()
     run = qmd("update")
     assert run.status == 0
-    assert "moved to" in run.err
-    assert database.with_name("index.sqlite.original").exists()
+    assert f"this index is '{database.with_name('index.qmd.sqlite')}'" in run.err
+    assert database.read_bytes() == before
     assert len(json.loads(qmd("search", "inside", "--json").out)) == 1

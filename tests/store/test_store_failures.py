@@ -14,10 +14,10 @@ import pytest
 
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.records import Scope
-from qmd.store import ForeignIndexError, IndexWriter, open_reader, open_writer
+from qmd.store import DamagedIndexError, ForeignIndexError, IndexWriter, open_reader, open_writer
 from qmd.store.base import NewDocument
-from qmd.store.connection import as_qmd_error, busy_timeout_ms, connect_for_reading
-from qmd.store.schema import APPLICATION_ID, MIGRATIONS
+from qmd.store.connection import APPLICATION_ID, as_qmd_error, busy_timeout_ms, connect_for_reading
+from qmd.store.schema import MIGRATIONS
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -60,35 +60,35 @@ def test_a_damaged_index_is_reported_by_reading_and_by_check(
         assert reader.check()
 
 
-def test_an_index_of_the_original_is_recognised_and_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["documents_fts", "photos"])
+def test_a_database_of_another_program_is_left_alone_and_ours_lies_beside_it(tmp_path: Path, table: str) -> None:
     path = tmp_path / "index.sqlite"
-    original = sqlite3.connect(path)
-    original.executescript(
-        "CREATE TABLE content (hash TEXT PRIMARY KEY, doc TEXT, created_at TEXT);"
-        "CREATE TABLE documents (id INTEGER PRIMARY KEY, collection TEXT, path TEXT);"
-        "CREATE VIRTUAL TABLE documents_fts USING fts5(filepath, title, body);"
-    )
-    original.close()
+    other = sqlite3.connect(path)
+    other.execute(f"CREATE TABLE {table} (id)")
+    other.close()
     before = path.read_bytes()
-    for open_index in (open_reader, open_writer):
-        with pytest.raises(ForeignIndexError, match="original qmd") as caught:
-            open_index(path)
-        assert_one_line_with_hint(caught.value)
+    with pytest.raises(NotFoundError, match=r"index\.qmd\.sqlite") as caught:
+        open_reader(path)
+    assert_one_line_with_hint(caught.value)
+    open_writer(path).close()
+    with open_reader(path) as reader:
+        assert reader.path == tmp_path / "index.qmd.sqlite"
     assert path.read_bytes() == before
 
 
-def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "photos.sqlite"
+def test_a_database_of_another_program_under_our_own_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "index.qmd.sqlite"
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE photos (id)")
     other.close()
-    with pytest.raises(ForeignIndexError, match="another program"):
-        open_writer(path)
+    with pytest.raises(ForeignIndexError, match="another program") as caught:
+        open_writer(tmp_path / "index.sqlite")
+    assert_one_line_with_hint(caught.value)
 
 
 def test_a_newer_schema_is_refused_with_advice(writer: IndexWriter, index_path: Path) -> None:
     writer.close()
-    raw = sqlite3.connect(index_path)
+    raw = apsw.Connection(str(index_path))
     raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     raw.close()
     with pytest.raises(StoreError, match="newer qmd") as caught:
@@ -174,7 +174,7 @@ def test_an_index_on_read_only_media_opens_as_an_immutable_file(
     ("failure", "expected", "words"),
     [
         (apsw.BusyError(), BusyError, "in use"),
-        (apsw.CorruptError(), StoreError, "damaged"),
+        (apsw.CorruptError(), DamagedIndexError, "damaged"),
         (apsw.FullError(), StoreError, "no space"),
         (apsw.ReadOnlyError(), StoreError, "read-only"),
         (apsw.CantOpenError(), StoreError, "cannot be opened"),

@@ -1,0 +1,294 @@
+"""Saving what is sound in a file that the original qmd wrote into, or that is damaged."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import apsw
+import numpy as np
+
+from qmd.config.paths import index_beside
+from qmd.errors import BusyError, StoreError
+from qmd.files import PRIVATE_FILE
+from qmd.quick_dataclasses import dataclass
+from qmd.store import documents, vectors
+from qmd.store.blocks import ROWS_PER_BLOCK, SCALE_BYTES, block_id
+from qmd.store.connection import (
+    DamagedIndexError,
+    Database,
+    Row,
+    as_qmd_error,
+    busy_timeout_ms,
+    connect_for_writing,
+    file_lock,
+)
+from qmd.store.schema import MIGRATIONS, is_mixed, migrate
+
+_SIDE_FILES = ("-wal", "-shm")
+
+_DROPS = (
+    ("TRIGGER", "type = 'trigger'"),
+    ("TABLE", "sql LIKE 'CREATE VIRTUAL TABLE%'"),
+    ("TABLE", "type = 'table'"),
+    ("INDEX", "type = 'index' AND sql IS NOT NULL"),
+)
+"""(kind, condition in `sqlite_schema`): triggers first, so that none runs; a virtual table takes its tables along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What became of a damaged index."""
+
+    aside: Path
+    """The damaged file."""
+    vectors: int
+    """Vectors that the new index has from it."""
+
+
+def separate(path: Path) -> Path | None:
+    """Take our index out of a file that the original wrote into, to the place beside it; None where it did not.
+
+    The original cannot use such a file either: it goes away, and both programs have one of their own from then on.
+    Nothing is lost but what the original added, which is tables that it fills from the notes. The copy is complete
+    before the file goes, and a process that still has it open keeps what it sees.
+
+    Raises:
+        BusyError: Another process is at it for too long.
+        StoreError: There is no space, or the place is not writable.
+    """
+    beside = index_beside(path)
+    with _alone_with(path):
+        if beside.exists():
+            return beside
+        try:
+            source = _open_unverified(path)
+        except StoreError:
+            return None
+        try:
+            if not is_mixed(source):
+                return None
+            kept = _copy_without_foreign_tables(source, beside)
+        finally:
+            source.close()
+        aside = None if kept else _set_aside(path)
+        if kept:
+            for suffix in ("", *_SIDE_FILES):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+    became = "the index" if kept else f"what could be saved of it (the rest is in '{aside}'; run: qmd index)"
+    logging.getLogger("qmd").warning(
+        "the original qmd had put its tables into '%s'; %s is now in '%s', and each program has its own file",
+        *(path, became, beside),
+    )
+    return beside
+
+
+def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
+    """Put a new index in the place of a damaged one, which is set aside.
+
+    It holds the configuration and the vectors that are sound; the texts come from the files again.
+
+    Args:
+        path: The damaged file.
+        found: That file when it was found damaged; None comes back when another process has replaced it since.
+
+    Raises:
+        BusyError: Another process is at it for too long.
+        StoreError: There is no space, or the place is not writable.
+    """
+    with _alone_with(path):
+        if not path.exists() or not os.path.samestat(path.stat(), found):
+            return None
+        new = path.with_name(f".{path.name}.new")
+        kept = _save_vectors(path, new)
+        aside = _set_aside(path)
+        new.replace(path)
+    return Rebuilt(aside, kept)
+
+
+@contextmanager
+def _alone_with(path: Path) -> Iterator[None]:
+    try:
+        with file_lock(path, busy_timeout_ms() / 1000) as held:
+            if not held:
+                raise BusyError(f"index '{path}' is being rebuilt by another process", "wait until it has ended")
+            yield
+    except OSError as exc:
+        raise as_qmd_error(exc, path) from exc
+
+
+def _set_aside(path: Path) -> Path:
+    """Give a damaged file another name; that name."""
+    aside = path.with_name(f"{path.name}.damaged")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.damaged-{number}")
+    # The log first: were the file gone before it, a new one under its name would be given the old log.
+    for suffix in (*_SIDE_FILES, ""):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def _open_unverified(path: Path) -> Database:
+    """Open a file whose schema has to be readable, sound or not; the schema stays readable while it is open."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.set_busy_timeout(busy_timeout_ms())
+        connection.execute("PRAGMA checksum_verification = OFF")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    except apsw.Error as exc:
+        connection.close()
+        raise as_qmd_error(exc, path) from exc
+    return Database(connection, path)
+
+
+# --- what the original wrote into -----------------------------------------------------------------
+
+
+def _copy_without_foreign_tables(source: Database, target: Path) -> bool:
+    """Make `target` of what is ours in `source`; False where only vectors could be saved."""
+    new = target.with_name(f".{target.name}.new")
+    try:
+        new.unlink(missing_ok=True)
+        new.touch(PRIVATE_FILE)
+        source.run("VACUUM INTO ?", (str(new),))
+        copy = connect_for_writing(new)
+        try:
+            with copy.transaction():
+                _drop_foreign_tables(copy)
+                _drop_half_documents(copy)
+                # The next command mirrors the configuration, whatever became of the copy of it.
+                documents.write_meta(copy, "config_hash", None)
+            migrate(copy)
+            if copy.value("PRAGMA quick_check(1)") != "ok":
+                raise DamagedIndexError(source.path)
+        finally:
+            copy.close()
+        whole = True
+    except (DamagedIndexError, apsw.SQLError):
+        _save_vectors(source.path, new)
+        whole = False
+    new.replace(target)
+    return whole
+
+
+def _drop_foreign_tables(database: Database) -> None:
+    """Leave the objects of our schema, and make those of them that are missing.
+
+    Raises:
+        DamagedIndexError: One of ours is not as we made it.
+    """
+    ours = _schema(int(database.value("PRAGMA user_version")))
+    for kind, condition in _DROPS:
+        for name, _ in database.rows(f"SELECT name, sql FROM sqlite_schema WHERE {condition}"):
+            if name not in ours and not name.startswith("sqlite_"):
+                quoted = name.replace('"', '""')
+                database.run(f'DROP {kind} IF EXISTS "{quoted}"')
+    there: dict[str, str | None] = dict(database.rows("SELECT name, sql FROM sqlite_schema"))
+    for name, sql in ours.items():
+        if name not in there and sql is not None and name != "terms" and not name.startswith("terms_"):
+            database.run(sql)
+        elif there.get(name) != sql:
+            raise DamagedIndexError(database.path)
+
+
+def _schema(version: int) -> dict[str, str | None]:
+    """Objects of our schema and how they are made."""
+    connection = apsw.Connection(":memory:")
+    try:
+        for step in MIGRATIONS[:version]:
+            connection.execute(step).fetchall()
+        rows: list[Row] = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
+        return dict(rows)
+    finally:
+        connection.close()
+
+
+def _drop_half_documents(database: Database) -> None:
+    """Delete documents that lack their text or their terms, and terms without document; the next update reads them."""
+    half = "active != 1 OR hash NOT IN (SELECT hash FROM content) OR id NOT IN (SELECT id FROM terms_docsize)"
+    database.run(f"DELETE FROM documents WHERE {half}")
+    orphans = database.rows("SELECT id FROM terms_docsize WHERE id NOT IN (SELECT id FROM documents)")
+    database.run_many("DELETE FROM terms WHERE rowid = ?", orphans)
+
+
+# --- what is damaged ------------------------------------------------------------------------------
+
+
+def _save_vectors(path: Path, target: Path) -> int:
+    """Make `target` an index with the configuration and the sound vectors of the file at `path`; how many these are."""
+    for suffix in ("", *_SIDE_FILES):
+        target.with_name(target.name + suffix).unlink(missing_ok=True)
+    database = connect_for_writing(target)
+    try:
+        migrate(database)
+        try:
+            source = _open_unverified(path)
+        except StoreError:
+            return 0
+        try:
+            # Inside a transaction the schema is not read again, so it does not meet the verification.
+            with source.snapshot():
+                source.value("SELECT count(*) FROM sqlite_schema")
+                source.run("PRAGMA checksum_verification = ON")
+                return _copy_sound_rows(source, database)
+        finally:
+            source.close()
+    finally:
+        database.close()
+
+
+def _copy_sound_rows(source: Database, target: Database) -> int:
+    with target.transaction():
+        with suppress(StoreError):
+            documents.mirror_collections(target, documents.read_collections(source))
+            documents.write_meta(target, "global_context", documents.read_meta(source, "global_context"))
+        models = _rows_either_way(source, "SELECT fingerprint, id, dim, n_slots FROM models ORDER BY id", ())
+        return sum(_copy_model(source, target, *model) for model in models)
+
+
+def _copy_model(source: Database, target: Database, fingerprint: str, model: int, dim: int, n_slots: int) -> int:
+    """Copy the vectors of one model whose key and block can both be read; how many these are."""
+    keys = [(key, slot) for key, slot in _keys(source, model) if 0 <= slot < n_slots]
+    width = SCALE_BYTES + dim
+    by_block: dict[int, list[tuple[bytes, int]]] = {}
+    for key, slot in keys:
+        by_block.setdefault(slot // ROWS_PER_BLOCK, []).append((key, slot % ROWS_PER_BLOCK))
+    copied = 0
+    for block, members in sorted(by_block.items()):
+        try:
+            blob = source.value("SELECT vectors FROM vector_blocks WHERE id = ?", (block_id(model, block),))
+        except StoreError:
+            continue
+        if blob is None or len(blob) != ROWS_PER_BLOCK * width:
+            continue
+        rows = np.frombuffer(blob, dtype=np.uint8).reshape(ROWS_PER_BLOCK, width)
+        vectors.put_stored_rows(target, fingerprint, dim, {key: rows[row] for key, row in members})
+        copied += len(members)
+    return copied
+
+
+def _keys(source: Database, model: int) -> Iterator[tuple[bytes, int]]:
+    """Keys of a model with their slots, without those on damaged pages: by first bytes."""
+    sql = "SELECT key, slot FROM vector_keys WHERE model = ? AND key >= ? AND key < ? ORDER BY key"
+    for first in range(256):
+        after = bytes([first + 1]) if first < 255 else b"\xff" * 17
+        yield from _rows_either_way(source, sql, (model, bytes([first]), after))
+
+
+def _rows_either_way(source: Database, sql: str, bindings: Sequence[object]) -> list[Row]:
+    """Rows from the start to the first damaged page and from the end to the last."""
+    rows: dict[Row, None] = {}
+    for direction in ("", " DESC"):
+        try:
+            for row in source.connection.execute(sql + direction, tuple(bindings)):
+                rows[row] = None
+        except apsw.Error:
+            continue
+        break
+    return list(rows)

@@ -1,0 +1,193 @@
+"""Bits that change by themselves: what a reader says, what `doctor` finds, what the next `qmd index` makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+
+from qmd.records import LexicalTerm, Scope
+from qmd.store import DamagedIndexError, IndexWriter, open_reader, open_writer
+from qmd.store.base import ChunkRecord, NewDocument
+from qmd.store.connection import CHECKSUM_BYTES
+from qmd.store.salvage import rebuild
+from qmd.store.schema import MIGRATIONS
+from tests.robustness import flip_bits
+
+MakeDocument = Callable[..., NewDocument]
+DIM = 64
+
+
+def test_a_flipped_bit_is_an_error_or_nothing_and_the_next_index_mends_it(tmp_path: Path) -> None:
+    for outcome in flip_bits.run(tmp_path, n_flips=24, seed=11):
+        assert outcome.read in flip_bits.FINE, outcome
+        assert outcome.healed in ("untouched", "rebuilt"), outcome
+
+
+def fill(writer: IndexWriter, make: MakeDocument, n: int) -> dict[bytes, np.ndarray]:
+    """`n` documents with a vector each; the vectors by key."""
+    documents = [make(f"{number}.md", f"text{number} words") for number in range(n)]
+    writer.put_documents("n", documents)
+    random = np.random.default_rng(3)
+    keys = [random.bytes(16) for _ in range(n)]
+    values = random.standard_normal((n, DIM)).astype(np.float32)
+    vectors = dict(zip(keys, values / np.linalg.norm(values, axis=1, keepdims=True), strict=True))
+    contents = {one.hash: [ChunkRecord(0, 0, 4, key)] for one, key in zip(documents, keys, strict=True)}
+    writer.put_chunks("f", DIM, contents, vectors)
+    return vectors
+
+
+def damage(path: Path, table: str, share: float) -> None:
+    """Change one byte on the page that lies at `share` of a table's pages; the index is closed."""
+    connection = apsw.Connection(str(path))
+    sql = "SELECT pageno FROM dbstat WHERE name = ? ORDER BY pageno"
+    pages = [number for (number,) in connection.execute(sql, (table,))]
+    connection.close()
+    raw = bytearray(path.read_bytes())
+    raw[(pages[int(share * (len(pages) - 1))] - 1) * 4096 + 2000] ^= 16
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("table", ["terms_data", "content", "vector_blocks", "documents", "chunks"])
+def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument, table: str
+) -> None:
+    vectors = fill(writer, make_document, 400)
+    writer.close()
+    damage(index_path, table, 0.5)
+    with open_reader(index_path) as reader:
+        assert reader.check()
+        with pytest.raises(DamagedIndexError, match="is damaged") as caught:
+            documents = list(reader.iter_documents())
+            reader.texts([one.hash for one in documents])
+            for number in range(400):
+                reader.search_lexical([LexicalTerm(f"text{number}", f"text{number}")], 5, Scope())
+            reader.search_dense(next(iter(vectors.values())), 400, Scope(), "f")
+        assert "qmd index" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("table", "most_lost"), [("terms_data", 0), ("vector_blocks", 64), ("vector_keys", 200)])
+def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument, table: str, most_lost: int
+) -> None:
+    vectors = fill(writer, make_document, 2_000)
+    writer.close()
+    damage(index_path, table, 0.5)
+    rebuilt = rebuild(index_path, index_path.stat())
+    assert rebuilt is not None
+    assert rebuilt.aside == index_path.with_name("index.sqlite.damaged")
+    assert 2_000 - most_lost <= rebuilt.vectors <= 2_000
+    with open_writer(index_path) as writer:
+        assert writer.check() == []
+        kept = writer.existing_keys("f", list(vectors))
+        assert len(kept) == rebuilt.vectors
+        documents = [make_document(f"{number}.md", f"text{number} words") for number in range(2_000)]
+        writer.put_documents("n", documents)
+        contents = {
+            one.hash: [ChunkRecord(0, 0, 4, key)] for one, key in zip(documents, vectors, strict=True) if key in kept
+        }
+        writer.put_chunks("f", DIM, contents, {})
+        for number, (key, vector) in list(enumerate(vectors.items()))[::97]:
+            if key in kept:
+                [found] = writer.search_dense(vector, 1, Scope(), "f")
+                assert writer.documents([found.document_id])[found.document_id].path == f"{number}.md"
+
+
+def test_a_file_without_a_readable_schema_is_set_aside_whole(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    fill(writer, make_document, 50)
+    writer.close()
+    raw = bytearray(index_path.read_bytes())
+    raw[100:4096] = bytes(3996)
+    index_path.write_bytes(raw)
+    rebuilt = rebuild(index_path, index_path.stat())
+    assert rebuilt is not None
+    assert rebuilt.vectors == 0
+    assert rebuilt.aside.read_bytes() == raw
+    with open_reader(index_path) as reader:
+        assert reader.count_documents() == 0
+
+
+def test_a_second_damaged_file_does_not_take_the_place_of_the_first(index_path: Path) -> None:
+    for expected in ("index.sqlite.damaged", "index.sqlite.damaged-2"):
+        open_writer(index_path).close()
+        rebuilt = rebuild(index_path, index_path.stat())
+        assert rebuilt is not None and rebuilt.aside.name == expected
+
+
+def test_of_two_that_find_the_damage_at_once_one_rebuilds(index_path: Path) -> None:
+    open_writer(index_path).close()
+    found = index_path.stat()
+    assert rebuild(index_path, found) is not None
+    assert rebuild(index_path, found) is None
+
+
+def test_a_reader_that_has_the_damaged_file_open_does_not_disturb_its_successor(
+    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    fill(writer, make_document, 50)
+    with open_reader(index_path) as reader:
+        rebuild(index_path, index_path.stat())
+        assert reader.count_documents() == 50
+        writer.put_documents("n", [make_document("late.md", "late")])
+        with open_writer(index_path) as successor:
+            successor.put_documents("n", [make_document("new.md", "new")])
+            writer.close()
+            assert [one.path for one in successor.iter_documents()] == ["new.md"]
+    with open_reader(index_path) as reader:
+        assert [one.path for one in reader.iter_documents()] == ["new.md"]
+        assert reader.check() == []
+
+
+def old_index(path: Path) -> apsw.Connection:
+    """An index as the first version made it: without checksums, and its table of collections under its old name."""
+    path.parent.mkdir(parents=True)
+    old = apsw.Connection(str(path))
+    old.execute(MIGRATIONS[0]).fetchall()
+    old.execute("PRAGMA application_id = 1902994433; PRAGMA user_version = 1; PRAGMA journal_mode = WAL").fetchall()
+    old.execute("INSERT INTO collections VALUES ('n', '/n', '**/*.md', '[]', '{}', NULL, 1, 0)")
+    return old
+
+
+def reserved_bytes(path: Path) -> int:
+    with path.open("rb") as file:
+        return file.read(21)[20]
+
+
+def test_an_index_of_an_older_version_is_brought_up_to_date_by_a_reader_and_gets_checksums(index_path: Path) -> None:
+    old_index(index_path).close()
+    with open_reader(index_path) as reader:
+        assert [one.name for one in reader.collections()] == ["n"]
+    assert reserved_bytes(index_path) == CHECKSUM_BYTES
+
+
+def test_an_index_that_another_process_has_open_gets_its_checksums_with_the_next_cleanup(index_path: Path) -> None:
+    other = old_index(index_path)
+    other.execute("SELECT count(*) FROM documents").fetchall()
+    with open_writer(index_path) as writer:
+        assert [one.name for one in writer.collections()] == ["n"]
+    other.close()
+    assert reserved_bytes(index_path) == 0
+    with open_writer(index_path) as writer:
+        writer.cleanup()
+        assert writer.check() == []
+    assert reserved_bytes(index_path) == CHECKSUM_BYTES
+
+
+def test_a_text_that_cannot_be_unpacked_is_damage_also_where_there_are_no_checksums(index_path: Path) -> None:
+    old = old_index(index_path)
+    old.execute("INSERT INTO content VALUES (1, 'abc', '', 3, x'00ff')")
+    old.execute(
+        "INSERT INTO documents (id, collection, path, title, hash, created_at, modified_at, n_chars, size_bytes,"
+        " mtime_ns, metadata) VALUES (1, 'n', 'a.md', 'a', 'abc', '', '', 3, 3, 0, '{broken')"
+    )
+    with open_writer(index_path) as writer:
+        with pytest.raises(DamagedIndexError):
+            writer.texts(["abc"])
+        with pytest.raises(DamagedIndexError):
+            writer.find_path("n", "a.md")
+    old.close()
