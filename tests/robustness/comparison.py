@@ -11,7 +11,7 @@ from qmd.store.connection import Database
 
 _TABLES = {
     "collections": "SELECT name, path, pattern, ignore_json, context_json, include_by_default, position"
-    " FROM collections ORDER BY name",
+    " FROM qmd_collections ORDER BY name",
     "documents": "SELECT collection, path, title, hash, modified_at, active, n_chars, size_bytes, mtime_ns, metadata"
     " FROM documents ORDER BY collection, path",
     "texts": "SELECT hash, n_chars, doc FROM content ORDER BY hash",

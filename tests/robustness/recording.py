@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import apsw
 
+from qmd.store import connection
+
 Kind = Literal["create", "write", "truncate", "sync", "rename", "unlink"]
 
 
@@ -137,6 +139,9 @@ class _RecordingFiles(apsw.VFS):
         super().xDelete(filename, syncdir)
 
 
+_CHECKSUMS = "cksmvfs"
+"""The module that qmd puts over SQLite's own files."""
+
 _UNREGISTERED: list[_RecordingFiles] = []
 
 
@@ -153,6 +158,21 @@ def _note(disk: Disk, operation: Operation, extended: int) -> None:
 
 
 @contextmanager
+def without_checksums() -> Iterator[None]:
+    """Let files that are made while the block runs have no checksums, as those of older versions have none."""
+    before = connection.HAS_CHECKSUMS
+    if before:
+        apsw.unregister_vfs(_CHECKSUMS)
+    connection.HAS_CHECKSUMS = False
+    try:
+        yield
+    finally:
+        connection.HAS_CHECKSUMS = before
+        if before:
+            connection._register_checksums()
+
+
+@contextmanager
 def recording(disk: Disk, *, checkpoint_pages: int | None = None) -> Iterator[Disk]:
     """Note every change of `disk.folder` while the block runs; all of its connections must be closed by its end.
 
@@ -164,16 +184,26 @@ def recording(disk: Disk, *, checkpoint_pages: int | None = None) -> Iterator[Di
         if path.suffix == ".yml":
             disk.known[path.name] = path.read_bytes()
     hooks = list(apsw.connection_hooks)
+    has_checksums = _CHECKSUMS in apsw.vfs_names()
+    if has_checksums:
+        apsw.unregister_vfs(_CHECKSUMS)
     files = _RecordingFiles(disk)
+    if has_checksums:
+        # On top again, so that what is recorded is what reaches the disk.
+        connection._register_checksums()
     if checkpoint_pages is not None:
-        apsw.connection_hooks.append(lambda connection: connection.wal_autocheckpoint(checkpoint_pages))
+        apsw.connection_hooks.append(lambda opened: opened.wal_autocheckpoint(checkpoint_pages))
     try:
         with _recorded_calls(disk):
             yield disk
     finally:
         apsw.connection_hooks[:] = hooks
         disk.fault = None
+        if has_checksums:
+            apsw.unregister_vfs(_CHECKSUMS)
         files.unregister()
+        if has_checksums:
+            connection._register_checksums()
         # A connection that could not be closed for a fault still calls them when it is collected.
         _UNREGISTERED.append(files)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import apsw
+
 from qmd.config import edits
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import load_config
@@ -20,6 +22,7 @@ from qmd.inference.base import Embedder
 from qmd.store import IndexWriter, schema
 from qmd.workspace import embed_lock, open_current_writer, remove_collection, rename_collection
 from tests.fakes import HashingEmbedder
+from tests.robustness.recording import without_checksums
 
 _WORDS = ["pricing", "river", "planet", "getUserName", "limiter", "kettle", "orchid", "harbour", "zebra", "quarterly"]
 _NOTED_NS = 1_600_000_000_123_456_789
@@ -94,6 +97,8 @@ class Scenario:
     """A reader keeps the write-ahead log from being emptied at the end."""
     added_migrations: tuple[str, ...] = ()
     """Steps that the command's version of the program knows and the one before did not."""
+    is_outdated: bool = False
+    """The file before is of a version that the program brings up to date."""
     is_first: bool = False
     """There is no index before, so a reader may find none after."""
 
@@ -194,6 +199,15 @@ _ADDED = (
 """A migration as large as the index, for want of a real one that has data to move."""
 
 
+def _indexed_by_version_1(world: World) -> None:
+    """An index whose pages have no room for checksums."""
+    with without_checksums():
+        _indexed(world)
+        connection = apsw.Connection(str(world.locations.database))
+        connection.execute("ALTER TABLE qmd_collections RENAME TO collections; PRAGMA user_version = 1")
+        connection.close()
+
+
 def _migrate(world: World) -> None:
     _writer(world).close()
 
@@ -234,6 +248,7 @@ SCENARIOS = (
     Scenario("collection rename", _indexed, _rename, settle=(_index, _cleanup)),
     Scenario("collection remove", _indexed, _remove, settle=(_cleanup,)),
     Scenario("configuration edit", _indexed, _edit_configuration),
+    Scenario("migration of version 1", _indexed_by_version_1, _migrate, is_outdated=True),
     Scenario("migration", _indexed, _migrate, checkpoint_pages=10, added_migrations=(_ADDED,)),
 )
 
