@@ -106,8 +106,8 @@ def _check_configuration(world: World) -> None:
         collection = config.collection(name)
         if collection is None:
             world.fail(f"collection '{name}' was added and is not in the configuration")
-        elif {prefix.strip("/"): note for prefix, note in collection.context.items()} != promise.contexts:
-            world.fail(f"collection '{name}' has the notes {collection.context}, not {promise.contexts}")
+        elif promise.note is not None and "".join(collection.context.values()) != promise.note:
+            world.fail(f"collection '{name}' has the notes {collection.context}, not '{promise.note}'")
     for name in world.removed:
         if config.collection(name) is not None:
             world.fail(f"collection '{name}' was removed and is in the configuration")

@@ -31,10 +31,10 @@ class Child:
 
 @dataclass
 class Promise:
-    """A collection that is in the configuration, and its notes by path."""
+    """A collection that is in the configuration, and its note; None where a command that sets one did not end well."""
 
     folder: Path
-    contexts: dict[str, str] = field(default_factory=dict)
+    note: str | None = ""
 
 
 @dataclass

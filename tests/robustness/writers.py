@@ -7,8 +7,8 @@ import signal
 import socket
 import threading
 import time
+from collections import deque
 from contextlib import suppress
-from typing import Any
 
 from qmd.config import edits
 from qmd.errors import EXIT_INTERRUPTED
@@ -54,15 +54,17 @@ def collect(world: World, dice: random.Random) -> None:
         return
     world.promised[name] = Promise(folder)
     world.count("collection add")
+    promise = world.promised[name]
+    # From here on the note may be there or not, should a command be killed or told to come back.
+    promise.note = None
     if world.write("context", "add", f"qmd://{name}/", f"about {name}") is not None:
-        world.promised[name].contexts[""] = f"about {name}"
+        promise.note = f"about {name}"
         world.count("context add")
-    if dice.random() < 0.3 and world.promised[name].contexts:
-        # From here on it may be there or not, should this be killed.
-        before = world.promised.pop(name)
-        if world.write("context", "rm", f"qmd://{name}/") is not None:
-            world.promised[name] = Promise(before.folder)
-            world.count("context rm")
+        if dice.random() < 0.3:
+            promise.note = None
+            if world.write("context", "rm", f"qmd://{name}/") is not None:
+                promise.note = ""
+                world.count("context rm")
     if dice.random() < 0.4 and name in world.promised:
         before = world.promised.pop(name)
         if world.write("collection", "rename", name, f"{name}-renamed") is not None:
@@ -92,7 +94,9 @@ def keep_running(world: World, *words: str) -> None:
     """Run a lasting command, and start it anew after it was killed."""
     while not world.stopping.is_set():
         child = world.start(*words)
-        threading.Thread(target=_drain, args=(child.process.stderr,), daemon=True).start()
+        said: deque[str] = deque(maxlen=20)
+        listener = threading.Thread(target=said.extend, args=(child.process.stderr,), daemon=True)
+        listener.start()
         is_server = words[0] == "mcp"
         while child.process.poll() is None and not world.stopping.is_set():
             if is_server and world.server is None and _accepts(world.port):
@@ -109,13 +113,9 @@ def keep_running(world: World, *words: str) -> None:
             world.children.remove(child)
         # A process that is asked to end while it still starts dies of the signal.
         if not child.is_killed and status not in (0, -asked, EXIT_INTERRUPTED if asked else 0):
-            world.fail(f"qmd {' '.join(words)} ended with status {status}")
+            listener.join(timeout=5)
+            world.fail(f"qmd {' '.join(words)} ended with status {status}: {''.join(said)}")
         world.count(f"{words[0]} run")
-
-
-def _drain(stream: Any) -> None:
-    for _ in stream:
-        pass
 
 
 def _accepts(port: int) -> bool:
