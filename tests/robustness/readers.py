@@ -39,7 +39,7 @@ def read_by_command(world: World, dice: random.Random) -> None:
     if output is None:
         return
     world.count(f"command {kind}")
-    expected = {"get": word_of(number), "status": "notes", "vsearch": "qmd://notes/"}.get(kind, path)
+    expected = {"get": word_of(number), "status": "notes", "vsearch": "qmd://"}.get(kind, path)
     if expected not in output:
         world.fail(f"qmd {' '.join(words)} lacks '{expected}': {output[:200]}")
 
