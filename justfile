@@ -29,3 +29,7 @@ bench-store folder:
 # Speed of the engines on stand-ins of the real size, built into a folder (see models/README.md)
 bench-inference folder:
     python tests/benchmarks/bench_inference.py {{folder}}
+
+# Crash states, disk faults, fuzzing, readers beside writers: the long runs (see tests/robustness/README.md)
+robustness *options:
+    python -m tests.robustness {{options}}

@@ -207,7 +207,7 @@ def _write_batch(
                 continue
             stamp = (read.document.size_bytes, read.document.mtime_ns)
             if stamp != (before.size_bytes, before.mtime_ns):
-                writer.touch(before.document_id, *stamp)
+                writer.touch(before.document_id, *stamp, read.document.modified_at)
         elif read.document is not None:
             outcome.new += before is None
             outcome.updated += before is not None

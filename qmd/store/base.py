@@ -153,7 +153,7 @@ class Writer(Reader, Protocol):
         """Insert or replace by (collection, path); content is stored once per hash."""
         ...
 
-    def touch(self, document_id: int, size_bytes: int, mtime_ns: int) -> None:
+    def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         """Remember new file times of a document whose text did not change."""
         ...
 

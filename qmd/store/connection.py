@@ -241,8 +241,10 @@ def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
     try:
         return _open_and_probe(str(path), apsw.SQLITE_OPEN_READONLY, path, timeout)
     except (apsw.CantOpenError, apsw.ReadOnlyError) as exc:
-        if _has_pending_wal(path):
-            # An immutable open would ignore the log and show an old or torn state.
+        # An immutable open would ignore the journal or the log and show an old or torn state.
+        if _is_pending(path, "-journal"):
+            return _connect_after_rollback(path, timeout)
+        if _is_pending(path, "-wal"):
             raise as_qmd_error(exc, path) from exc
     except apsw.Error as exc:
         raise as_qmd_error(exc, path) from exc
@@ -365,9 +367,21 @@ def _casefold(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
     return value.casefold() if isinstance(value, str) else value
 
 
-def _has_pending_wal(path: Path) -> bool:
-    wal = path.with_name(path.name + "-wal")
+def _connect_after_rollback(path: Path, timeout_ms: int) -> Database:
+    """Open read-only after a rewrite of the file that was cut short; taking it back needs a connection that may write.
+
+    Raises:
+        StoreError: The file or its folder is not writable.
+    """
     try:
-        return wal.stat().st_size > 0
+        _open_and_probe(str(path), apsw.SQLITE_OPEN_READWRITE, path, timeout_ms).close()
+        return _open_and_probe(str(path), apsw.SQLITE_OPEN_READONLY, path, timeout_ms)
+    except apsw.Error as exc:
+        raise as_qmd_error(exc, path) from exc
+
+
+def _is_pending(path: Path, side_file: str) -> bool:
+    try:
+        return path.with_name(path.name + side_file).stat().st_size > 0
     except OSError:
         return False

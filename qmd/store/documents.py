@@ -92,6 +92,16 @@ def read_collections(database: Database) -> list[Collection]:
         ]
 
 
+def collections_with_documents(database: Database) -> list[str]:
+    """Names under which documents are stored, in order; a step through the index for each, not for each document."""
+    sql = (
+        "WITH RECURSIVE found (name) AS (SELECT min(collection) FROM documents UNION ALL"
+        " SELECT (SELECT min(collection) FROM documents WHERE collection > name) FROM found WHERE name IS NOT NULL)"
+        " SELECT name FROM found WHERE name IS NOT NULL"
+    )
+    return [name for (name,) in database.rows(sql)]
+
+
 def read_meta(database: Database, key: str) -> str | None:
     """One entry of the key-value table."""
     value: str | None = database.value("SELECT value FROM meta WHERE key = ?", (key,))
@@ -204,10 +214,10 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
     _drop_unused_content(database, {content_hash for _, content_hash in replaced.values()} - hashes)
 
 
-def touch(database: Database, document_id: int, size_bytes: int, mtime_ns: int) -> None:
+def touch(database: Database, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
     """Remember new file times of a document whose text did not change."""
-    sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ? WHERE id = ?"
-    database.run(sql, (size_bytes, mtime_ns, document_id))
+    sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"
+    database.run(sql, (size_bytes, mtime_ns, modified_at, document_id))
 
 
 def remove_documents(database: Database, collection: str, paths: Iterable[str]) -> int:

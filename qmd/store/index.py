@@ -275,14 +275,18 @@ class IndexWriter(IndexReader):
         with self.transaction():
             documents.put_documents(self._database, collection, new_documents)
 
-    def touch(self, document_id: int, size_bytes: int, mtime_ns: int) -> None:
+    def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         """Remember new file times of a document whose text did not change."""
-        documents.touch(self._database, document_id, size_bytes, mtime_ns)
+        documents.touch(self._database, document_id, size_bytes, mtime_ns, modified_at)
 
     def remove_documents(self, collection: str, paths: Iterable[str]) -> int:
         """Delete documents; the number deleted."""
         with self.transaction():
             return documents.remove_documents(self._database, collection, paths)
+
+    def collections_with_documents(self) -> Sequence[str]:
+        """Names under which documents are stored, those of unknown collections among them; in order."""
+        return documents.collections_with_documents(self._database)
 
     def remove_collection(self, name: str) -> int:
         """Delete a collection; the number of documents deleted. What other collections share stays."""

@@ -131,9 +131,10 @@ def mirror(writer: IndexWriter, config: Config, written: Config) -> None:
     """Make the index's copy of the configuration equal to `config`, and delete what left `written`, its full form."""
     names = {collection.name for collection in written.collections}
     with writer.transaction():
-        for known in writer.collections():
-            if known.name not in names:
-                writer.remove_collection(known.name)
+        # An update that ran while its collection was removed or renamed may have stored documents under the old name.
+        known = {collection.name for collection in writer.collections()} | set(writer.collections_with_documents())
+        for gone in sorted(known - names):
+            writer.remove_collection(gone)
         collections = with_the_rest(config.collections, writer.collections())
         writer.mirror_config(collections, config.global_context, config.digest)
 

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import qmd
+from qmd.indexing import update_collection
+from qmd.records import Collection
+from qmd.store import open_writer
 from qmd.workspace import embed_lock
 
 NOTES = {"collections": {"notes": {"path": "notes"}}}
@@ -227,6 +230,16 @@ def test_removing_a_collection_removes_its_documents(store: qmd.Store) -> None:
     assert store.collections() == ()
     with pytest.raises(qmd.NotFoundError):
         store.remove_collection("notes")
+
+
+def test_what_an_update_writes_to_a_collection_that_was_removed_meanwhile_goes_with_the_next_write(
+    store: qmd.Store, folder: Path
+) -> None:
+    store.remove_collection("notes")
+    with open_writer(store.path) as late:
+        update_collection(late, Collection("notes", folder / "notes"))
+    store.update()
+    assert paths(store.search_lexical("limiter")) == []
 
 
 def test_a_renamed_collection_keeps_its_documents_and_vectors(store: qmd.Store) -> None:

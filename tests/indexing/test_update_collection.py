@@ -84,6 +84,18 @@ def test_a_file_changed_in_the_tick_in_which_it_was_read_is_read_again(writer: I
     assert found(writer, "mango") == ["a.md"]
 
 
+def test_a_touched_file_has_the_date_that_a_new_index_would_give_it(
+    writer: IndexWriter, notes: Path, tmp_path: Path
+) -> None:
+    path = write(notes, "a.md", "# A\n\ntext\n")
+    update_collection(writer, Collection("notes", notes))
+    os.utime(path, ns=(LONG_AGO_NS + 86_400 * 10**9,) * 2)
+    update_collection(writer, Collection("notes", notes))
+    with open_writer(tmp_path / "new.sqlite") as fresh:
+        update_collection(fresh, Collection("notes", notes))
+        assert [d.modified_at for d in writer.iter_documents()] == [d.modified_at for d in fresh.iter_documents()]
+
+
 def test_a_touched_file_is_read_once_and_stays_the_same_document(writer: IndexWriter, notes: Path) -> None:
     write(notes, "a.md", "apple")
     counts(writer, notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import apsw
 import pytest
 
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
-from qmd.records import Scope
+from qmd.records import Collection, Scope
 from qmd.store import DamagedIndexError, ForeignIndexError, IndexWriter, open_reader, open_writer
 from qmd.store.base import NewDocument
 from qmd.store.connection import APPLICATION_ID, as_qmd_error, busy_timeout_ms, connect_for_reading
@@ -106,6 +107,24 @@ def test_an_empty_file_counts_as_no_index_but_can_become_one(tmp_path: Path) -> 
         assert reader.status(None).documents == 0
 
 
+def test_a_reader_shows_nothing_of_a_rewrite_that_was_cut_short(index_path: Path, tmp_path: Path) -> None:
+    with open_writer(index_path) as writer:
+        writer.mirror_config([Collection("before", Path("/srv"))], None, "x")
+    rewriting = apsw.Connection(str(index_path))
+    rewriting.execute("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN").fetchall()
+    rewriting.execute("UPDATE qmd_collections SET name = 'after'")
+    # More than the cache holds, so that it gets into the file.
+    rewriting.execute("INSERT INTO meta (key, value) VALUES ('filler', hex(zeroblob(200000)))")
+    (tmp_path / "cut").mkdir()
+    cut = tmp_path / "cut" / index_path.name
+    for ending in ("", "-journal"):
+        shutil.copy(f"{index_path}{ending}", f"{cut}{ending}")
+    rewriting.close()
+    with open_reader(cut) as reader:
+        assert [collection.name for collection in reader.collections()] == ["before"]
+        assert reader.check() == []
+
+
 def test_the_file_carries_our_mark(writer: IndexWriter, index_path: Path) -> None:
     raw = sqlite3.connect(index_path)
     assert raw.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
@@ -114,7 +133,7 @@ def test_the_file_carries_our_mark(writer: IndexWriter, index_path: Path) -> Non
 
 def test_a_second_writer_waits_and_then_says_busy(writer: IndexWriter, index_path: Path) -> None:
     with open_writer(index_path, busy_timeout_ms=50) as second, writer.transaction():
-        writer.touch(1, 1, 1)
+        writer.touch(1, 1, 1, "2026-01-01T00:00:00.000Z")
         with pytest.raises(BusyError, match="in use by another process") as caught:
             second.mark_updated("n")
         assert_one_line_with_hint(caught.value)

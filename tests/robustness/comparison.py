@@ -1,0 +1,65 @@
+"""What an index holds, without what may differ between two ways to the same state: row ids, slots, times of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from qmd.store.blocks import read_slots
+from qmd.store.connection import Database
+
+_TABLES = {
+    "collections": "SELECT name, path, pattern, ignore_json, context_json, include_by_default, position"
+    " FROM qmd_collections ORDER BY name",
+    "documents": "SELECT collection, path, title, hash, modified_at, active, n_chars, size_bytes, mtime_ns, metadata"
+    " FROM documents ORDER BY collection, path",
+    "texts": "SELECT hash, n_chars, doc FROM content ORDER BY hash",
+    "terms": "SELECT term, doc, cnt FROM vocabulary ORDER BY term",
+    "embedded": "SELECT hash, embedded.n_chunks FROM embedded JOIN content ON content.id = embedded.content"
+    " ORDER BY hash",
+    "chunks": "SELECT hash, seq, start, end, key FROM chunks JOIN content ON content.id = chunks.content"
+    " JOIN vector_keys USING (model, slot) ORDER BY hash, seq",
+    "unused chunks": "SELECT count(*) FROM chunks WHERE content NOT IN (SELECT id FROM content)",
+}
+
+Tables = dict[str, list[tuple[object, ...]]]
+
+
+def tables(index: Path) -> Tables:
+    """Every table of an index, in an order of its own, and the vectors that its chunks refer to."""
+    connection = apsw.Connection(str(index), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        found: Tables = {name: connection.execute(sql).fetchall() for name, sql in _TABLES.items()}
+        found["vectors"] = _vectors(Database(connection, index))
+    finally:
+        connection.close()
+    return found
+
+
+def _vectors(database: Database) -> list[tuple[object, ...]]:
+    import numpy as np
+
+    found: list[tuple[object, ...]] = []
+    for model, fingerprint, dim in database.rows("SELECT id, fingerprint, dim FROM models ORDER BY fingerprint"):
+        used = "SELECT DISTINCT key, slot FROM vector_keys JOIN chunks USING (model, slot) WHERE model = ? ORDER BY key"
+        keys = database.rows(used, (model,))
+        slots = np.array(sorted(slot for _, slot in keys), dtype=np.int64)
+        rows = dict(zip(slots.tolist(), read_slots(database, model, slots, dim), strict=True)) if len(slots) else {}
+        found += [(fingerprint, key, rows[slot].tobytes()) for key, slot in keys]
+    return found
+
+
+def differing(one: Tables, other: Tables, leaving_out: tuple[str, ...] = ()) -> list[str]:
+    """The tables that are not equal, each with a few of the rows that only one side has."""
+    found = []
+    for name in one:
+        if name not in leaving_out and one[name] != other[name]:
+            extra, lacking = set(one[name]) - set(other[name]), set(other[name]) - set(one[name])
+            found.append(f"{name} (extra {_some(extra)}, lacking {_some(lacking)})")
+    return found
+
+
+def _some(rows: set[tuple[object, ...]]) -> str:
+    shown = ", ".join(repr(row[:3])[:120] for row in sorted(rows, key=repr)[:2])
+    return f"{len(rows)}: {shown}" if rows else "none"

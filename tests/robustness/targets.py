@@ -1,0 +1,318 @@
+"""What the fuzzer runs: each target makes a case from a number and hands it to the real code.
+
+A target's check raises for every outcome that a user must not meet; what the code may refuse it refuses as a `QmdError`
+of one line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from qmd.errors import ConfigError, QmdError
+from tests.robustness import generators
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Check = Callable[[bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One door into qmd."""
+
+    name: str
+    make: Callable[[random.Random, Sequence[bytes]], bytes]
+    """A case, from dice and the contents of real files."""
+    open: Callable[[Path], AbstractContextManager[Check]]
+    """The check, which may keep files in a folder of its own."""
+
+
+class Wrong(Exception):
+    """An outcome that no exception of the program tells."""
+
+
+@contextmanager
+def _only_qmd_errors(quoted: str = "", expected: type[QmdError] = QmdError) -> Iterator[None]:
+    """Let a refusal pass that is one line, unless the text that it may quote has several itself."""
+    try:
+        yield
+    except expected as exc:
+        if _is_broken(exc.message, quoted):
+            raise Wrong(f"a message of several lines: {exc.message!r}") from exc
+
+
+def _is_broken(message: str, quoted: str) -> bool:
+    return "\n" in message and "\n" not in quoted
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _file_case(dice: random.Random, real: Sequence[bytes]) -> bytes:
+    return generators.file_name(dice) + b"\0" + generators.file_content(dice, real)
+
+
+@contextmanager
+def _open_files(folder: Path) -> Iterator[Check]:
+    """Every file goes all the way: read, parsed, analysed, stored, cut, embedded; with whatever name it has."""
+    from qmd.indexing import embed_pending, update_collection
+    from qmd.records import Collection
+    from qmd.store import open_writer
+    from tests.robustness.scenarios import EMBEDDER
+
+    notes = folder / "notes"
+    notes.mkdir()
+    healthy = notes / "healthy.md"
+    collection = Collection("fuzz", notes, pattern="**/*")
+    with open_writer(folder / "index.sqlite") as writer:
+        writer._database.run("PRAGMA synchronous = OFF")
+
+        counter = itertools.count()
+
+        def check(case: bytes) -> None:
+            name, _, content = case.partition(b"\0")
+            path = notes / os.fsdecode(name)
+            path.write_bytes(content)
+            number = next(counter)
+            if number % 10 == 0:
+                healthy.write_bytes(b"# Healthy\n\nword%d\n" % number)
+            if number % 1_000 == 999:
+                writer.cleanup()
+            try:
+                report = update_collection(writer, collection, verify=True)
+                embedded = embed_pending(writer, EMBEDDER)
+                stored = {document.path: document for document in writer.iter_documents()}
+                if "healthy.md" not in stored:
+                    raise Wrong("the other file is not indexed")
+                if len(stored) + len(report.skipped) != 2:
+                    raise Wrong(f"{len(stored)} stored, {len(report.skipped)} skipped")
+                if any(_is_broken(line, path.name) for line in (*report.warnings, *embedded.warnings)):
+                    raise Wrong(f"a warning of several lines: {report.warnings}")
+                for document in stored.values():
+                    if len(writer.texts([document.hash])[document.hash]) != document.size:
+                        raise Wrong("another text is stored")
+            finally:
+                path.unlink(missing_ok=True)
+
+        yield check
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_configuration(folder: Path) -> Iterator[Check]:
+    """Whatever the file holds: the configuration, mirrored into an index and editable, or a `ConfigError`."""
+    from qmd.config import edits
+    from qmd.config.settings import load_config
+    from qmd.store import open_writer
+    from tests.robustness.scenarios import World
+
+    world = World(folder)
+    world.folder.mkdir()
+    locations = world.locations
+    with open_writer(locations.database) as writer:
+        writer._database.run("PRAGMA synchronous = OFF")
+
+        def check(case: bytes) -> None:
+            locations.config_file.write_bytes(case)
+            with _only_qmd_errors(expected=ConfigError):
+                config = load_config(locations)
+                writer.mirror_config(config.collections, config.global_context, config.digest)
+                known = [collection.name for collection in writer.collections()]
+                if sorted(known) != sorted(collection.name for collection in config.collections):
+                    raise Wrong(f"the index holds {known}")
+                edits.set_global_context(locations, "a note")
+                if load_config(locations).global_context != "a note":
+                    raise Wrong("the edit is lost")
+
+        yield check
+
+
+# --- queries and globs ----------------------------------------------------------------------------
+
+_NAMES = ("a" * 120, "a" * 60 + "b", "ab", "n1", "n2", "[x]", "{a,b}", "日本", "a b", "x#y", "!(a)")
+
+
+@contextmanager
+def _indexed(folder: Path) -> Iterator[Path]:
+    """A small index with vectors, and the notes that it was made of."""
+    from qmd.indexing import embed_pending, update_collection
+    from qmd.records import Collection
+    from qmd.store import open_writer
+    from tests.robustness.scenarios import EMBEDDER
+
+    dice = random.Random(5)
+    notes = folder / "notes"
+    for number, name in enumerate(_NAMES):
+        path = notes / ("deep" if number % 2 else ".") / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(generators.file_content(dice, ()))
+    with open_writer(folder / "index.sqlite") as writer:
+        collection = Collection("notes", notes, context={"": "a note"})
+        writer.mirror_config([collection], None, "x")
+        update_collection(writer, collection)
+        embed_pending(writer, EMBEDDER)
+    yield notes
+
+
+@contextmanager
+def _open_queries(folder: Path) -> Iterator[Check]:
+    from qmd.inference.base import Engines
+    from qmd.retrieval import SearchOptions, parse_query, resolve_document, search
+    from qmd.store import open_reader
+    from tests.fakes import OverlapReranker
+    from tests.robustness.scenarios import EMBEDDER
+
+    engines = Engines(EMBEDDER, OverlapReranker(), None)
+    with _indexed(folder), open_reader(folder / "index.sqlite") as reader:
+
+        def check(case: bytes) -> None:
+            # As a command line brings it in.
+            text = case.decode("utf-8", "surrogateescape")
+            with _only_qmd_errors(text):
+                query = parse_query(text)
+                for options in (SearchOptions(mode="lexical"), SearchOptions(explain=True)):
+                    response = search(reader, engines, query, options)
+                    for hit in response.hits:
+                        if not 0 <= hit.relevance <= 1:
+                            raise Wrong(f"relevance {hit.relevance}")
+            with _only_qmd_errors(text):
+                resolve_document(reader, text)
+
+        yield check
+
+
+@contextmanager
+def _open_globs(folder: Path) -> Iterator[Check]:
+    from qmd.ingest import scan_collection
+    from qmd.records import Collection
+    from qmd.retrieval import resolve_many
+    from qmd.store import open_reader
+
+    with _indexed(folder) as notes, open_reader(folder / "index.sqlite") as reader:
+
+        def check(case: bytes) -> None:
+            mask = case.decode("utf-8", "surrogateescape")
+            with _only_qmd_errors(mask):
+                resolve_many(reader, mask)
+            with _only_qmd_errors(mask):
+                scan_collection(Collection("notes", notes, pattern=mask))
+            with _only_qmd_errors(mask):
+                scan_collection(Collection("notes", notes, pattern="**/*.md", ignore=(mask,)))
+
+        yield check
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+_INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": "opening",
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}},
+}
+
+
+class _Session:
+    """`qmd mcp` as a process, opened as a client does."""
+
+    def __init__(self, folder: Path) -> None:
+        own = {
+            "INDEX_PATH": str(folder / "index.sqlite"),
+            "QMD_CONFIG_DIR": str(folder / "config"),
+            "HOME": str(folder),
+        }
+        own |= {"XDG_CACHE_HOME": str(folder / "cache"), "QMD_DAEMON": "off", "PYTHONPATH": str(ROOT)}
+        self._errors = (folder / "stderr").open("w+b")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "qmd", "mcp"],
+            cwd=folder,
+            env={"PATH": os.environ["PATH"], **own},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        self._n_pings = 0
+        self.exchange(json.dumps(_INITIALIZE).encode(), "opening")
+        self.exchange(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+
+    def exchange(self, lines: bytes, awaited: str | None = None) -> None:
+        """Send lines and, if no answer is awaited, a ping; return when that is answered.
+
+        Raises:
+            Wrong: The process ended, or wrote something else than one JSON object per line.
+        """
+        if awaited is None:
+            self._n_pings += 1
+            awaited = f"ping {self._n_pings}"
+            lines += b'\n{"jsonrpc":"2.0","method":"ping","id":"%s"}' % awaited.encode()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(lines + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        while line := self._process.stdout.readline():
+            answer = json.loads(line)
+            if isinstance(answer, dict) and answer.get("id") == awaited:
+                self._look_for_tracebacks()
+                return
+        status = self._process.wait()
+        self._look_for_tracebacks()
+        raise Wrong(f"the session ended with status {status}")
+
+    def _look_for_tracebacks(self) -> None:
+        self._errors.seek(0)
+        said = self._errors.read()
+        if b"Traceback" in said:
+            raise Wrong(f"the server says: {said[-600:].decode(errors='replace')}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+
+@contextmanager
+def _open_messages(folder: Path) -> Iterator[Check]:
+    """Each case goes to a lasting session, which must still answer a ping after it; a new one after a failure."""
+    with _indexed(folder):
+        sessions = [_Session(folder)]
+
+        def check(case: bytes) -> None:
+            if not sessions:
+                sessions.append(_Session(folder))
+            try:
+                sessions[0].exchange(case)
+            except BaseException:
+                sessions.pop().close()
+                raise
+
+        try:
+            yield check
+        finally:
+            for session in sessions:
+                session.close()
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("files", _file_case, _open_files),
+        Target("configurations", lambda dice, _: generators.configuration(dice), _open_configuration),
+        Target("queries", lambda dice, _: generators.query_text(dice), _open_queries),
+        Target("globs", lambda dice, _: generators.glob(dice), _open_globs),
+        Target("messages", lambda dice, _: generators.message_lines(dice), _open_messages),
+    )
+}

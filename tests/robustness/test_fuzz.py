@@ -1,0 +1,59 @@
+"""A fixed few of the inputs that the long runs try by the hundred thousand; see README.md."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.fuzz import Job, case_of, run
+from tests.robustness.targets import TARGETS
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes cannot be waited for there")
+
+SEED = 2_026
+_CASES = {"files": 120, "configurations": 150, "queries": 100, "globs": 80, "messages": 50}
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_no_input_ends_in_anything_but_an_answer_or_one_line_of_refusal(name: str, tmp_path: Path) -> None:
+    # Without real files, so that no edit of a document changes the cases; with patience, for busy machines.
+    row = run(Job(TARGETS[name], SEED, tmp_path, silence_s=60), _CASES[name], keep=tmp_path / "failing")
+    assert row.tries == _CASES[name]
+    assert row.failures == []
+
+
+def test_a_case_is_made_from_seed_and_number_alone() -> None:
+    for target in TARGETS.values():
+        once, again, other = ([case_of(target, seed, n, ()) for n in range(30)] for seed in (1, 1, 2))
+        assert once == again != other
+
+
+class _Scripted(Job):
+    """A job whose child hangs in case 1, dies in case 3, and does not know what to do with case 4."""
+
+    __slots__ = ()
+
+    def command(self, first: int, last: int) -> list[str]:
+        script = (
+            "import os, sys, time\n"
+            "for number in range(int(sys.argv[1]), int(sys.argv[2])):\n"
+            "    print(number, flush=True)\n"
+            "    number == 1 and time.sleep(60)\n"
+            "    number == 3 and os._exit(9)\n"
+            "    number == 4 and print('failed ValueError: four', flush=True)\n"
+            "print('done', flush=True)\n"
+        )
+        return [sys.executable, "-c", script, str(first), str(last)]
+
+
+def test_a_hang_and_a_death_are_findings_and_do_not_end_the_run(tmp_path: Path) -> None:
+    row = run(_Scripted(TARGETS["globs"], 1, None, silence_s=0.5), 6, keep=tmp_path)
+    assert row.tries == 6
+    assert [failure.partition(": ")[2] for failure in row.failures] == [
+        "no end after 0.5 s",
+        "died with status 9",
+        "ValueError: four",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["globs-1-1", "globs-1-3", "globs-1-4"]
