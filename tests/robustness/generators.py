@@ -143,13 +143,13 @@ def file_content(dice: Dice, real: Sequence[bytes]) -> bytes:
 
 
 def file_name(dice: Dice) -> bytes:
-    """One part of a path that a Unix file system allows; now and then no UTF-8."""
+    """A name that a Unix file system allows, now and then no UTF-8; none with a leading dot, which is never indexed."""
     stem = dice.choice(
         (b"note", b"a b", "日本".encode(), b"x#y", b"-n", b"a:1", b"%41", b"q?", b"*", b"[x]", b"n" * 200)
     )
     if dice.random() < 0.1:
         stem = mutate(stem, dice, 2)
-    stem = bytes(byte for byte in stem if byte not in b"/\0")[:200]
+    stem = bytes(byte for byte in stem if byte not in b"/\0").lstrip(b".")[:200]
     return (stem or b"empty") + dice.choice(SUFFIXES).encode()
 
 

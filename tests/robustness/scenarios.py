@@ -204,7 +204,9 @@ def _indexed_by_version_1(world: World) -> None:
     with without_checksums():
         _indexed(world)
         connection = apsw.Connection(str(world.locations.database))
-        connection.execute("ALTER TABLE qmd_collections RENAME TO collections; PRAGMA user_version = 1")
+        connection.execute(
+            "ALTER TABLE qmd_collections RENAME TO collections; DROP TABLE left_out; PRAGMA user_version = 1"
+        )
         connection.close()
 
 
