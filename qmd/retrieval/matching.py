@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from qmd.analysis import analyze_query, has_cjk
 from qmd.analysis.scripts import normal_form
@@ -13,6 +14,9 @@ from qmd.quick_dataclasses import dataclass
 from qmd.records import LexicalTerm
 
 _QUOTED = lazy_pattern(r'"([^"]*)"(\*?)')
+_MAX_OCCURRENCES = 20_000
+"""A passage is chosen among them; a text of ten megabytes can hold millions, and a search would take ten seconds."""
+
 _MARKS = lazy_pattern("[\u0300-\u036f]")
 _SUFFIX = lazy_pattern(
     r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
@@ -87,12 +91,12 @@ def fold(text: str) -> str:
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
-    """Every place where a term occurs in a folded text, by offset."""
+    """Every place where a term occurs in a folded text, by offset; of each way to write it the first 20,000."""
     found = [
         Occurrence(offset, number)
         for number, weighted in enumerate(terms)
         for words, is_prefix in _alternatives(weighted.term)
-        for offset in _find(folded, words, is_prefix)
+        for offset in islice(_find(folded, words, is_prefix), _MAX_OCCURRENCES)
     ]
     found.sort(key=lambda occurrence: (occurrence.offset, occurrence.term))
     return found
@@ -147,36 +151,34 @@ def _alternatives(term: LexicalTerm) -> list[tuple[tuple[str, ...], bool]]:
     return [(tuple(fold(text).split()), bool(star)) for text, star in _QUOTED.findall(term.fts) if text.strip()]
 
 
-def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> list[int]:
+def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[int]:
     if has_cjk("".join(words)):
         return _find_cjk(folded, words)
     if len(words) == 1:
         return _find_word(folded, words[0], is_prefix)
+    first = re.escape(stem(words[0]))
+    # The left border stands behind the first word, so that the engine can look for a literal; without it a line of ten
+    # million equal letters would be run through from each of them.
     pattern = r"[\W_]+".join(re.escape(stem(word)) + r"[^\W_]*" for word in words)
-    return [
-        match.start()
-        for match in re.finditer(pattern, folded)
-        if not (match.start() and folded[match.start() - 1].isalnum())
-    ]
+    pattern = f"{first}(?<![^\\W_]{first}){pattern[len(first) :]}"
+    return (match.start() for match in re.finditer(pattern, folded))
 
 
-def _find_word(folded: str, word: str, is_prefix: bool) -> list[int]:
+def _find_word(folded: str, word: str, is_prefix: bool) -> Iterator[int]:
     # A plain literal at the front of the pattern lets the regex engine skip at memory speed; the left border is
     # checked afterwards for the same reason.
     root = word if is_prefix else stem(word)
-    found = []
     for match in re.finditer(re.escape(root) + r"[^\W_]*", folded):
         start = match.start()
         if start and folded[start - 1].isalnum():
             continue
         if is_prefix or match[0] == word or stem(match[0]) == root:
-            found.append(start)
-    return found
+            yield start
 
 
-def _find_cjk(folded: str, words: tuple[str, ...]) -> list[int]:
+def _find_cjk(folded: str, words: tuple[str, ...]) -> Iterator[int]:
     """Pairs of one run come as overlapping words: put the run together again and look for it as it stands."""
     run = words[0]
     for word in words[1:]:
         run += word[-1] if word[:-1] == run[-1:] else word
-    return [match.start() for match in re.finditer(re.escape(run), folded)]
+    return (match.start() for match in re.finditer(re.escape(run), folded))

@@ -239,7 +239,7 @@ def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
         raise NotFoundError(f"no index at '{path}'", "make one: qmd index PATH")
     timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
     try:
-        return _open_and_probe(str(path), apsw.SQLITE_OPEN_READONLY, path, timeout)
+        return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
     except (apsw.CantOpenError, apsw.ReadOnlyError) as exc:
         # An immutable open would ignore the journal or the log and show an old or torn state.
         if _is_pending(path, "-journal"):
@@ -248,11 +248,8 @@ def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
             raise as_qmd_error(exc, path) from exc
     except apsw.Error as exc:
         raise as_qmd_error(exc, path) from exc
-    from urllib.parse import quote
-
     try:
-        uri = f"file:{quote(os.fsencode(path.absolute()))}?immutable=1"
-        return _open_and_probe(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, path, timeout)
+        return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout, is_immutable=True)
     except apsw.Error as exc:
         raise as_qmd_error(exc, path) from exc
 
@@ -269,7 +266,7 @@ def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
         make_private_folder(path.parent)
         if not path.exists() or path.stat().st_size == 0:
             _create(path, timeout)
-        database = _open_and_probe(str(path), apsw.SQLITE_OPEN_READWRITE, path, timeout)
+        database = _open_and_probe(path, apsw.SQLITE_OPEN_READWRITE, timeout)
     except (apsw.Error, OSError) as exc:
         raise as_qmd_error(exc, path) from exc
     try:
@@ -305,7 +302,7 @@ def _create(path: Path, timeout_ms: int) -> None:
             return
         # SQLite would make it readable by everybody; its side files take the permissions of this one.
         create_private(path)
-        connection = apsw.Connection(str(path))
+        connection = open_file(path, apsw.SQLITE_OPEN_READWRITE)
         try:
             connection.set_busy_timeout(timeout_ms)
             if HAS_CHECKSUMS:
@@ -338,16 +335,34 @@ def add_checksums(database: Database) -> None:
         database.run("PRAGMA journal_mode = WAL")
 
 
-def _open_and_probe(name: str, flags: int, path: Path, timeout_ms: int) -> Database:
-    """Open and read the header, so that a bad file fails here and not in the first query."""
+def open_file(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Connection:
+    """SQLite's connection to the file at `path`, whatever bytes its name is made of.
+
+    Args:
+        path: The file.
+        flags: `SQLITE_OPEN_…`.
+        is_immutable: Trust that nobody writes it, and do without side files.
+    """
+    name = str(path)
+    if is_immutable or not _is_unicode(name):
+        from urllib.parse import quote
+
+        # The one form in which SQLite takes bytes that are no UTF-8.
+        name, flags = f"file:{quote(os.fsencode(path.absolute()))}", flags | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"{name}?immutable=1" if is_immutable else name, flags=flags)
+
+
+def _is_unicode(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
-        # The one form in which SQLite takes bytes that are no UTF-8.
-        from urllib.parse import quote
+        return False
+    return True
 
-        name, flags = f"file:{quote(os.fsencode(path.absolute()))}", flags | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(name, flags=flags)
+
+def _open_and_probe(path: Path, flags: int, timeout_ms: int, *, is_immutable: bool = False) -> Database:
+    """Open and read the header, so that a bad file fails here and not in the first query."""
+    connection = open_file(path, flags, is_immutable=is_immutable)
     try:
         # First of all: the pragmas below may already meet a lock.
         connection.set_busy_timeout(timeout_ms)
@@ -374,8 +389,8 @@ def _connect_after_rollback(path: Path, timeout_ms: int) -> Database:
         StoreError: The file or its folder is not writable.
     """
     try:
-        _open_and_probe(str(path), apsw.SQLITE_OPEN_READWRITE, path, timeout_ms).close()
-        return _open_and_probe(str(path), apsw.SQLITE_OPEN_READONLY, path, timeout_ms)
+        _open_and_probe(path, apsw.SQLITE_OPEN_READWRITE, timeout_ms).close()
+        return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout_ms)
     except apsw.Error as exc:
         raise as_qmd_error(exc, path) from exc
 

@@ -25,6 +25,7 @@ from qmd.store.connection import (
     busy_timeout_ms,
     connect_for_writing,
     file_lock,
+    open_file,
 )
 from qmd.store.schema import MIGRATIONS, is_mixed, migrate
 
@@ -136,7 +137,7 @@ def _set_aside(path: Path) -> Path:
 
 def _open_unverified(path: Path) -> Database:
     """Open a file whose schema has to be readable, sound or not; the schema stays readable while it is open."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection = open_file(path, apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_busy_timeout(busy_timeout_ms())
         connection.execute("PRAGMA checksum_verification = OFF")

@@ -89,3 +89,11 @@ def test_a_collection_context_and_name_that_are_no_utf8_brick_nothing(odd_notes:
     assert qmd("get", os.fsdecode(b"\xff")).status == 3
     assert qmd("collection", "remove", name).status == 0
     assert [one["name"] for one in json.loads(qmd("collection", "list", "--json").out)] == ["n\\xF6tes"]
+
+
+def test_an_index_lies_in_a_folder_of_any_name(
+    odd_notes: Path, qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / os.fsdecode(b"c\xe9che")))
+    assert qmd("index", "--no-embed", "--name", "n", str(odd_notes)).status == 0
+    assert qmd("search", "keeper", "--files").out

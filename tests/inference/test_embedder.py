@@ -83,6 +83,12 @@ def test_token_starts_are_code_points_past_the_first_plane() -> None:
     assert list(TOKENIZER.token_starts("😀 bread and butter")) == [0, 2, 8, 12]
 
 
+def test_a_long_text_has_the_tokens_of_its_parts_each_at_its_place() -> None:
+    line = "bread and butter 😀\n"
+    starts = list(TOKENIZER.token_starts(line * 40_000))
+    assert starts == [n * len(line) + start for n in range(40_000) for start in (0, 6, 10, 17)]
+
+
 def test_no_text_is_cut_or_padded_by_the_tokenizer_itself() -> None:
     assert len(TOKENIZER.encode("word " * 1000).ids) == 1002
     assert len(TOKENIZER.encode("word").ids) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,19 @@ class Tokens:
     spans: tuple[tuple[int, int], ...]
     """Code-point spans in the text; (0, 0) for special tokens."""
     is_special: tuple[bool, ...]
+
+
+_MAX_ENCODED_CHARACTERS = 500_000
+"""An encoding takes some 500 bytes a token: five gigabytes for a text of ten megabytes."""
+
+
+def _piece_end(text: str, begin: int) -> int:
+    """Where a long text is cut: behind the last line break or blank that fits."""
+    end = begin + _MAX_ENCODED_CHARACTERS
+    if end >= len(text):
+        return len(text)
+    cut = max(text.rfind("\n", begin, end), text.rfind(" ", begin, end)) + 1
+    return cut or end
 
 
 class Tokenizer:
@@ -59,9 +73,15 @@ class Tokenizer:
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token, ascending; special tokens left out."""
-        if not text:
-            return ()
-        return [start for start, _ in self._encode(text, specials=False).offsets]
+        if len(text) <= _MAX_ENCODED_CHARACTERS:
+            return [start for start, _ in self._encode(text, specials=False).offsets] if text else ()
+        starts = array("q")
+        begin = 0
+        while begin < len(text):
+            end = _piece_end(text, begin)
+            starts.extend(begin + start for start, _ in self._encode(text[begin:end], specials=False).offsets)
+            begin = end
+        return starts
 
     def unknown_share(self, text: str) -> float:
         """Share of the text's tokens that the vocabulary does not hold, in [0, 1]; 0 for a text without tokens."""
