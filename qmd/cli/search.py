@@ -249,7 +249,11 @@ def _editor_template(session: Session, locations: Locations) -> str:
 
     if session.environ.get("QMD_EDITOR_URI"):
         return session.environ["QMD_EDITOR_URI"]
-    configured = load_config(locations).editor_uri if needs_full_config(locations) else None
+    configured = None
+    if needs_full_config(locations):
+        from qmd.config.trust import trusted_part
+
+        configured = trusted_part(load_config(locations), locations, session.environ).editor_uri
     return configured or "vscode://file/{path}:{line}:{col}"
 
 

@@ -120,8 +120,8 @@ def apply_trust(session: Session, locations: Locations, config: Config) -> Confi
         return config
     for name, path in items.paths:
         warn(f"Skipping collection '{name}' — path {path} is outside this project and this .qmd config is not trusted.")
-    if items.hooks or items.models:
-        warn("update commands and custom models of this project are not used; to allow them run: qmd trust")
+    if items.hooks or items.models or items.links:
+        warn("update commands, custom models and links of this project are not used; to allow them run: qmd trust")
     return trusted_part(config, locations, session.environ)
 
 
@@ -132,6 +132,7 @@ def describe_gated(items: GatedItems) -> list[str]:
         ("This project's config defines update commands:", items.hooks),
         ("Collection paths outside this project:", items.paths),
         ("Custom models:", items.models),
+        ("Links of results:", items.links),
     )
     for heading, entries in headings:
         if entries:

@@ -1,4 +1,4 @@
-"""Whether a project's own `.qmd` configuration may run commands, read outside the project, or choose models.
+"""Whether a project's own `.qmd` configuration may run commands, read outside the project, choose models or link away.
 
 A checkout can bring a `.qmd/index.yml` along. What it could do harm with is gated until the user trusts exactly that
 set of items; the record holds a digest of the set, so a later change asks again.
@@ -41,14 +41,18 @@ class GatedItems:
     paths: tuple[tuple[str, str], ...] = ()
     """Collections that lie outside the project once symlinks are followed."""
     models: tuple[tuple[str, str], ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """The template of the links that a click on a result opens, which may lead anywhere."""
 
     def __bool__(self) -> bool:
-        return bool(self.hooks or self.paths or self.models)
+        return bool(self.hooks or self.paths or self.models or self.links)
 
     @property
     def digest(self) -> str:
         """SHA-256 hex that changes with any item."""
         content = {"hooks": self.hooks, "paths": self.paths, "models": self.models}
+        # Left out when empty, so that what was trusted before links were gated stays trusted.
+        content |= {"links": self.links} if self.links else {}
         return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -62,6 +66,7 @@ def gated_items(config: Config, locations: Locations) -> GatedItems:
         hooks=tuple(sorted((c.name, c.update_command) for c in config.collections if c.update_command)),
         paths=tuple(sorted((name, to_text(path)) for name, path in resolved.items() if not path.is_relative_to(root))),
         models=tuple(sorted(item for item in config.models.items() if item[1] not in _DEFAULT_MODELS)),
+        links=(("editor_uri", config.editor_uri),) if config.editor_uri else (),
     )
 
 
@@ -77,7 +82,7 @@ def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, st
 
 
 def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str]) -> Config:
-    """`config` without what is gated and not trusted: collections outside the project, update commands, models."""
+    """`config` without what is gated and not trusted: folders outside the project, commands, models, links."""
     items = gated_items(config, locations)
     if is_trusted(items, locations, environ):
         return config
@@ -86,6 +91,7 @@ def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str
         config,
         collections=tuple(replace(c, update_command=None) for c in config.collections if c.name not in outside),
         models={slot: model for slot, model in config.models.items() if (slot, model) not in items.models},
+        editor_uri=None,
     )
 
 

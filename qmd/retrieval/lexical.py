@@ -26,6 +26,10 @@ SPELLINGS = 2
 SCOPED_SPELLINGS = 50
 """Spellings looked through for those that a scope's documents hold: the index ranks them by what all documents hold."""
 
+MOST_UNKNOWN = 20
+"""Unknown words of one text whose spelling is looked up, at 50 ms each: a pasted page has hundreds of them, and enough
+words that are known."""
+
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
@@ -67,8 +71,13 @@ def lexical_query(reader: Reader, text: str, scope: Scope, trace: Trace, *, lex_
     weighted = weigh_terms(terms, frequencies, reader.count_documents(scope))
     searched: list[LexicalTerm] = []
     substitutes: list[WeightedTerm] = []
+    n_unknown = 0
     for term, frequency in zip(terms, frequencies, strict=True):
         if frequency or term.excluded or " " in term.fts or has_cjk(term.fts):
+            searched.append(term)
+            continue
+        n_unknown += 1
+        if n_unknown > MOST_UNKNOWN:
             searched.append(term)
             continue
         found = _substitutes(reader, term, scope, trace, is_alone=not any(frequencies))
@@ -80,6 +89,8 @@ def lexical_query(reader: Reader, text: str, scope: Scope, trace: Trace, *, lex_
             weighted.append(WeightedTerm(term, weight * (1 - trust)))
             # Spellings of one word share what it weighs: finding one of them is as good as finding all.
             substitutes.append(WeightedTerm(_any_of(found), weight * trust))
+    if n_unknown > MOST_UNKNOWN:
+        trace.warn(f"no document holds {n_unknown - MOST_UNKNOWN} further words")
     return LexicalQuery(tuple(searched), tuple(weighted + substitutes))
 
 

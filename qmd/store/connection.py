@@ -16,6 +16,8 @@ from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.files import create_private, exclusive_lock, make_private_folder
 
 DEFAULT_BUSY_TIMEOUT_MS = 120_000
+_MOST_MS = 2**31 - 1
+"""What SQLite can count to."""
 BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
 
 # SQLite decides the type of every value at run time, so a row cannot be typed further here; callers unpack at once.
@@ -85,7 +87,7 @@ HAS_CHECKSUMS = _register_checksums()
 def busy_timeout_ms() -> int:
     """How long to wait for another process, from the environment or the default, in milliseconds."""
     raw = os.environ.get(BUSY_TIMEOUT_VARIABLE, "").strip()
-    return int(raw) if raw.isdigit() else DEFAULT_BUSY_TIMEOUT_MS
+    return min(int(raw), _MOST_MS) if raw.isdecimal() and len(raw) < 20 else DEFAULT_BUSY_TIMEOUT_MS
 
 
 def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:

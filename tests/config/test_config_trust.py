@@ -11,6 +11,7 @@ from qmd.config import (
     record_trust,
     revoke_trust,
     trusted_configs,
+    trusted_part,
 )
 
 
@@ -35,9 +36,16 @@ def test_a_collection_inside_the_project_needs_no_trust(places: Locations) -> No
 
 
 @pytest.mark.parametrize(
-    "text", [HOOK, "collections: {a: {path: /etc}}", "collections: {a: {path: ../up}}", "models: {embed: 'hf:x/y'}"]
+    "text",
+    [
+        HOOK,
+        "collections: {a: {path: /etc}}",
+        "collections: {a: {path: ../up}}",
+        "models: {embed: 'hf:x/y'}",
+        "editor_uri: 'https://evil.example/?{path}'",
+    ],
 )
-def test_hooks_outside_paths_and_models_need_trust(places: Locations, text: str) -> None:
+def test_hooks_outside_paths_models_and_links_need_trust(places: Locations, text: str) -> None:
     write(places, text)
     assert not is_trusted(gated_items(load_config(places), places), places, {})
 
@@ -88,3 +96,11 @@ def test_the_users_own_configuration_needs_no_trust(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     write(places, HOOK)
     assert not gated_items(load_config(places), places)
+
+
+def test_links_of_a_strange_project_are_not_followed(places: Locations) -> None:
+    write(places, "editor_uri: 'https://evil.example/?{path}'")
+    config = load_config(places)
+    assert trusted_part(config, places, {}).editor_uri is None
+    record_trust(gated_items(config, places), places)
+    assert trusted_part(config, places, {}).editor_uri == config.editor_uri

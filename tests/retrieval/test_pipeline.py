@@ -86,6 +86,13 @@ def test_an_unknown_word_is_named() -> None:
     assert "no document holds 'zzzqqq'" in answer.warnings
 
 
+def test_of_hundreds_of_unknown_words_the_first_are_named_and_the_others_counted() -> None:
+    answer = ask(notes(), "tomatoes " + " ".join(f"zqx{number}zqx" for number in range(300)), LEXICAL)
+    assert paths(answer) == ["garden.md"]
+    assert len(answer.warnings) == 21
+    assert answer.warnings[-1] == "no document holds 280 further words"
+
+
 def test_excluded_words_hold_for_documents_found_by_vectors() -> None:
     answer = ask(notes(EMBEDDER), "limiter -auth", HYBRID, embedder=EMBEDDER)
     assert "limiter.md" not in paths(answer)

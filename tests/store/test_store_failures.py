@@ -207,7 +207,10 @@ def test_each_sqlite_failure_becomes_one_line(failure: apsw.Error, expected: typ
     assert "'/x/index.sqlite'" in error.message
 
 
-@pytest.mark.parametrize(("value", "expected"), [("250", 250), ("", 120_000), ("soon", 120_000), ("-5", 120_000)])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("250", 250), ("", 120_000), ("soon", 120_000), ("-5", 120_000), ("9" * 12, 2**31 - 1), ("9" * 5000, 120_000)],
+)
 def test_the_busy_timeout_comes_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, value: str, expected: int
 ) -> None:
