@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +13,7 @@ import apsw
 
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.files import create_private, exclusive_lock, make_private_folder
+from qmd.store.checksums import CHECKSUM_BYTES, register_checksums
 
 DEFAULT_BUSY_TIMEOUT_MS = 120_000
 _MOST_MS = 2**31 - 1
@@ -29,9 +29,6 @@ _STEPS_BETWEEN_CHECKS = 20_000
 
 APPLICATION_ID = 0x716D6401
 """`qmd` and a version byte: tells our files from those of the original, which sets none."""
-
-CHECKSUM_BYTES = 8
-"""Bytes at the end of each page that SQLite leaves to the checksum module, and by which it knows that it is wanted."""
 
 _REBUILD_HINT = "rebuild it from your files, which keeps its sound vectors: qmd index"
 
@@ -56,31 +53,7 @@ class DamagedIndexError(StoreError):
         super().__init__(f"index '{path}' {what}", _REBUILD_HINT)
 
 
-def _register_checksums() -> bool:
-    """Put SQLite's checksum module under all files opened from here on; False where this build of apsw lacks it.
-
-    Each page then carries a checksum that is verified whenever it is read, so that a flipped bit in a posting, a vector
-    or a pointer is an error and not another answer. Files without room for checksums it leaves alone.
-    """
-    # A second registration would make the module call itself for ever.
-    if "cksmvfs" in apsw.vfs_names():
-        return True
-    ending = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-    library = Path(apsw.__file__).parent / "sqlite_extra_binaries" / f"cksumvfs{ending}"
-    if not library.exists():
-        return False
-    connection = apsw.Connection(":memory:")
-    try:
-        connection.enable_load_extension(True)
-        connection.load_extension(str(library))
-    except apsw.Error:
-        return False
-    finally:
-        connection.close()
-    return True
-
-
-HAS_CHECKSUMS = _register_checksums()
+HAS_CHECKSUMS = register_checksums()
 """Done while the module is imported, which happens once whatever threads there are."""
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import apsw
 
 from qmd.store import connection
+from qmd.store.checksums import register_checksums
 
 Kind = Literal["create", "write", "truncate", "sync", "rename", "unlink"]
 
@@ -169,7 +170,7 @@ def without_checksums() -> Iterator[None]:
     finally:
         connection.HAS_CHECKSUMS = before
         if before:
-            connection._register_checksums()
+            register_checksums()
 
 
 @contextmanager
@@ -190,7 +191,7 @@ def recording(disk: Disk, *, checkpoint_pages: int | None = None) -> Iterator[Di
     files = _RecordingFiles(disk)
     if has_checksums:
         # On top again, so that what is recorded is what reaches the disk.
-        connection._register_checksums()
+        register_checksums()
     if checkpoint_pages is not None:
         apsw.connection_hooks.append(lambda opened: opened.wal_autocheckpoint(checkpoint_pages))
     try:
@@ -203,7 +204,7 @@ def recording(disk: Disk, *, checkpoint_pages: int | None = None) -> Iterator[Di
             apsw.unregister_vfs(_CHECKSUMS)
         files.unregister()
         if has_checksums:
-            connection._register_checksums()
+            register_checksums()
         # A connection that could not be closed for a fault still calls them when it is collected.
         _UNREGISTERED.append(files)
 

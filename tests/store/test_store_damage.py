@@ -12,7 +12,7 @@ import pytest
 from qmd.records import LexicalTerm, Scope
 from qmd.store import DamagedIndexError, IndexWriter, open_reader, open_writer
 from qmd.store.base import ChunkRecord, NewDocument
-from qmd.store.connection import CHECKSUM_BYTES
+from qmd.store.checksums import CHECKSUM_BYTES
 from qmd.store.salvage import rebuild
 from qmd.store.schema import MIGRATIONS
 from tests.robustness import flip_bits
