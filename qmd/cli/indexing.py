@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qmd.store import IndexWriter
 
 Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Which files [default: **/*.md].")]
-Verify = Annotated[bool, Option("--verify", help="Read every file, even those that look unchanged.")]
+Verify = Annotated[bool, Option("--verify", help="Read all files, also unchanged ones, and all of the index.")]
 Pull = Annotated[bool, Option("--pull", help="First run 'git pull' where a folder is a git checkout.")]
 
 _WARNINGS_SHOWN = 10
@@ -54,7 +54,7 @@ def index(
     chosen = [c for c in config.collections if not paths or c.name in wanted]
     if not chosen:
         raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
-    mend(locations, warn)
+    mend(locations, warn, always=verify)
     with open_current_writer(locations, config) as writer:
         failures = [_refresh(writer, collection, verify) for collection in chosen]
         if not no_embed:
@@ -174,7 +174,7 @@ def update(
     if not chosen:
         out("No collections found. Run 'qmd collection add .' to index files.\n")
         return 0
-    mend(locations, warn)
+    mend(locations, warn, always=verify)
     out(f"Updating {len(chosen)} collection(s)...\n\n")
     status = 0
     with open_current_writer(locations, config) as writer:

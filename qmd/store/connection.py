@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,19 @@ class DamagedIndexError(StoreError):
 
     def __init__(self, path: Path, what: str = "is damaged") -> None:
         super().__init__(f"index '{path}' {what}", _REBUILD_HINT)
+        # Whoever meets damage makes the next run look at the whole file.
+        forget_verified(path)
+
+
+def verified_mark(path: Path) -> Path:
+    """The empty file beside an index whose time says when all of the index was last found sound."""
+    return path.with_name(f".{path.name}.verified")
+
+
+def forget_verified(path: Path) -> None:
+    """Have the next run verify the index."""
+    with suppress(OSError):
+        verified_mark(path).unlink(missing_ok=True)
 
 
 HAS_CHECKSUMS = register_checksums()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qmd.records import CollectionStatus, IndexStatus
 from qmd.store import left_out
-from qmd.store.connection import DamagedIndexError, Database, add_checksums
+from qmd.store.connection import DamagedIndexError, Database, add_checksums, forget_verified
 from qmd.store.documents import read_collections
 
 _STEPS: tuple[tuple[str, str, str], ...] = (
@@ -107,6 +107,8 @@ def check(database: Database, *, thorough: bool = True) -> list[str]:
             found.append(f"{lost} chunks have no vector")
     except DamagedIndexError as exc:
         return [exc.message]
+    if found:
+        forget_verified(database.path)
     return found
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config, config_digest, load_config
 from qmd.errors import BusyError, StoreError
-from qmd.files import tighten
+from qmd.files import create_private, tighten
 from qmd.quick_dataclasses import replace
 
 if TYPE_CHECKING:
     from qmd.records import Collection
     from qmd.store import IndexReader, IndexWriter
+
+VERIFIED_FOR_S = 86_400
+"""For how long an index that was found sound is not verified again."""
 
 MIRROR_TIMEOUT_MS = 250
 """How long a search waits to refresh the index's copy of the configuration before it goes on with the old copy."""
@@ -98,16 +104,20 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     return writer
 
 
-def mend(locations: Locations, say: Callable[[str], None]) -> None:
+def mend(locations: Locations, say: Callable[[str], None], *, always: bool = False) -> None:
     """Verify the index and, where it is damaged, begin a new one that has its sound vectors; the old file is kept.
 
     The texts and words come from the files with the next update of their collections. Reads the whole file, at one to
-    two seconds per gigabyte.
+    two seconds per gigabyte: once a day, and when damage was met since, unless `always`.
     """
     from qmd.store import DamagedIndexError
+    from qmd.store.connection import verified_mark
 
     path = own_index(locations.database)
     if not path.exists():
+        return
+    mark = verified_mark(path)
+    if not always and _is_recent(mark):
         return
     found = path.stat()
     try:
@@ -116,6 +126,9 @@ def mend(locations: Locations, say: Callable[[str], None]) -> None:
     except DamagedIndexError as exc:
         problems = [exc.message]
     if not problems:
+        with suppress(OSError):
+            create_private(mark)
+            os.utime(mark)
         return
     from qmd.store.salvage import rebuild
 
@@ -125,6 +138,13 @@ def mend(locations: Locations, say: Callable[[str], None]) -> None:
             f"index '{path}' was damaged: it was set aside as '{rebuilt.aside}' and is built anew from your files;"
             f" {rebuilt.vectors} vectors were kept"
         )
+
+
+def _is_recent(mark: Path) -> bool:
+    try:
+        return 0 <= time.time() - mark.stat().st_mtime < VERIFIED_FOR_S
+    except OSError:
+        return False
 
 
 def mirror(writer: IndexWriter, config: Config, written: Config) -> None:

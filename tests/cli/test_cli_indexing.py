@@ -186,3 +186,14 @@ def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd,
     assert "3 new, 0 updated, 0 unchanged, 0 removed" in mended.out
     assert "pricing.md" in qmd("search", "pricing", "--files").out
     assert (database.with_name("index.sqlite.damaged")).read_bytes() == bytes(raw)
+
+
+def test_a_sound_index_is_verified_once_a_day_and_when_asked(qmd, notes: Path) -> None:
+    qmd("index", "notes")
+    qmd("index")
+    database = locate(None, Path.cwd(), os.environ).database
+    raw = bytearray(database.read_bytes())
+    raw[-3_000] ^= 1
+    database.write_bytes(raw)
+    assert "was damaged" not in qmd("index", "--no-embed").err
+    assert "was damaged" in qmd("index", "--no-embed", "--verify").err

@@ -74,7 +74,7 @@ def make_index(folder: Path) -> Locations:
 def index(places: Locations) -> int:
     """What `qmd index` does; the number of vectors computed."""
     config = load_config(places)
-    mend(places, lambda _: None)
+    mend(places, lambda _: None, always=True)
     with open_current_writer(places, config, {}, lambda _: None) as writer:
         update_collection(writer, config.collections[0])
         return embed_pending(writer, EMBEDDER).embedded
