@@ -72,7 +72,8 @@ def _edit_locked(locations: Locations, change: Change) -> Config:
     yaml.width = 100_000  # a folded note would no longer be the line that the user typed
     yaml.indent(mapping=2, sequence=4, offset=2)
     path = locations.config_file
-    root = yaml.load(config_text(path.read_bytes()) if path.exists() else "")
+    text = config_text(path.read_bytes()) if path.exists() else ""
+    root = yaml.load(text if text.strip() else "")  # a tab alone is no YAML
     root = CommentedMap() if root is None else root
     before = _dump(yaml, root)
     change(root)

@@ -314,6 +314,8 @@ def add_checksums(database: Database) -> None:
     try:
         # Only the one process that has a file open can take it out of WAL mode.
         database.run("PRAGMA journal_mode = DELETE")
+        # Without the log the file itself is rewritten, and NORMAL would trust the journal to the disk's cache.
+        database.run("PRAGMA synchronous = EXTRA")
         connection.reserve_bytes("main", CHECKSUM_BYTES)
         database.run("VACUUM")
     except BusyError:
@@ -321,6 +323,7 @@ def add_checksums(database: Database) -> None:
     finally:
         connection.set_busy_timeout(timeout)
         database.run("PRAGMA journal_mode = WAL")
+        database.run("PRAGMA synchronous = NORMAL")
 
 
 def open_file(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Connection:

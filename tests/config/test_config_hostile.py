@@ -97,3 +97,9 @@ def test_a_hostile_record_of_trust_trusts_nothing(locations: Locations, content:
     else:
         record.write_bytes(content)
     assert trusted_configs(locations) == {}
+
+
+@pytest.mark.parametrize("content", ["\t", " \n\t\n"])
+def test_a_file_of_nothing_but_blanks_can_be_edited(locations: Locations, tmp_path: Path, content: str) -> None:
+    locations.config_file.write_text(content)
+    assert add_collection(locations, "notes", tmp_path).collection("notes") is not None
