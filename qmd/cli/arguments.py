@@ -44,11 +44,21 @@ VALUE_OPTIONS = frozenset(
         "--top-k",
         "--limit",
         "--k",
+        "--backends",
+        "--compare",
+        "--file-format",
+        "--form",
+        "--interval",
+        "--print-config",
+        "--qrels",
+        "--queries",
+        "--save-run",
+        "--token-file",
     ]
 )
 """Every option of any command that takes a value: needed to tell values from words before the command is known."""
 
-_FLAGS = frozenset(
+FLAGS = frozenset(
     [
         "--help",
         "-h",
@@ -81,6 +91,11 @@ _FLAGS = frozenset(
         "--daemon",
         "--expand",
         "--no-expand",
+        "--auto",
+        "--embed",
+        "--no-embed",
+        "--verify",
+        "--watch",
     ]
 )
 
@@ -212,7 +227,7 @@ def _settle(name: str, known: Mapping[str, bool], command: str, warnings: list[s
     if name == "--path" and command == "collection add":
         warnings.append("option '--path' is read as the path to add")
         return name
-    if name in VALUE_OPTIONS or name in _FLAGS:
+    if name in VALUE_OPTIONS or name in FLAGS:
         warnings.append(f"option '{name}' has no effect on 'qmd {command}'")
         return name
     raise _unknown_option(name, known, command)

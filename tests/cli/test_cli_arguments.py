@@ -2,8 +2,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.cli.arguments import find_command, sort_arguments
+from qmd.cli.app import COMMANDS, CommandSpec
+from qmd.cli.arguments import FLAGS, VALUE_OPTIONS, find_command, sort_arguments
+from qmd.cli.declare import declared_options, declared_parameters
 from qmd.errors import UsageError
+from qmd.lazy import load_module
 
 NAMES = {"search", "get", "collection add", "collection list"}
 SEARCH = {"--json": False, "-n": True, "-c": True, "--collection": True, "--format": True, "--full": False}
@@ -93,3 +96,13 @@ def test_an_option_without_its_value_is_refused() -> None:
 @given(st.lists(st.text(max_size=6), max_size=6))
 def test_words_behind_two_dashes_come_through_untouched(words: list[str]) -> None:
     assert list(sort_arguments(["--json", "--", *words], SEARCH, "search").words) == words
+
+
+@pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
+def test_every_option_that_a_command_declares_may_stand_before_its_name(spec: CommandSpec) -> None:
+    declared = declared_options(declared_parameters(getattr(load_module(spec.module), spec.function)))
+    for option, takes_value in declared.items():
+        before = [option, "x"] if takes_value else [option]
+        name, _ = find_command([*before, *spec.name.split()], {one.name for one in COMMANDS})
+        assert name == spec.name, option
+        assert option in (VALUE_OPTIONS if takes_value else FLAGS)
