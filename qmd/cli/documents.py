@@ -69,7 +69,7 @@ def get(
         except NotFoundError as exc:
             from qmd.cli.missing import explain_missing
 
-            raise explain_missing(exc, reference, reader.collections(), session.cwd) from exc
+            raise explain_missing(exc, reference, reader, session.cwd) from exc
         collection = _collection_of(document, reader.collections())
         note = context_for(collection, reader.global_context(), document.path)
         text = reader.texts([document.hash])[document.hash]

@@ -14,19 +14,22 @@ from qmd.names import to_disk, to_text
 
 if TYPE_CHECKING:
     from qmd.records import Collection
+    from qmd.store import IndexReader
 
 _SCHEME = re.compile(r"\A(?:qmd:/*|//)(?=[^/])")
 
 
-def explain_missing(
-    error: NotFoundError, reference: str, collections: Sequence[Collection], cwd: Path
-) -> NotFoundError:
+def explain_missing(error: NotFoundError, reference: str, reader: IndexReader, cwd: Path) -> NotFoundError:
     """`error` in the words that scripts know, or where the file exists on disk the reason why it is not indexed."""
     from qmd.ingest.exclusion import find_exclusion
 
-    for collection, path in _places(reference, collections, cwd):
+    for collection, path in _places(reference, reader.collections(), cwd):
         exclusion = find_exclusion(collection, path)
         if exclusion is None:
+            left_out = {(one.collection, one.path): one.reason for one in reader.status(None).left_out}
+            reason = left_out.get((collection.name, path))
+            if reason is not None:
+                return NotFoundError(f"Document not found: {reference} (left out: {reason})", "see: qmd status")
             known = f"Document not found: {reference} (the file exists, but is not indexed)"
             return NotFoundError(known, "run: qmd update")
         return NotFoundError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from contextlib import suppress
 from pathlib import Path
 
-from qmd.ingest.globs import compile_globs, split_mask
+from qmd.ingest.globs import compile_globs, literal_segments, split_mask
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
-from qmd.ingest.scan import NEVER_INDEXED
+from qmd.ingest.scan import NEVER_INDEXED, is_build_output
 from qmd.names import to_disk
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection
@@ -23,8 +25,8 @@ class Exclusion:
 def find_exclusion(collection: Collection, path: str) -> Exclusion | None:
     """The first rule that keeps `path` (relative to the collection's folder, POSIX) out; None when none does.
 
-    Looked at in this order: the collection's `ignore` globs, its mask, names that begin with a dot, `.gitignore` and
-    `.qmdignore` files.
+    Looked at in this order: the collection's `ignore` globs, its mask, names that begin with a dot, build output,
+    links, `.gitignore` and `.qmdignore` files.
     """
     for glob in collection.ignore:
         if _fits(glob, path):
@@ -42,7 +44,26 @@ def find_exclusion(collection: Collection, path: str) -> Exclusion | None:
     dotted = next((segment for segment in path.split("/") if segment.startswith(".")), None)
     if dotted is not None:
         return Exclusion(dotted, "names that begin with a dot are never indexed")
-    return _ignored_by_file(Path(collection.path), path)
+    root = Path(collection.path)
+    return _not_walked(root, path, literal_segments(wanted)) or _ignored_by_file(root, path)
+
+
+def _not_walked(root: Path, path: str, asked_for: Set[str]) -> Exclusion | None:
+    """Build output, and links that a scan does not follow."""
+    base = root.resolve()
+    folder = root
+    *folders, _ = path.split("/")
+    for segment in folders:
+        with suppress(OSError):
+            if is_build_output(segment, {entry.name for entry in folder.iterdir()}, asked_for):
+                return Exclusion(f"{segment}/", "build output is not indexed unless the mask names the folder")
+        folder /= to_disk(segment)
+        if folder.is_symlink():
+            return Exclusion(f"{segment}/", "links to folders are not followed")
+    file = root / to_disk(path)
+    if file.is_symlink() and not file.resolve().is_relative_to(base):
+        return Exclusion(path, "links that lead out of the collection are not followed")
+    return None
 
 
 def _fits(glob: str, path: str) -> bool:

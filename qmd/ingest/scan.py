@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Literal
 
@@ -176,7 +176,6 @@ def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tupl
             raise
         walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.message))
         return []
-    has_manifest = not names.isdisjoint(_MANIFESTS)
     below: list[tuple[str, Sequence[IgnoreFile]]] = []
     for entry in entries:
         name = to_text(entry.name)
@@ -187,7 +186,7 @@ def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tupl
             if entry.is_dir(follow_symlinks=False):
                 if _is_junction(entry):
                     continue
-                if _enters(walk, path, name, has_manifest, ignores):
+                if _enters(walk, path, name, names, ignores):
                     below.append((path + "/", ignores))
                 else:
                     walk.ignored_directories.append(path)
@@ -216,8 +215,13 @@ def _is_junction(entry: os.DirEntry[str]) -> bool:
     return bool(is_junction is not None and is_junction())
 
 
-def _enters(walk: _Walk, path: str, name: str, has_manifest: bool, ignores: Sequence[IgnoreFile]) -> bool:
-    if name in NEVER_INDEXED or (name in _BUILD_OUTPUT and has_manifest and name not in walk.asked_for):
+def is_build_output(name: str, beside: Set[str], asked_for: Set[str]) -> bool:
+    """Whether a folder of that name holds what was generated, by what lies `beside` it; not if a mask names it."""
+    return name in _BUILD_OUTPUT and name not in asked_for and not _MANIFESTS.isdisjoint(beside)
+
+
+def _enters(walk: _Walk, path: str, name: str, beside: Set[str], ignores: Sequence[IgnoreFile]) -> bool:
+    if name in NEVER_INDEXED or is_build_output(name, beside, walk.asked_for):
         return False
     if walk.ignore_dirs is not None and walk.ignore_dirs.fullmatch(path):
         return False

@@ -76,6 +76,27 @@ def test_a_new_file_is_not_found_but_known_to_exist(indexed, notes: Path) -> Non
     assert run.err == "error: Document not found: new.md (the file exists, but is not indexed)\nhint: run: qmd update\n"
 
 
+def test_what_no_update_will_take_is_never_sent_to_update(indexed, notes: Path, home: Path) -> None:
+    (notes / "package.json").write_text("{}")
+    (notes / "build").mkdir()
+    (notes / "build" / "x.md").write_text("# Made\n")
+    (home / "elsewhere").mkdir()
+    (home / "elsewhere" / "y.md").write_text("# Elsewhere\n")
+    (notes / "y.md").symlink_to(home / "elsewhere" / "y.md")
+    (notes / "linked").symlink_to(home / "elsewhere")
+    (notes / "binary.md").write_bytes(b"\0\0")
+    indexed("update")
+    for reference, reason in (
+        ("build/x.md", "Ignore rule: build/ (build output is not indexed unless the mask names the folder)"),
+        ("notes/y.md", "Ignore rule: y.md (links that lead out of the collection are not followed)"),
+        ("linked/y.md", "Ignore rule: linked/ (links to folders are not followed)"),
+        ("binary.md", "(left out: 'binary.md' is binary)"),
+    ):
+        run = indexed("get", reference)
+        assert reason in run.err
+        assert "hint: run: qmd update" not in run.err
+
+
 def test_nothing_is_said_of_files_outside_the_collections(indexed, home: Path) -> None:
     (home / "secret.md").write_text("# Secret\n")
     assert "the file exists" not in indexed("get", "../secret.md").err
