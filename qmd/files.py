@@ -156,10 +156,14 @@ def read_regular_file(path: Path, max_bytes: int) -> bytes:
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(max_bytes)
+            # Asking for `max_bytes` at once would clear as much memory for every note.
+            found = file.read(min(status.st_size + 1, max_bytes))
+            has_grown = len(found) > status.st_size
+            return found + file.read(max_bytes - len(found)) if has_grown else found
     finally:
         os.close(descriptor)
 
