@@ -205,13 +205,11 @@ class ReadingStore:
         Raises:
             NotFoundError: An unknown collection.
         """
-        from qmd.workspace import collection_not_found
+        from qmd.workspace.collections import refuse_unknown
 
         with self._readers.reader() as reader:
-            known = [one.name for one in reader.collections()]
-            if collection is not None and collection not in known:
-                raise collection_not_found(collection, known)
             names = None if collection is None else (collection,)
+            refuse_unknown(names or (), reader.collections())
             return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
 
     # --- state ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, Query, Scope, SubQuery
 from qmd.retrieval.options import PASSAGE_CHARS, Mode, SearchOptions
 from qmd.retrieval.query_parser import build_scope, parse_query, validate_subqueries
-from qmd.workspace.collections import collection_not_found
+from qmd.workspace.collections import collection_not_found, refuse_unknown
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import Role
@@ -110,13 +110,11 @@ def narrow_query(query: Query, known: Sequence[Collection], names: Sequence[str]
     Raises:
         NotFoundError: A name that does not exist; the hint names the nearest.
     """
-    known_names = [collection.name for collection in known]
-    for name in names:
-        if name not in known_names:
-            raise collection_not_found(name, known_names)
+    refuse_unknown(names, known)
     if names:
         return _within(query, tuple(dict.fromkeys(names))), ()
     if query.scope.collections is not None:
+        known_names = [collection.name for collection in known]
         unknown = [
             collection_not_found(name, known_names) for name in query.scope.collections if name not in known_names
         ]

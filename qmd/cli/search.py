@@ -107,6 +107,7 @@ def find(
     cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
     from qmd.app.searching import SearchRequest
+    from qmd.retrieval.options import CANDIDATES
 
     mode = _MODES[session.command]
     everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
@@ -120,7 +121,7 @@ def find(
         min_relevance=min_score,
         rerank=rerank,
         expand=expand,
-        candidate_limit=positive_number(candidate_limit, "-C", 40) if candidate_limit is not None else None,
+        candidate_limit=positive_number(candidate_limit, "-C", CANDIDATES) if candidate_limit is not None else None,
         budget_ms=budget,
         explain=explain,
         full_body=full,

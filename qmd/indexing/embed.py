@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from qmd.chunking import GrammarError, find_declarations, split_code, split_document, suffix_of
 from qmd.errors import QmdError
 from qmd.indexing.makers import forget_outdated_chunks, remember_plain_chunks
+from qmd.indexing.reading import short_reason
 from qmd.ingest import parse_document
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Chunk, Document, Heading
@@ -31,7 +32,6 @@ _MAX_SLICE = 2_048
 _GROUP_CHUNKS = 256
 """Chunks gathered before embedding starts: enough for batches of similar length."""
 
-_MAX_REASON_CHARACTERS = 160
 _CHARS_PER_CHUNK = 800
 """First guess for the progress estimate, replaced by the true mean as soon as there is one."""
 
@@ -71,8 +71,7 @@ class _Cutter:
             raise
         # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
         except Exception as exc:
-            reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:_MAX_REASON_CHARACTERS]
-            self.warnings[f"'{content.path}' has no vectors: {reason}"] = None
+            self.warnings[f"'{content.path}' has no vectors: {short_reason(exc)}"] = None
             return []
 
     def _cut(self, content: PendingContent) -> Iterator[tuple[Chunk, str]]:

@@ -57,8 +57,12 @@ def read_file(entry: FileEntry) -> FileReading:
         return leave_out(entry, f"'{entry.path}' takes more memory than one file may", "failed")
     # Parsers fail in ways that nobody has foreseen; a broad net here is what keeps the rest of the run.
     except Exception as exc:
-        reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:_MAX_REASON_CHARACTERS]
-        return leave_out(entry, f"'{entry.path}' cannot be parsed: {reason}", "failed")
+        return leave_out(entry, f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed")
+
+
+def short_reason(error: Exception) -> str:
+    """An unforeseen error on one line of bounded length."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_REASON_CHARACTERS]
 
 
 def leave_out(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:

@@ -73,11 +73,9 @@ def lexical_query(reader: Reader, text: str, scope: Scope, trace: Trace, *, lex_
     substitutes: list[WeightedTerm] = []
     n_unknown = 0
     for term, frequency in zip(terms, frequencies, strict=True):
-        if frequency or term.excluded or " " in term.fts or has_cjk(term.fts):
-            searched.append(term)
-            continue
-        n_unknown += 1
-        if n_unknown > MOST_UNKNOWN:
+        is_unknown = not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
+        n_unknown += is_unknown
+        if not is_unknown or n_unknown > MOST_UNKNOWN:
             searched.append(term)
             continue
         found = _substitutes(reader, term, scope, trace, is_alone=not any(frequencies))

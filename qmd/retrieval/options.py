@@ -8,6 +8,9 @@ from qmd.quick_dataclasses import dataclass
 
 Mode = Literal["lexical", "dense", "hybrid"]
 
+CANDIDATES = 40
+"""Fused candidates kept where a caller sets no other number."""
+
 PASSAGE_CHARS = 500
 """Longest passage, in code points, where a caller sets no other length."""
 
@@ -25,7 +28,7 @@ class SearchOptions:
     """Whether the top of the fused ranking is reranked; never in mode `lexical`."""
     expand: bool | None = None
     """True forces expansion, False forbids it, None leaves it to the policy of `qmd.retrieval.expansion`."""
-    candidate_limit: int = 40
+    candidate_limit: int = CANDIDATES
     """Fused candidates kept for what follows, at least `limit` of them."""
     rerank_depth: int | None = None
     """Candidates that the reranker sees; None leaves it to what the reranker costs (`qmd.retrieval.reranking`)."""

@@ -38,6 +38,18 @@ def require_collection(config: Config, name: str) -> Collection:
     return collection
 
 
+def refuse_unknown(names: Sequence[str], known: Sequence[Collection]) -> None:
+    """Check that there is a collection of each name.
+
+    Raises:
+        NotFoundError: There is none of one of them; the hint names the nearest.
+    """
+    known_names = [collection.name for collection in known]
+    for name in names:
+        if name not in known_names:
+            raise collection_not_found(name, known_names)
+
+
 def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
     """The error for an unknown collection."""
     from difflib import get_close_matches
