@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from qmd.retrieval.listening import Listener
 from qmd.server.pools import Role
 from qmd.server.service import SearchService
-from qmd.server.stages import Listener
 from qmd.server.wire import WireError, from_wire, to_wire
 
 
-class Asker(Listener, Protocol):
+class Asker(Listener):
     """Who waits for the answer to a call; telling it something raises `OSError` when it has gone."""
 
     def progress(self, done: int, total: int, /) -> None:
         """Told how far the work is."""
-        ...
 
 
 class ServiceCalls:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from qmd.errors import DeadlineError
+from qmd.retrieval.listening import Listener
 from qmd.server.pools import parse_duration
-from qmd.server.stages import CancelledSearch, Listener, begin_stage
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def overdue(timeout_s: float) -> DeadlineError:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Listener):
     """A `Listener` that is gone as well when the time is over."""
 
     listener: Listener
@@ -58,9 +58,9 @@ class Patience:
         """See `Listener`."""
         return self.listener.is_gone or self.is_over
 
-    def stage(self, stage: str, /) -> None:
+    def stage(self, name: str, /) -> None:
         """See `Listener`."""
-        begin_stage(self.listener, stage)
+        self.listener.stage(name)
 
     def check(self) -> None:
         """Go on only while somebody waits.
@@ -69,8 +69,7 @@ class Patience:
             DeadlineError: The time is over.
             CancelledSearch: The client has gone.
         """
-        if self.listener.is_gone:
-            raise CancelledSearch
+        self.listener.check()
         if self.timeout_s is not None and self.is_over:
             raise overdue(self.timeout_s)
 

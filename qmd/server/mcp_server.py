@@ -22,11 +22,11 @@ from mcp.shared.exceptions import MCPError
 import qmd
 from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.retrieval.listening import CancelledSearch, Listener
 from qmd.server import presentation, requests
 from qmd.server.deadline import within
 from qmd.server.opening import LIST_TTL_MS, SERVER_NAME, SERVER_TITLE, instructions_for
 from qmd.server.service import FetchedLines, SearchService
-from qmd.server.stages import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
 
@@ -277,8 +277,8 @@ def _embedded(fetched: FetchedLines) -> types.EmbeddedResource:
     return types.EmbeddedResource(resource=_resource(fetched))
 
 
-class _Client:
-    """A `Listener`: hears of stages as progress, from the thread that works for it, until its request is cancelled."""
+class _Client(Listener):
+    """Hears of stages as progress, from the thread that works for it, until its request is cancelled."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -290,12 +290,12 @@ class _Client:
         """Whether the request was cancelled."""
         return self._has_gone.is_set()
 
-    def stage(self, stage: str, /) -> None:
+    def stage(self, name: str, /) -> None:
         """See `Listener`."""
         self._reported += 1
         # A client that has gone shows by the cancellation, not here.
         with contextlib.suppress(Exception):
-            anyio.from_thread.run(self._ctx.session.report_progress, float(self._reported), float(len(_STAGES)), stage)
+            anyio.from_thread.run(self._ctx.session.report_progress, float(self._reported), float(len(_STAGES)), name)
 
     async def wait_for(self, work: Awaitable[T]) -> T:
         """The result of `work`; when this request is cancelled the work is told."""

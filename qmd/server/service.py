@@ -15,10 +15,10 @@ from qmd.app.searching import SearchRequest, narrow_query, needed_roles, read_qu
 from qmd.errors import ModelError, NotFoundError, StoreError, UsageError
 from qmd.inference.base import EngineDescription
 from qmd.records import IndexStatus, Query, SearchResponse, StoredDocument
+from qmd.retrieval.listening import CancelledSearch, Listener
 from qmd.server.deadline import Patience, parse_timeout
 from qmd.server.pools import EnginePool, ReaderPool, Role, parse_model_ttl
 from qmd.server.requests import GetRequest, MultiGetRequest
-from qmd.server.stages import CancelledSearch, Listener, NoListener, announce_stages, begin_stage
 
 if TYPE_CHECKING:
     from qmd.config import Locations
@@ -104,7 +104,7 @@ class SearchService:
         self._engines = engines
         self._settings = settings
 
-    def query(self, request: SearchRequest, listener: Listener = NoListener()) -> SearchResponse:
+    def query(self, request: SearchRequest, listener: Listener = Listener()) -> SearchResponse:
         """Search as a tool call asks.
 
         Raises:
@@ -127,7 +127,7 @@ class SearchService:
         options: SearchOptions,
         settings: EngineSettings,
         roles: frozenset[Role],
-        listener: Listener = NoListener(),
+        listener: Listener = Listener(),
     ) -> SearchResponse:
         """Run a search that a command prepared, with the models that it chose.
 
@@ -242,7 +242,7 @@ class SearchService:
         self._readers.close()
 
     @contextmanager
-    def _request(self, listener: Listener = NoListener()) -> Iterator[tuple[Reader, Patience]]:
+    def _request(self, listener: Listener = Listener()) -> Iterator[tuple[Reader, Patience]]:
         """A reader that stops when the time is over or the listener has gone, and who to ask about that."""
         patience = Patience(listener, self.timeout_s)
         with self._readers.reader() as reader:
@@ -268,10 +268,10 @@ class SearchService:
         from qmd.retrieval import search
 
         if roles and not self._engines.is_loaded:
-            begin_stage(patience, "loading models")
+            patience.begin("loading models")
         with self._engines.engines(settings, roles, patience.check) as engines:
-            begin_stage(patience, "searching")
-            return search(reader, announce_stages(engines, patience), query, options)
+            patience.begin("searching")
+            return search(reader, engines, query, options, patience)
 
 
 def open_service(

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import qmd
 from qmd.errors import QmdError
 from qmd.files import exclusive_lock
+from qmd.retrieval.listening import CancelledSearch
 from qmd.server.calls import Asker, ServiceCalls
 from qmd.server.client import DEFAULT_IDLE_EXIT_S, HEARTBEAT_S, environment_digest
 from qmd.server.endpoint import (
@@ -38,7 +39,6 @@ from qmd.server.endpoint import (
     worker_files,
     write_endpoint,
 )
-from qmd.server.stages import CancelledSearch
 
 _logger = logging.getLogger("qmd.worker")
 
@@ -173,8 +173,8 @@ class Worker:
                 reply.send({"result": result})
 
 
-class _Reply:
-    """An `Asker`: sends stages and the answer, and a sign of life in between, from two threads over one stream."""
+class _Reply(Asker):
+    """Sends stages and the answer, and a sign of life in between, from two threads over one stream."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -200,13 +200,13 @@ class _Reply:
         with self._lock:
             send_message(self._stream, message)
 
-    def stage(self, stage: str) -> None:
+    def stage(self, name: str, /) -> None:
         """See `Asker`."""
         if self._is_gone:
             raise ConnectionResetError("the asker has gone")
-        self.send({"stage": stage})
+        self.send({"stage": name})
 
-    def progress(self, done: int, total: int) -> None:
+    def progress(self, done: int, total: int, /) -> None:
         """See `Asker`; sent at most ten times a second."""
         if self._is_gone:
             raise ConnectionResetError("the asker has gone")
