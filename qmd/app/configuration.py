@@ -1,4 +1,4 @@
-"""The three places where an index's configuration may live: its YAML file, a mapping of the caller, the index itself."""
+"""The three places of an index's configuration: its YAML file, a mapping of the caller, the index itself."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ class FileConfiguration:
         self._notices = notices
         self._vouches = vouches
         self._refused: GatedItems | None = None
+        self._parsed: Config | None = None
 
     @property
     def target(self) -> Target:
@@ -74,7 +75,7 @@ class FileConfiguration:
     def written(self) -> Config:
         """The file, or where there is none the copy that an index of that place holds."""
         if self._locations.config_file.exists() or not self._locations.database.exists():
-            return load_config(self._locations)
+            return self._read()
         from qmd.store.index import open_reader
 
         with open_reader(self._locations.database) as reader:
@@ -82,8 +83,8 @@ class FileConfiguration:
         return Config(collections, note, digest=config_digest(self._locations))
 
     def load(self) -> Config:
-        """The file's content, read anew each time, without what an untrusted project's file may not decide."""
-        config = load_config(self._locations)
+        """The file's content as it is now, without what an untrusted project's file may not decide."""
+        config = self._read()
         if self._locations.project_root is None:
             return config
         from qmd.config.trust import gated_items, is_trusted, record_trust, trusted_part
@@ -108,7 +109,7 @@ class FileConfiguration:
         """See `Configuration`; does nothing unless edits are vouched for."""
         from qmd.config.trust import gated_items, record_trust
 
-        items = gated_items(load_config(self._locations), self._locations)
+        items = gated_items(self._read(), self._locations)
         if items and self._vouches:
             record_trust(items, self._locations)
 
@@ -122,7 +123,13 @@ class FileConfiguration:
         """The index, made when missing."""
         from qmd.app.mirroring import open_current_writer
 
-        return open_current_writer(self._locations, load_config(self._locations), self._environ, self._notices.say)
+        return open_current_writer(self._locations, self._read(), self._environ, self._notices.say)
+
+    def _read(self) -> Config:
+        """The file, parsed only when it has changed."""
+        if self._parsed is None or self._parsed.digest != config_digest(self._locations):
+            self._parsed = load_config(self._locations)
+        return self._parsed
 
 
 def _left_out(items: GatedItems) -> list[str]:
@@ -132,7 +139,9 @@ def _left_out(items: GatedItems) -> list[str]:
         for name, path in items.paths
     ]
     if items.hooks or items.models or items.links:
-        lines.append("update commands, custom models and links of this project are not used; to allow them run: qmd trust")
+        lines.append(
+            "update commands, custom models and links of this project are not used; to allow them run: qmd trust"
+        )
     return lines
 
 

@@ -41,15 +41,14 @@ def fetch_document(
     first = from_line or (given.start if is_range else None) or 1
     count = max_lines or (given.count if is_range else None)
     text = _text_of(reader, document)
-    if first > 1 or count is not None:
+    is_whole = first == 1 and count is None
+    if not is_whole:
         lines = text.removesuffix("\n").split("\n")[first - 1 :]
         text = "\n".join(lines if count is None else lines[:count])
-    return DocumentText(document, _context_of(reader, document), text, first)
+    return DocumentText(document, _context_of(reader, document), text, first, is_whole)
 
 
-def fetch_documents(
-    reader: IndexReader, pattern: str, max_bytes: int, max_lines: int | None = None
-) -> DocumentTexts:
+def fetch_documents(reader: IndexReader, pattern: str, max_bytes: int, max_lines: int | None = None) -> DocumentTexts:
     """Every document that a pattern names; large ones, and what goes beyond the size of an answer, without its text.
 
     Raises:

@@ -53,7 +53,7 @@ class Index(ReadingIndex):
         """
         from qmd.app.collections import add_collection, require_collection
 
-        folder = (self._locations.cwd / expand_home(path)).resolve()
+        folder = (self._locations.cwd / expand_home(Path(path))).resolve()
         if not folder.exists():
             raise NotFoundError(f"path '{path}' does not exist")
         config = self._edited(add_collection(self._configuration, name, folder, pattern, ignore))
@@ -189,6 +189,11 @@ class Index(ReadingIndex):
                     places += [(one.name, folder) for folder in sorted(folders - noted)]
         return tuple(places)
 
+    def mirror_configuration(self) -> None:
+        """Bring an existing index's copy of the configuration up to date, after an edit or a change of trust."""
+        if self.path.exists():
+            self._configuration.open_writer().close()
+
     # --- indexing ---------------------------------------------------------------------------------
 
     @contextmanager
@@ -207,8 +212,7 @@ class Index(ReadingIndex):
         """
         from qmd.app.collections import refuse_unknown
         from qmd.app.mirroring import mend
-        from qmd.app.records import EmbedOptions
-    from qmd.app.updating import Update
+        from qmd.app.updating import Update
 
         known = self._configuration.load().collections
         refuse_unknown(collections or (), known)
@@ -273,7 +277,7 @@ class Index(ReadingIndex):
             if not is_ours:
                 message = "another process is computing vectors for this index"
                 raise AlreadyEmbeddingError(message, "wait until it has ended")
-            with self._engines.lease(self._settings(), frozenset({"embed"})) as engines:
+            with self._engines.lease(self.engine_settings(), frozenset({"embed"})) as engines:
                 if engines.embedder is None:
                     # The first note is the failure. Another model would fill the index with vectors of its own.
                     reason = engines.notes[0] if engines.notes else "there is no embedding model"
@@ -310,13 +314,9 @@ class Index(ReadingIndex):
     # --- inside -----------------------------------------------------------------------------------
 
     def _edited(self, config: Config) -> Config:
-        """Bring an existing index's copy of the configuration up to date."""
-        if self.path.exists():
-            self._configuration.open_writer().close()
+        self.mirror_configuration()
         return config
 
 
-def _for_collection(
-    report: Callable[[str, int, int], None] | None, name: str
-) -> Callable[[int, int], None] | None:
+def _for_collection(report: Callable[[str, int, int], None] | None, name: str) -> Callable[[int, int], None] | None:
     return None if report is None else lambda done, total: report(name, done, total)

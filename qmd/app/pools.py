@@ -169,6 +169,9 @@ class EnginePool(Generic[SettingsT]):
     @contextmanager
     def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
         """Like `engines`, but for work of minutes beside which searches go on; its models stay loaded meanwhile."""
+        if not roles:
+            yield Engines(embedder=None, reranker=None, expander=None)
+            return
         with self._lock:
             engines = _only(self._ensure(settings, roles), roles)
             self._leases += 1

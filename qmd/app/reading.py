@@ -97,6 +97,8 @@ class ReadingIndex:
         self,
         query: str | Sequence[SubQuery] | SearchRequest,
         listener: Listener = Listener(),
+        *,
+        collections: str | Sequence[str] | None = None,
         **wishes: Unpack[SearchWishes],
     ) -> SearchResponse:
         """Search by words and by meaning, fused and reranked, or in another `mode`.
@@ -105,6 +107,7 @@ class ReadingIndex:
             query: A question, words, or a query document (`lex:`, `vec:`, `hyde:` lines); typed sub-queries, most
                 important first; or a whole request.
             listener: Hears of the stages, and may end the search.
+            collections: Only these; None = those that the query names, else those that are searched by default.
             **wishes: See `SearchRequest`.
 
         Raises:
@@ -116,7 +119,7 @@ class ReadingIndex:
         """
         from qmd.app.searching import as_request, narrow_query, needed_roles, read_query, search_options
 
-        request = as_request(query, wishes)
+        request = as_request(query, collections, wishes)
         asked, options = read_query(request), search_options(request)
         roles = needed_roles(asked, options)
         try:
@@ -136,7 +139,7 @@ class ReadingIndex:
         Raises:
             ModelError: There is no expansion model.
         """
-        with self._engines.engines(self._settings(), frozenset({"expand"})) as engines:
+        with self._engines.engines(self.engine_settings(), frozenset({"expand"})) as engines:
             if engines.expander is None:
                 raise ModelError("; ".join(engines.notes) or "there is no expansion model", "run: qmd models pull")
             return engines.expander.expand(query, intent=intent).subqueries
@@ -155,7 +158,7 @@ class ReadingIndex:
 
         if not roles:
             return search(reader, Engines(None, None, None), query, options, deadline)
-        settings = self._settings()
+        settings = self.engine_settings()
         budget = LoadingBudget(options.budget_ms, overhead_ms, is_loaded=self._engines.is_loaded)
         if budget.refusal is not None:
             return search(reader, Engines(None, None, None, (budget.refusal,)), query, options, deadline)
@@ -251,6 +254,18 @@ class ReadingIndex:
         """The configured collections, in the order of the configuration."""
         return self._configuration.written().collections
 
+    def indexed_collections(self) -> tuple[Collection, ...]:
+        """The collections that the index holds, which are the configured ones before there is one."""
+        try:
+            with self._request() as (reader, _):
+                return tuple(reader.collections())
+        except NotFoundError:
+            return self.collections()
+
+    def trusted_collections(self) -> tuple[Collection, ...]:
+        """The configured collections without those that an untrusted project's configuration may not reach."""
+        return self._configuration.load().collections
+
     def collection(self, name: str) -> Collection:
         """The collection called `name`.
 
@@ -264,10 +279,6 @@ class ReadingIndex:
     def default_collections(self) -> tuple[str, ...]:
         """Names of the collections that are searched when none is named."""
         return tuple(one.name for one in self.collections() if one.include_by_default)
-
-    def settings(self) -> EngineSettings:
-        """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
-        return self._settings()
 
     def editor_uri(self) -> str | None:
         """The configured template of links to results, as far as it is trusted."""
@@ -316,9 +327,8 @@ class ReadingIndex:
         with self._configuration.open_reader() as reader:
             return tuple(reader.check())
 
-    # --- inside -----------------------------------------------------------------------------------
-
-    def _settings(self) -> EngineSettings:
+    def engine_settings(self) -> EngineSettings:
+        """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
         from qmd.inference.settings import EngineSettings
 
         models = self._configuration.settings().models
@@ -330,6 +340,24 @@ class ReadingIndex:
             allow_gpu=self._allow_gpu,
             env=self._environ,
         )
+
+    @contextmanager
+    def reader(self) -> Iterator[IndexReader]:
+        """The index file itself, for those who measure and examine.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        with self._request() as (reader, _):
+            yield reader
+
+    @contextmanager
+    def engines(self, roles: frozenset[Role]) -> Iterator[Engines]:
+        """The models themselves, for those who measure and examine."""
+        with self._engines.lease(self.engine_settings(), roles) as engines:
+            yield engines
+
+    # --- inside -----------------------------------------------------------------------------------
 
     @contextmanager
     def _request(self, listener: Listener = Listener()) -> Iterator[tuple[IndexReader, Deadline]]:

@@ -24,6 +24,8 @@ class DocumentText:
     text: str
     first_line: int = 1
     """Number of the first line of `text` in the file."""
+    is_whole: bool = True
+    """Whether `text` is all of it, its last line break included; lines that were asked for end without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from qmd.app.collections import as_names, collection_not_found, refuse_unknown
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, Query, Scope, SubQuery
-from qmd.retrieval.options import Mode, SearchOptions
+from qmd.retrieval.options import PASSAGE_CHARS, Mode, SearchOptions
 from qmd.retrieval.query_parser import build_scope, parse_query, validate_subqueries
-from qmd.app.collections import as_names, collection_not_found, refuse_unknown
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import Role
@@ -44,6 +44,7 @@ class SearchRequest:
     """What the caller has spent of the budget already, starting a process."""
     explain: bool = False
     full_body: bool = False
+    snippet_chars: int = PASSAGE_CHARS
 
     @property
     def label(self) -> str:
@@ -61,7 +62,6 @@ class SearchWishes(TypedDict, total=False):
     """The fields of `SearchRequest` that a Python caller may give by name."""
 
     mode: Mode
-    collections: str | Sequence[str] | None
     intent: str | None
     limit: int
     min_relevance: float
@@ -73,13 +73,14 @@ class SearchWishes(TypedDict, total=False):
     full_body: bool
 
 
-def as_request(query: str | Sequence[SubQuery] | SearchRequest, wishes: SearchWishes) -> SearchRequest:
+def as_request(
+    query: str | Sequence[SubQuery] | SearchRequest, collections: str | Sequence[str] | None, wishes: SearchWishes
+) -> SearchRequest:
     """The request that a query and wishes make; a request is one already."""
     if isinstance(query, SearchRequest):
         return query
     text, typed = (query, ()) if isinstance(query, str) else (None, tuple(query))
-    names = as_names(wishes.pop("collections", None))
-    return SearchRequest(text, typed, collections=names or (), **wishes)
+    return SearchRequest(text, typed, collections=as_names(collections) or (), **wishes)
 
 
 def read_query(request: SearchRequest) -> Query:
@@ -112,6 +113,7 @@ def search_options(request: SearchRequest) -> SearchOptions:
         budget_ms=request.budget_ms,
         explain=request.explain,
         full_body=request.full_body,
+        snippet_chars=request.snippet_chars,
     )
     if request.candidate_limit is None:
         return options

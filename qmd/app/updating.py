@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from qmd.app.locks import embed_lock
 from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.errors import BusyError
 from qmd.indexing.update import UpdateReport, update_collection
@@ -93,5 +92,3 @@ def embed(
         should_stop=is_over,
         cut_declarations=request.cut_declarations,
     )
-
-
