@@ -132,7 +132,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert run("collection", "exclude", "hidden")[0] == 0
     run("query", "once, for the tip about larger models")
     yield home
-    for record in home.rglob("worker-*.json"):
+    for record in home.rglob("warm-*.json"):
         os.kill(json.loads(record.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
     patch.undo()
 

@@ -127,6 +127,7 @@ def test_multi_get_leaves_out_what_no_answer_can_hold(hasty: Index, monkeypatch:
 BUSY = """
 import sys, threading
 from pathlib import Path
+from qmd.config.paths import locate
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import serve
 from qmd.server.lifecycle import end_process
@@ -145,16 +146,17 @@ class Busy(Index):
 
 index = open_index(Path(sys.argv[1]), environ={})
 index.__class__ = Busy
-serve(index, AccessPolicy("127.0.0.1"), 0)
+environ = {"HOME": sys.argv[2]}
+serve(index, locate(None, Path(sys.argv[2]), environ), environ, AccessPolicy("127.0.0.1"))
 end_process()
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM there")
-def test_a_signal_ends_a_server_whose_thread_never_does(database: Path) -> None:
+def test_a_signal_ends_a_server_whose_thread_never_does(database: Path, tmp_path: Path) -> None:
     import http.client
 
-    command = [sys.executable, "-c", BUSY, str(database)]
+    command = [sys.executable, "-c", BUSY, str(database), str(tmp_path)]
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stderr is not None
