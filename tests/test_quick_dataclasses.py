@@ -52,7 +52,9 @@ FIELDS = st.fixed_dictionaries(
 
 
 @given(FIELDS, FIELDS)
-def test_values_equality_and_text_are_those_of_a_standard_dataclass(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_values_equality_and_text_are_those_of_a_standard_dataclass(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
     quick, standard = Quick(**first), Standard(**first)
     assert repr(quick) == repr(standard).replace("Standard", "Quick")
     assert (quick.name, quick.level, quick.tags, quick.notes, quick.label) == (
@@ -129,7 +131,7 @@ def test_defining_and_making_a_record_imports_neither_dataclasses_nor_inspect() 
 
 
 def _fresh(module: Any) -> Callable[..., Any]:
-    @module.dataclass(slots=True)  # type: ignore[untyped-decorator]
+    @module.dataclass(slots=True)
     class Record:
         name: str
         level: int = 1
