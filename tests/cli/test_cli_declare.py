@@ -49,7 +49,7 @@ OPTIONS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(OPTIONS, WORDS)
 def test_what_is_bound_is_what_typer_finds(options: list[tuple[str, ...]], words: list[str]) -> None:
     arguments = Arguments(tuple(part for option in options for part in option), tuple(words))

@@ -164,7 +164,7 @@ def test_a_head_with_two_labels_is_read_by_their_names(tmp_path: Path) -> None:
     assert [1 - score for score in first if score is not None] == pytest.approx(second)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=5))
 def test_probabilities_stay_between_0_and_1_and_keep_the_order(values: list[float]) -> None:
     found = ScoreHead(0, 0).probabilities(np.array(values, np.float32)[:, None])

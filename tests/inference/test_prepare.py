@@ -44,7 +44,7 @@ def _folder(path: Path, record: ModelRecord, form: GraphForm) -> Path:
 # --- numbers ---
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.sampled_from([4, 8]), st.sampled_from([16, 32, 64]), st.integers(0, 2**32 - 1))
 def test_blocks_come_back_within_a_few_steps(bits: int, block: int, seed: int) -> None:
     weight = np.random.default_rng(seed).standard_normal((5, 128)).astype(np.float32)

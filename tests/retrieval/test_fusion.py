@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import Candidate, Ranking
@@ -21,7 +21,6 @@ def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:
 SCORES = st.dictionaries(st.integers(1, 40), st.floats(0, 30), max_size=30)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(SCORES, st.sampled_from(["bm25", "dense"]), st.floats(0, 1)), max_size=5), st.randoms())
 @pytest.mark.parametrize("fuse", [fuse_zscores, fuse_rankings])
 def test_the_order_of_the_rankings_does_not_matter(
@@ -37,7 +36,6 @@ def test_the_order_of_the_rankings_does_not_matter(
     assert [(f.document_id, f.score) for f in left] == [(f.document_id, f.score) for f in right]
 
 
-@settings(deadline=None)
 @given(SCORES, SCORES)
 def test_every_document_comes_back_once_best_first(left: dict[int, float], right: dict[int, float]) -> None:
     fused = fuse_zscores([ranking(left), ranking(right, "bm25")], [0.5, 0.5])

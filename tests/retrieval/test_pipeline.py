@@ -303,7 +303,7 @@ def test_an_unrelated_collection_does_not_change_a_scoped_order() -> None:
     assert paths(search(reader, fakes.fake_engines(EMBEDDER), query, HYBRID)) == before
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.text(max_size=60), st.sampled_from(["lexical", "dense", "hybrid"]))
 def test_no_query_text_raises_anything_but_a_usage_error(text: str, mode: str) -> None:
     reader = notes(EMBEDDER)
