@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.processes import environment
 
 NOTES: Mapping[str, str] = {
     "pricing.md": "# Pricing decision\n\nWe chose per-seat pricing after the March interviews.\n\n"
@@ -150,15 +151,8 @@ def write_notes(folder: Path) -> Path:
 def make_client(tmp_path: Path) -> MakeClient:
     def build(**env: str) -> Client:
         notes = write_notes(tmp_path / "notes")
-        base = {
-            "HOME": str(tmp_path / "home"),
-            "PATH": os.environ.get("PATH", ""),
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            "QMD_DAEMON": "0",
-        }
-        if "SYSTEMROOT" in os.environ:
-            base["SYSTEMROOT"] = os.environ["SYSTEMROOT"]
-        (tmp_path / "home").mkdir(exist_ok=True)
-        return Client(env={**base, **env}, cwd=tmp_path, notes=notes)
+        home = tmp_path / "home"
+        home.mkdir(exist_ok=True)
+        return Client(env=environment(home, QMD_DAEMON="0", **env), cwd=tmp_path, notes=notes)
 
     return build
