@@ -8,18 +8,6 @@ import pytest
 from qmd.cli.app import ALIASES, COMMANDS, CommandSpec, build_command
 from tests.cli.conftest import Qmd
 
-HEAVY = (
-    "numpy",
-    "onnxruntime",
-    "tokenizers",
-    "fastembed",
-    "mcp",
-    "rich",
-    "ruamel",
-    "pydantic",
-    "sqlite_vec",
-    "asyncio",
-)
 SLOW_TO_IMPORT = ("typer", "click", "dataclasses", "inspect", "ast", "_hashlib", "subprocess", "shutil", "difflib")
 """Together they take as long to import as a search with its answer may take."""
 
@@ -131,14 +119,6 @@ def test_an_unforeseen_failure_is_one_line_and_names_the_switch_for_more(
 
 @pytest.mark.parametrize(
     "argv",
-    [["search", "pricing"], ["get", "pricing.md"], ["ls", "notes"], ["status"], ["--help"], ["search", "--help"]],
-)
-def test_commands_without_models_load_nothing_heavy(indexed: Qmd, argv: list[str]) -> None:
-    assert not _modules_loaded_by(argv) & set(HEAVY)
-
-
-@pytest.mark.parametrize(
-    "argv",
     [
         ["search", "why do we charge per seat"],
         ["search", "pricing", "--json", "-n", "3"],
@@ -184,4 +164,6 @@ def test_a_reader_that_goes_away_is_no_error(indexed: Qmd) -> None:
 def _environment(root: Path) -> dict[str, str]:
     import os
 
-    return {**os.environ, "PYTHONPATH": str(root)}
+    # Coverage imports modules of its own into every process that it measures.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    return {**kept, "PYTHONPATH": str(root)}
