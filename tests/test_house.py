@@ -10,7 +10,10 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
+
+import qmd
 
 _ROOT = Path(__file__).parent.parent
 
@@ -66,3 +69,17 @@ def test_whatever_is_declared_is_imported() -> None:
     imported = {distribution for name in _imported_modules() for distribution in _distributions_of(name)}
     # Equal, so that an exception goes with its first import.
     assert declared - imported == declared & _DECLARED_AHEAD.keys()
+
+
+@pytest.mark.parametrize("paper", ["CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"])
+def test_the_files_that_a_paper_names_exist(paper: str) -> None:
+    named = re.findall(r"`((?:qmd|tests|docs|models)/[\w/.-]+)`", (_ROOT / paper).read_text("utf-8"))
+    linked = re.findall(r"\]\((?!http)([^)#]+)", (_ROOT / paper).read_text("utf-8"))
+    missing = [name for name in named if not (_ROOT / name).exists()]
+    assert missing + [name for name in linked if not ((_ROOT / paper).parent / name).exists()] == []
+
+
+def test_the_changelog_has_the_version_and_what_is_not_yet_released() -> None:
+    headings = re.findall(r"^## (.+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    versions = [heading.partition(" - ")[0] for heading in headings]
+    assert qmd.__version__ in versions[: 2 if versions[0] == "Unreleased" else 1]
