@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qmd.errors import ConfigError, QmdError
+from tests.processes import environment
 from tests.robustness import generators
-
-ROOT = Path(__file__).resolve().parents[2]
 
 Check = Callable[[bytes], None]
 
@@ -227,17 +226,13 @@ class _Session:
     """`qmd mcp` as a process, opened as a client does."""
 
     def __init__(self, folder: Path) -> None:
-        own = {
-            "INDEX_PATH": str(folder / "index.sqlite"),
-            "QMD_CONFIG_DIR": str(folder / "config"),
-            "HOME": str(folder),
-        }
-        own |= {"XDG_CACHE_HOME": str(folder / "cache"), "QMD_DAEMON": "off", "PYTHONPATH": str(ROOT)}
+        own = {"INDEX_PATH": str(folder / "index.sqlite"), "QMD_CONFIG_DIR": str(folder / "config")}
+        own |= {"XDG_CACHE_HOME": str(folder / "cache"), "QMD_DAEMON": "off"}
         self._errors = (folder / "stderr").open("w+b")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "qmd", "mcp"],
             cwd=folder,
-            env={"PATH": os.environ["PATH"], **own},
+            env=environment(folder, **own),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

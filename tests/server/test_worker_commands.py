@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import environment
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends the worker by signal")
 
 
@@ -23,7 +24,7 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     for number, words in enumerate(("the lighthouse keeper", "rare words of the harbour", "ships and their cargo")):
         (tmp_path / "notes" / f"{number}.md").write_text(f"# Note {number}\n\n{words}\n", encoding="utf-8")
     own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "QMD_DAEMON": "off", **own}
+    environ = environment(tmp_path, QMD_DAEMON="off", **own)
     qmd(environ, "index", "notes", "--no-embed")
     yield environ
     for record in tmp_path.rglob("worker-*.json"):
