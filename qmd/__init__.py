@@ -31,7 +31,8 @@ if TYPE_CHECKING:
         open_store,
     )
     from qmd.errors import BusyError, ConfigError, ModelError, NotFoundError, QmdError, StoreError, UsageError
-    from qmd.indexing import EmbedReport, UpdateReport
+    from qmd.indexing.embed import EmbedReport
+    from qmd.indexing.update import UpdateReport
     from qmd.records import (
         Collection,
         CollectionStatus,

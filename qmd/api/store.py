@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import os
 
     from qmd.config.settings import Config
-    from qmd.indexing import EmbedReport, UpdateReport
+    from qmd.indexing.embed import EmbedReport
+    from qmd.indexing.update import UpdateReport
     from qmd.records import Collection
 
 
@@ -161,7 +162,7 @@ class Store(ReadingStore):
             NotFoundError: An unknown collection, or its folder cannot be read; those before it are up to date.
             BusyError: Another process keeps the index.
         """
-        from qmd.indexing import update_collection
+        from qmd.indexing.update import update_collection
         from qmd.workspace import require_collection
 
         config = self._home.load()
@@ -197,7 +198,7 @@ class Store(ReadingStore):
             BusyError: Another process is embedding, or keeps the index.
             NotFoundError: An unknown collection.
         """
-        from qmd.indexing import embed_pending
+        from qmd.indexing.embed import embed_pending
         from qmd.workspace import embed_lock, require_collection
 
         config = self._home.load()

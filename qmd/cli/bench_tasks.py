@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qmd.evaluation import Fixture, JudgedQueries
     from qmd.inference.base import Engines
     from qmd.records import Scope, StoredDocument
-    from qmd.store.base import Reader
+    from qmd.store import IndexReader
 
 _ROLES = ("embed", "rerank", "expand")
 
@@ -30,7 +30,7 @@ class Task:
 
     name: str
     judged: JudgedQueries
-    reader: Reader
+    reader: IndexReader
     engines: Engines
     scope: Scope
     name_of: Callable[[StoredDocument], str]
@@ -75,14 +75,14 @@ def open_task(session: Session, locations: Locations, request: Request) -> Itera
         yield _own_task(request, folder, reader, engines)
 
 
-def _corpus_task(folder: Path, reader: Reader, engines: Engines) -> Task:
+def _corpus_task(folder: Path, reader: IndexReader, engines: Engines) -> Task:
     from qmd.evaluation import entry_id, read_beir
     from qmd.records import Scope
 
     return Task(folder.resolve().name, read_beir(folder), reader, engines, Scope(), entry_id)
 
 
-def _own_task(request: Request, folder: Path | None, reader: Reader, engines: Engines) -> Task:
+def _own_task(request: Request, folder: Path | None, reader: IndexReader, engines: Engines) -> Task:
     """Queries of a fixture, of files or of the index itself, over the user's own index."""
     from qmd.evaluation import (
         JudgedQueries,
@@ -143,7 +143,7 @@ def _judged_name(judged: JudgedQueries) -> Callable[[StoredDocument], str]:
 
 
 @contextmanager
-def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iterator[Reader]:
+def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iterator[IndexReader]:
     """The index of a folder's own corpus, kept in the cache and made anew when the folder changes."""
     import hashlib
 

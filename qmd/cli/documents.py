@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qmd.records import Collection, StoredDocument
-    from qmd.retrieval import Resolution
+    from qmd.retrieval.lookup import Resolution
     from qmd.store import IndexReader
 
 DEFAULT_MAX_BYTES = 65_536

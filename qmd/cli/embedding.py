@@ -16,7 +16,7 @@ from qmd.quick_dataclasses import dataclass
 from qmd.workspace.locks import embed_lock
 
 if TYPE_CHECKING:
-    from qmd.indexing import EmbedReport
+    from qmd.indexing.embed import EmbedReport
     from qmd.inference import Engines, EngineSettings
     from qmd.server.service import EmbedderFacts
     from qmd.store import IndexWriter
@@ -50,7 +50,7 @@ def embed_index(
 
 
 def _embed(session: Session, locations: Locations, config: Config, writer: IndexWriter, request: EmbedRequest) -> None:
-    from qmd.indexing import forget_outdated_chunks
+    from qmd.indexing.stamps import forget_outdated_chunks
 
     settings = engine_settings(session, locations, allow_gpu=request.allow_gpu, config=config)
     embedding = _Embedding(session, locations, settings)
@@ -113,7 +113,7 @@ class _Embedding:
         Raises:
             ModelError: There is no embedding model any more.
         """
-        from qmd.indexing import embed_pending
+        from qmd.indexing.embed import embed_pending
         from qmd.server.client import embed_with_daemon
 
         deadline = None if request.timeout_s is None else time.monotonic() + request.timeout_s

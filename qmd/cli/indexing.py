@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qmd.config.paths import Locations
-    from qmd.indexing import UpdateReport
+    from qmd.indexing.update import UpdateReport
     from qmd.records import Collection
     from qmd.store import IndexWriter
 
@@ -137,7 +137,7 @@ def _refresh(writer: IndexWriter, collection: Collection, verify: bool) -> bool:
 def run_update(writer: IndexWriter, collection: Collection, *, verify: bool = False) -> UpdateReport:
     """Update one collection with progress and warnings on stderr."""
     with ProgressLine(f"Indexing {collection.name}") as line:
-        from qmd.indexing import update_collection
+        from qmd.indexing.update import update_collection
 
         report = update_collection(writer, collection, verify=verify, on_progress=line.update)
     for warning in report.warnings[:_WARNINGS_SHOWN]:
@@ -256,14 +256,13 @@ def cleanup(
     if not locations.database.exists():
         raise NotFoundError(f"no index at '{locations.database}'", "make one: qmd index PATH")
     with open_writer(locations.database) as writer, ProgressLine("Cleaning"):
-        counts = dict(clean_index(writer, locations.database, dry_run=dry_run))
-    n_cached = counts.pop("cached answers", 0)
+        counts = clean_index(writer, locations.database, dry_run=dry_run)
     if dry_run:
-        out(f"Dry run — no changes made.\n\nWould clear {n_cached} cached API responses\n")
+        out("Dry run — no changes made.\n\nWould clear 0 cached API responses\n")
         out("".join(f"Would remove {count} {what}\n" for what, count in counts.items() if count))
         out("Would compact FTS and vacuum the database\n")
         return 0
-    out(f"✓ Cleared {n_cached} cached API responses\n")
+    out("✓ Cleared 0 cached API responses\n")
     out("".join(f"✓ Removed {count} {what}\n" for what, count in counts.items() if count))
     out("✓ FTS compacted, database vacuumed\n")
     return 0

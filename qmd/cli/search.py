@@ -169,7 +169,7 @@ def _answer(
 
     options = search_options(command.search)
     if options.mode == "lexical":
-        from qmd.retrieval import search
+        from qmd.retrieval.pipeline import search
 
         return search(reader, Engines(None, None, None), query, options)
     from qmd.cli.engines import engine_settings, open_engines
@@ -180,7 +180,7 @@ def _answer(
     answer = ask_daemon(locations, query, options, settings, roles, session.environ)
     if answer is not None:
         return answer
-    from qmd.retrieval import search
+    from qmd.retrieval.pipeline import search
 
     if options.budget_ms is None:
         return search(reader, open_engines(settings, roles), query, options)

@@ -125,12 +125,14 @@ class WatchedIndex:
 
     def refresh(self, collection: Collection) -> None:
         """See `WatchActions`."""
-        from qmd.indexing import update_collection
+        from qmd.indexing.update import update_collection
 
         # The whole configuration, not the trusted part: collections that it lacks would be deleted.
         config, _ = self._current_configs()
         with open_current_writer(self._locations, config) as writer:
-            report = update_collection(writer, collection, on_warning=warn)
+            report = update_collection(writer, collection)
+            for warning in report.warnings:
+                warn(warning)
         if report.new or report.updated or report.removed:
             say(f"{collection.name}: {report.new} new, {report.updated} updated, {report.removed} removed")
 

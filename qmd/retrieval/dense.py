@@ -8,7 +8,7 @@ from qmd.inference.base import Embedder
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, Ranking, Scope, SubQuery
 from qmd.retrieval.trace import Trace
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 EMBED_ESTIMATE_MS = 30.0
 """One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
@@ -26,7 +26,7 @@ class DenseRanking:
 
 
 def dense_rankings(
-    reader: Reader,
+    reader: IndexReader,
     embedder: Embedder,
     texts: Sequence[SubQuery | str],
     also_score: Sequence[int],
@@ -58,7 +58,7 @@ def dense_rankings(
     return rankings
 
 
-def has_vectors(reader: Reader, embedder: Embedder, trace: Trace) -> bool:
+def has_vectors(reader: IndexReader, embedder: Embedder, trace: Trace) -> bool:
     """Whether the index holds any vector of this model; warns about documents that have none."""
     status = reader.status(embedder.fingerprint)
     pending = status.pending_documents
@@ -71,7 +71,7 @@ def has_vectors(reader: Reader, embedder: Embedder, trace: Trace) -> bool:
 
 
 def explain_absence(
-    reader: Reader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
+    reader: IndexReader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
 ) -> None:
     """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
     model = embedder.description.model

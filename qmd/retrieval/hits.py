@@ -14,7 +14,7 @@ from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import MarkedText, WeightedTerm, coverage, inverse_frequency, mark_text
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_passage
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 WINDOW_CHARS = 400
 """Stretch of text (code points) in which terms count as said together; about four lines of prose."""
@@ -45,7 +45,7 @@ class Yardstick:
 
 
 def build_hits(
-    reader: Reader, ordered: Sequence[Ordered], yardstick: Yardstick, options: SearchOptions
+    reader: IndexReader, ordered: Sequence[Ordered], yardstick: Yardstick, options: SearchOptions
 ) -> tuple[tuple[Hit, ...], tuple[float, ...]]:
     """Hits in the order given, cut by `min_relevance` and `limit`, and the relevances of all that were judged.
 

@@ -9,7 +9,7 @@ from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope, SubQuery
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Trace
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 PREFIX_TRUST = 0.7
 """Share of a term's weight that a prefix of it earns in coverage."""
@@ -56,7 +56,7 @@ class Demands:
         return document_id not in self.refused and (self.allowed is None or document_id in self.allowed)
 
 
-def lexical_query(reader: Reader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
+def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
     """Analyse `text` and replace terms that no document holds.
 
     Args:
@@ -93,7 +93,7 @@ def lexical_query(reader: Reader, text: str, scope: Scope, trace: Trace, *, lex_
 
 
 def lexical_ranking(
-    reader: Reader, query: LexicalQuery, subquery: SubQuery | None, text: str, k: int, scope: Scope, trace: Trace
+    reader: IndexReader, query: LexicalQuery, subquery: SubQuery | None, text: str, k: int, scope: Scope, trace: Trace
 ) -> Ranking:
     """BM25 ranking of one text; required terms that no document holds together are searched as optional."""
     candidates = reader.search_lexical(query.terms, k, scope)
@@ -106,7 +106,7 @@ def lexical_ranking(
     return Ranking("bm25", "original" if subquery is None else "lex", text, tuple(candidates))
 
 
-def read_demands(reader: Reader, queries: Sequence[LexicalQuery], scope: Scope) -> Demands:
+def read_demands(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Scope) -> Demands:
     """What required and excluded terms demand of documents that another leg finds."""
     required = [term for query in queries for term in query.terms if term.required]
     excluded = [term for query in queries for term in query.terms if term.excluded]
@@ -120,7 +120,9 @@ def read_demands(reader: Reader, queries: Sequence[LexicalQuery], scope: Scope) 
     return Demands(allowed, refused)
 
 
-def _substitutes(reader: Reader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool) -> list[LexicalTerm]:
+def _substitutes(
+    reader: IndexReader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool
+) -> list[LexicalTerm]:
     """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none."""
     prefix = prefix_form(term)
     if prefix is not None and reader.document_frequencies([prefix], scope)[0]:
@@ -136,7 +138,7 @@ def _substitutes(reader: Reader, term: LexicalTerm, scope: Scope, trace: Trace, 
     return [LexicalTerm(spelling, f'"{spelling}"') for spelling in spellings]
 
 
-def _spellings(reader: Reader, word: str, scope: Scope) -> list[str]:
+def _spellings(reader: IndexReader, word: str, scope: Scope) -> list[str]:
     """Corrected spellings of a word that documents in scope hold."""
     if scope.collections is None:
         return list(reader.similar_terms(word, SPELLINGS))

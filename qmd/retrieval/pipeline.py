@@ -23,7 +23,7 @@ from qmd.retrieval.query_parser import check_size
 from qmd.retrieval.reranking import rerank
 from qmd.retrieval.snippets import best_passage
 from qmd.retrieval.trace import Trace
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 DEPTH = 100
 """Candidates per ranking: the depth that the z-scores are taken over."""
@@ -48,7 +48,7 @@ class _Legs:
 
 
 def search(
-    reader: Reader,
+    reader: IndexReader,
     engines: Engines,
     query: Query,
     options: SearchOptions,
@@ -104,7 +104,7 @@ def search(
 # --- legs -----------------------------------------------------------------------------------------
 
 
-def _search_lexical(reader: Reader, query: Query, options: SearchOptions, legs: _Legs, trace: Trace) -> None:
+def _search_lexical(reader: IndexReader, query: Query, options: SearchOptions, legs: _Legs, trace: Trace) -> None:
     """BM25 of the user's own words; for a query document without `lex` lines, terms for passages only."""
     typed = [subquery for subquery in query.subqueries if subquery.kind == "lex"]
     if options.mode == "dense":
@@ -130,7 +130,7 @@ def _search_lexical(reader: Reader, query: Query, options: SearchOptions, legs: 
 
 
 def _expand(
-    reader: Reader, engines: Engines, query: Query, options: SearchOptions, legs: _Legs, trace: Trace
+    reader: IndexReader, engines: Engines, query: Query, options: SearchOptions, legs: _Legs, trace: Trace
 ) -> tuple[Sequence[SubQuery], Sequence[tuple[str, str]]]:
     """Sub-queries proposed by the expander, their lexical rankings added to the legs."""
     if options.mode == "lexical" or query.subqueries:
@@ -163,7 +163,7 @@ def _expand(
 
 
 def _search_dense(
-    reader: Reader,
+    reader: IndexReader,
     engines: Engines,
     query: Query,
     proposed: Sequence[SubQuery],
@@ -185,7 +185,7 @@ def _search_dense(
 
 
 def _rank_dense(
-    reader: Reader,
+    reader: IndexReader,
     engines: Engines,
     texts: Sequence[SubQuery | str],
     query: Query,
@@ -213,7 +213,7 @@ def _rank_dense(
 # --- fusion ---------------------------------------------------------------------------------------
 
 
-def _fuse(reader: Reader, query: Query, legs: _Legs) -> Sequence[Fused]:
+def _fuse(reader: IndexReader, query: Query, legs: _Legs) -> Sequence[Fused]:
     """One ranking of everything; what the user required or excluded holds for documents found by vectors, too."""
     rankings = [*legs.lexical, *(entry.ranking for entry in legs.dense)]
     fused = fuse_zscores(rankings, _weights(legs, is_typed=bool(query.subqueries)))
@@ -248,7 +248,7 @@ def _background(rankings: Sequence[DenseRanking]) -> float | None:
 # --- the rest -------------------------------------------------------------------------------------
 
 
-def _title_coverage(reader: Reader, ranking: Ranking, query: LexicalQuery) -> float:
+def _title_coverage(reader: IndexReader, ranking: Ranking, query: LexicalQuery) -> float:
     if not ranking.candidates:
         return 0.0
     first = ranking.candidates[0].document_id
@@ -259,7 +259,7 @@ def _title_coverage(reader: Reader, ranking: Ranking, query: LexicalQuery) -> fl
     return coverage(find_occurrences(folded, query.weighted), query.weighted)
 
 
-def _list_by_date(reader: Reader, query: Query, options: SearchOptions) -> SearchResponse:
+def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> SearchResponse:
     """Documents that pass the filters of a query without words, newest first."""
     if not (query.scope.filters or query.scope.collections is not None or query.scope.path_prefix):
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
@@ -278,7 +278,7 @@ def _listed(document: StoredDocument, text: str, options: SearchOptions) -> Hit:
 
 
 def _explain_emptiness(
-    reader: Reader, query: Query, hits: Sequence[Hit], relevances: Sequence[float], trace: Trace
+    reader: IndexReader, query: Query, hits: Sequence[Hit], relevances: Sequence[float], trace: Trace
 ) -> None:
     """An empty list always says why."""
     if hits:

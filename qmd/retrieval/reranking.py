@@ -16,7 +16,7 @@ from qmd.retrieval.matching import WeightedTerm, inverse_frequency, mark_text
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_span
 from qmd.retrieval.trace import Trace
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 PASSAGE_CHARS = 1200
 """Passage of a document that no vector found, in code points: about the 240 tokens of a built-in chunk."""
@@ -48,7 +48,7 @@ class CollectionAware(Protocol):
 
 
 def rerank(
-    reader: Reader,
+    reader: IndexReader,
     reranker: Reranker | None,
     embedder: Embedder | None,
     query: Query,
@@ -117,7 +117,7 @@ def _reads(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
     return cjk_share(text) <= CJK_SHARE
 
 
-def word_weights(reader: Reader, words: Sequence[str], scope: Scope) -> list[float]:
+def word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> list[float]:
     """Inverse document frequency of each word in the scope's collections; 0 for what full-text search does not know."""
     terms = [LexicalTerm(word, f'"{word}"') if word.isalnum() else None for word in words]
     known = [term for term in terms if term is not None]
@@ -126,7 +126,7 @@ def word_weights(reader: Reader, words: Sequence[str], scope: Scope) -> list[flo
     return [0.0 if term is None else inverse_frequency(frequencies[term], total) for term in terms]
 
 
-def _passages(reader: Reader, ordered: Sequence[Ordered], terms: Sequence[WeightedTerm]) -> list[str]:
+def _passages(reader: IndexReader, ordered: Sequence[Ordered], terms: Sequence[WeightedTerm]) -> list[str]:
     """For each candidate its title and the chunk that matched, or else the stretch that holds most query terms."""
     documents = reader.documents([entry.fused.document_id for entry in ordered])
     texts = reader.texts([document.hash for document in documents.values()])

@@ -44,7 +44,7 @@ class ServiceCalls:
     def _search(self, params: Mapping[str, Any], asker: Asker) -> dict[str, Any]:
         from qmd.inference import EngineSettings
         from qmd.records import Query
-        from qmd.retrieval import SearchOptions
+        from qmd.retrieval.options import SearchOptions
 
         response = self._service.search(
             from_wire(Query, params["query"]),

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from qmd.config import Locations
-    from qmd.indexing import EmbedReport
+    from qmd.indexing.embed import EmbedReport
     from qmd.inference import EngineSettings
     from qmd.records import Query, SearchResponse
-    from qmd.retrieval import SearchOptions
+    from qmd.retrieval.options import SearchOptions
     from qmd.server.service import EmbedderFacts
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def embed_with_daemon(
     """
     if not has_daemon(locations, environ):
         return None
-    from qmd.indexing import EmbedReport
+    from qmd.indexing.embed import EmbedReport
 
     def on_message(message: Mapping[str, Any]) -> None:
         if "progress" in message:

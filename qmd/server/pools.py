@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
-from qmd.store.base import Reader
+
+if TYPE_CHECKING:
+    from qmd.store import IndexReader
 
 Role = Literal["embed", "rerank", "expand"]
 SettingsT = TypeVar("SettingsT")
@@ -72,14 +74,14 @@ class ReaderPool:
             after whose change readers are opened anew as well.
     """
 
-    def __init__(self, open_reader: Callable[[], Reader], watched: tuple[Path, ...] = ()) -> None:
+    def __init__(self, open_reader: Callable[[], IndexReader], watched: tuple[Path, ...] = ()) -> None:
         self._open = open_reader
         self._watched = watched
-        self._idle: list[tuple[_Identity, Reader]] = []
+        self._idle: list[tuple[_Identity, IndexReader]] = []
         self._lock = threading.Lock()
 
     @contextmanager
-    def reader(self) -> Iterator[Reader]:
+    def reader(self) -> Iterator[IndexReader]:
         """A reader for the block; after an error it is closed instead of being kept.
 
         Raises:
@@ -106,7 +108,7 @@ class ReaderPool:
         """What tells a replaced index file or an edited configuration from the one that is open."""
         return tuple(_file_identity(path, by_content=number > 0) for number, path in enumerate(self._watched))
 
-    def _take(self, identity: _Identity) -> Reader | None:
+    def _take(self, identity: _Identity) -> IndexReader | None:
         with self._lock:
             stale = [reader for known, reader in self._idle if known != identity]
             self._idle = [entry for entry in self._idle if entry[0] == identity]
@@ -115,7 +117,7 @@ class ReaderPool:
             reader.close()
         return taken
 
-    def _give_back(self, identity: _Identity, reader: Reader) -> None:
+    def _give_back(self, identity: _Identity, reader: IndexReader) -> None:
         with self._lock:
             keep = len(self._idle) < _IDLE_READERS
             if keep:

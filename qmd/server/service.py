@@ -22,10 +22,10 @@ from qmd.server.requests import GetRequest, MultiGetRequest
 
 if TYPE_CHECKING:
     from qmd.config import Locations
-    from qmd.indexing import EmbedReport
+    from qmd.indexing.embed import EmbedReport
     from qmd.inference import Engines, EngineSettings
-    from qmd.retrieval import SearchOptions
-    from qmd.store.base import Reader
+    from qmd.retrieval.options import SearchOptions
+    from qmd.store import IndexReader
 
 MAX_DOCUMENTS = 1_000
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -145,7 +145,7 @@ class SearchService:
             NotFoundError: Nothing fits; the hint names similar paths.
             UsageError: Several documents fit.
         """
-        from qmd.retrieval import parse_line_range, resolve_document
+        from qmd.retrieval.lookup import parse_line_range, resolve_document
 
         with self._request() as (reader, _):
             document = resolve_document(reader, request.file)
@@ -164,7 +164,7 @@ class SearchService:
         Raises:
             UsageError: If the pattern is empty, or lists more names than an answer has documents.
         """
-        from qmd.retrieval import resolve_many
+        from qmd.retrieval.lookup import resolve_many
 
         if request.pattern.count(",") >= MAX_DOCUMENTS:
             raise UsageError(f"pattern: at most {MAX_DOCUMENTS} names in one call")
@@ -216,7 +216,7 @@ class SearchService:
             ModelError: There is no embedding model.
             BusyError: Another process keeps the index.
         """
-        from qmd.indexing import embed_pending
+        from qmd.indexing.embed import embed_pending
         from qmd.store import open_writer
 
         with self._engines.lease(settings, frozenset({"embed"})) as engines:
@@ -242,7 +242,7 @@ class SearchService:
         self._readers.close()
 
     @contextmanager
-    def _request(self, listener: Listener = Listener()) -> Iterator[tuple[Reader, Patience]]:
+    def _request(self, listener: Listener = Listener()) -> Iterator[tuple[IndexReader, Patience]]:
         """A reader that stops when the time is over or the listener has gone, and who to ask about that."""
         patience = Patience(listener, self.timeout_s)
         with self._readers.reader() as reader:
@@ -258,14 +258,14 @@ class SearchService:
 
     def _run(
         self,
-        reader: Reader,
+        reader: IndexReader,
         query: Query,
         options: SearchOptions,
         settings: EngineSettings,
         roles: frozenset[Role],
         patience: Patience,
     ) -> SearchResponse:
-        from qmd.retrieval import search
+        from qmd.retrieval.pipeline import search
 
         if roles and not self._engines.is_loaded:
             patience.begin("loading models")
@@ -275,7 +275,7 @@ class SearchService:
 
 
 def open_service(
-    locations: Locations, environ: Mapping[str, str], open_index: Callable[[], Reader] | None = None
+    locations: Locations, environ: Mapping[str, str], open_index: Callable[[], IndexReader] | None = None
 ) -> SearchService:
     """The service of an index whose models come from the configuration, as far as that is trusted.
 
@@ -301,9 +301,9 @@ def _build(
     watched: tuple[Path, ...],
     settings: Callable[[], EngineSettings],
     environ: Mapping[str, str],
-    open_index: Callable[[], Reader] | None,
+    open_index: Callable[[], IndexReader] | None,
 ) -> SearchService:
-    def open_plainly() -> Reader:
+    def open_plainly() -> IndexReader:
         from qmd.store import open_reader
 
         return open_reader(watched[0])
@@ -349,7 +349,7 @@ def engine_settings(locations: Locations, environ: Mapping[str, str]) -> EngineS
 
 
 def _fetch_or_skip(
-    reader: Reader, document: StoredDocument, request: MultiGetRequest, room: int
+    reader: IndexReader, document: StoredDocument, request: MultiGetRequest, room: int
 ) -> FetchedLines | SkippedDocument:
     from qmd.render.documents import keep_lines
 
@@ -362,15 +362,15 @@ def _fetch_or_skip(
     return FetchedLines(document, _context_of(reader, document), text, 1, request.line_numbers)
 
 
-def _text_of(reader: Reader, document: StoredDocument) -> str:
+def _text_of(reader: IndexReader, document: StoredDocument) -> str:
     text = reader.texts([document.hash]).get(document.hash)
     if text is None:
         raise NotFoundError(f"text of '{document.uri}' is gone from the index", "qmd update")
     return text
 
 
-def _context_of(reader: Reader, document: StoredDocument) -> str | None:
-    from qmd.retrieval import context_for
+def _context_of(reader: IndexReader, document: StoredDocument) -> str | None:
+    from qmd.retrieval.lookup import context_for
 
     collection = next((known for known in reader.collections() if known.name == document.collection), None)
     return context_for(collection, reader.global_context(), document.path)

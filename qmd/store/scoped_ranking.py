@@ -7,11 +7,11 @@ which are then scored again here.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.connection import Database
@@ -34,7 +34,7 @@ LEAST_IDF = 1e-6
 
 _IN_SCOPE = "qmd_in_scope"
 _FREQUENCIES = "qmd_frequencies"
-_PHRASE = lazy_pattern(r'"[^"]*"\*?')
+_PHRASE = re.compile(r'"[^"]*"\*?')
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,25 @@ def statistics(database: Database, scope: Scope) -> Statistics | None:
     names = scope.collections
     if names is None:
         return None
-    version = (int(database.value("PRAGMA data_version")), database.connection.total_changes())
+    version = _version(database)
     held: Statistics | None = database.statistics.get(names)
     if held is None or held.version != version:
         held = _count(database, names, version)
         database.statistics[names] = held
-    total = int(database.value("SELECT count(*) FROM documents"))
-    return held if len(held.ids) < min(total, MAX_DOCUMENTS + 1) else None
+    return held if len(held.ids) < min(count_all(database), MAX_DOCUMENTS + 1) else None
+
+
+def count_all(database: Database) -> int:
+    """Number of documents, counted once for each state of the index: a search asks several times."""
+    version = _version(database)
+    if database.n_documents is None or database.n_documents[0] != version:
+        database.n_documents = (version, int(database.value("SELECT count(*) FROM documents")))
+    return database.n_documents[1]
+
+
+def _version(database: Database) -> tuple[int, int]:
+    """Differs from what it was before whenever the index has changed, by this connection or another."""
+    return int(database.value("PRAGMA data_version")), database.connection.total_changes()
 
 
 def count_matches(database: Database, counted: Statistics, expression: str) -> int:

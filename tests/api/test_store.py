@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import qmd
-from qmd.indexing import update_collection
+from qmd.indexing.update import update_collection
 from qmd.records import Collection
 from qmd.store import open_writer
 from qmd.workspace import embed_lock

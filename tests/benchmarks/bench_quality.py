@@ -31,10 +31,11 @@ from qmd.evaluation.runs import RECALL_DEPTH
 from qmd.inference import Engines, load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.records import Candidate, Ranking
-from qmd.retrieval import SearchOptions, parse_query, search
 from qmd.retrieval.fusion import fuse_rankings
-from qmd.store import open_reader
-from qmd.store.base import Reader
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
+from qmd.store import IndexReader, open_reader
 
 INHERITED_BONUS = (0.05, 0.02, 0.02)
 COLUMNS = ("bm25", "vector", "rrf", "hybrid", "full")
@@ -78,7 +79,7 @@ def build_index(folder: Path, index_dir: Path, engines: Engines) -> Path:
 
 
 def run_all(
-    reader: Reader,
+    reader: IndexReader,
     engines: Engines,
     queries: Mapping[str, str],
     qrels: Mapping[str, Mapping[str, float]],
@@ -92,7 +93,7 @@ def run_all(
     return sorted(reports, key=lambda report: COLUMNS.index(report.backend))
 
 
-def inherited_fusion(reader: Reader, engines: Engines, text: str) -> list[str]:
+def inherited_fusion(reader: IndexReader, engines: Engines, text: str) -> list[str]:
     """Names by reciprocal rank fusion with the original's constants, from the same two rankings cut at 100."""
     answer = search(
         reader,

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from qmd.errors import UsageError
 from qmd.records import Query, Scope, SubQuery
-from qmd.retrieval import SearchOptions, parse_query, search
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
 from tests import fakes
 from tests.note_index import NoteIndex
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qmd.errors import UsageError
 from qmd.records import MetadataFilter, Query, Scope, SubQuery
-from qmd.retrieval import build_scope, parse_query, validate_subqueries
+from qmd.retrieval.query_parser import build_scope, parse_query, validate_subqueries
 
 
 def test_plain_text_passes_as_it_is() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.indexing import update_collection
+from qmd.indexing.update import update_collection
 from qmd.inference import Engines, EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from qmd.app.searching import SearchRequest
-from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.update import update_collection
 from qmd.inference import EngineSettings
 from qmd.records import Collection
 from qmd.server.pools import EnginePool, ReaderPool

@@ -25,7 +25,8 @@ from qmd.errors import NotFoundError
 from qmd.files import exclusive_lock
 from qmd.inference import EngineSettings
 from qmd.records import Query, SearchResponse
-from qmd.retrieval import SearchOptions, parse_query
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.query_parser import parse_query
 from qmd.server.calls import ServiceCalls
 from qmd.server.client import ask_daemon, ask_worker, describe_with_daemon, embed_with_daemon, start_worker
 from qmd.server.endpoint import Endpoint, connect, read_endpoint, worker_files, write_endpoint
