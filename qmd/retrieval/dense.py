@@ -1,11 +1,11 @@
-"""The dense leg: vectors of the query's texts, cosine rankings over every candidate, and what is missing of them."""
+"""Dense retrieval: vectors of the query's texts, cosine rankings over every candidate, and what is missing of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from qmd.inference.base import Embedder
-from qmd.quick_dataclasses import dataclass, replace
+from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Ranking, Scope, SubQuery
 from qmd.retrieval.trace import Trace
 from qmd.store import IndexReader
@@ -91,12 +91,6 @@ def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
             if held is None or candidate.score > held.score:
                 best[candidate.document_id] = candidate
     return best
-
-
-def only(ranking: Ranking, admitted: frozenset[int]) -> Ranking:
-    """`ranking` without the documents that are not admitted."""
-    kept = tuple(candidate for candidate in ranking.candidates if candidate.document_id in admitted)
-    return replace(ranking, candidates=kept)
 
 
 def _text(item: SubQuery | str) -> str:

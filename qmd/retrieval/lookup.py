@@ -11,15 +11,14 @@ from urllib.parse import unquote
 from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
-from qmd.lazy import lazy_pattern
 from qmd.names import storable, to_text
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store import IndexReader
 
-_DOCID = lazy_pattern(r"#?([0-9a-fA-F]{6,64})\Z")
-_RANGE = lazy_pattern(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
-_VIRTUAL = lazy_pattern(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", re.DOTALL | re.IGNORECASE)
+_DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
+_RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
+_VIRTUAL = re.compile(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", re.DOTALL | re.IGNORECASE)
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion, as in the original."""
 _AMBIGUOUS_SHOWN = 10
@@ -86,9 +85,9 @@ def resolve_document(reader: IndexReader, reference: str) -> StoredDocument:
         if len(found) == 1:
             return found[0]
         if found:
-            raise UsageError(ambiguous_message(name, found), hint="name the collection, or use the docid")
+            raise UsageError(_ambiguous_message(name, found), hint="name the collection, or use the docid")
     name = parse_line_range(wanted).name
-    similar = similar_paths(reader, name)
+    similar = _similar_paths(reader, name)
     hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
     raise NotFoundError(f"document not found: '{name}'", hint=hint)
 
@@ -134,7 +133,7 @@ def context_for(collection: Collection | None, global_context: str | None, path:
     return "\n\n".join(notes) or None
 
 
-def similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
+def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     """Paths within five edits of `name`, or whose file name is close to its own, nearest first."""
     wanted = _without_scheme(name).casefold()
     last = wanted.rsplit("/", 1)[-1]
@@ -152,14 +151,11 @@ def similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     return [path for _, path in sorted(scored)[:limit]]
 
 
-def ambiguous_message(name: str, found: Sequence[StoredDocument]) -> str:
+def _ambiguous_message(name: str, found: Sequence[StoredDocument]) -> str:
     """One line naming the documents that fit, the first ten of them."""
     names = ", ".join(f"{document.uri} ({document.docid})" for document in found[:_AMBIGUOUS_SHOWN])
     more = f" and {len(found) - _AMBIGUOUS_SHOWN} more" if len(found) > _AMBIGUOUS_SHOWN else ""
     return f"Ambiguous path {name}: {names}{more}"
-
-
-# --- one reference --------------------------------------------------------------------------------
 
 
 def _find(reader: IndexReader, name: str) -> list[StoredDocument]:
@@ -281,9 +277,6 @@ def _without_scheme(name: str) -> str:
     return match["rest"] if match is not None else name.removeprefix("./")
 
 
-# --- patterns -------------------------------------------------------------------------------------
-
-
 def _resolve_list(reader: IndexReader, names: Sequence[str], kind: Literal["list", "docid"]) -> Resolution:
     documents: dict[int, StoredDocument] = {}
     problems: list[Problem] = []
@@ -296,7 +289,7 @@ def _resolve_list(reader: IndexReader, names: Sequence[str], kind: Literal["list
             uris = ", ".join(document.uri for document in found[:_AMBIGUOUS_SHOWN])
             problems.append(Problem(name, f"Ambiguous path {name}: {uris}"))
         else:
-            similar = similar_paths(reader, bare, 3)
+            similar = _similar_paths(reader, bare, 3)
             suffix = f" (did you mean: {', '.join(similar)}?)" if similar else ""
             problems.append(Problem(name, f"File not found: {name}{suffix}"))
     return Resolution(tuple(documents.values()), tuple(problems), kind)

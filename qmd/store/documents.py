@@ -57,9 +57,6 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def fetch_documents(database: Database, ids: Sequence[int]) -> dict[int, StoredDocument]:
     """Documents by id; unknown ids are absent."""
     sql = f"SELECT {_COLUMNS} FROM documents WHERE id IN ({{}})"
@@ -177,9 +174,6 @@ def _from_json(raw: str) -> Any:
     import json
 
     return json.loads(raw)
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 def write_meta(database: Database, key: str, value: str | None) -> None:
