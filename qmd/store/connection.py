@@ -107,8 +107,6 @@ class Database:
         self.path = path
         self.statistics: dict[tuple[str, ...], Any] = {}
         """Kept by `scoped_ranking`: collections → what was counted of them."""
-        self.n_documents: tuple[tuple[int, int], int] | None = None
-        """Kept by `scoped_ranking`: state of the index → number of documents."""
         self._is_over: Callable[[], bool] | None = None
 
     def close(self) -> None:

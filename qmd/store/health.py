@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from qmd.records import CollectionStatus, IndexStatus
-from qmd.store import left_out
+from qmd.store import chunks, left_out
 from qmd.store.connection import DamagedIndexError, Database, add_checksums, forget_verified
 from qmd.store.documents import read_collections
 
@@ -31,8 +31,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
     wanted = "fingerprint = ?1" if fingerprint else "?1 IS NULL ORDER BY id DESC LIMIT 1"
     model = database.row(f"SELECT id, fingerprint FROM models WHERE {wanted}", (fingerprint,))
     model_id, fingerprint = model if model else (-1, fingerprint)
-    contents = database.value("SELECT count(DISTINCT hash) FROM documents")
-    done = database.value("SELECT count(*) FROM embedded WHERE model = ?", (model_id,))
+    coverage = chunks.vector_coverage(database, fingerprint or "")
     embedded = database.value(
         "SELECT count(*) FROM embedded JOIN content ON content.id = embedded.content"
         " JOIN documents ON documents.hash = content.hash WHERE embedded.model = ?",
@@ -48,7 +47,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
         size_bytes=_size_bytes(database.path),
         documents=sum(counts.values()),
         embedded_documents=embedded,
-        pending_documents=contents - done,
+        pending_documents=coverage.pending,
         chunks=database.value("SELECT count(*) FROM chunks WHERE model = ?", (model_id,)),
         vectors=database.value("SELECT count(*) FROM vector_keys WHERE model = ?", (model_id,)),
         updated_at=max(updated.values(), default=None),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.store.chunks import ChunkRecord, PendingContent
+    from qmd.store.chunks import ChunkRecord, PendingContent, VectorCoverage
     from qmd.store.dense import VectorCache
     from qmd.store.documents import KnownFile, NewDocument
 
@@ -212,6 +212,11 @@ class IndexReader:
         """Cosine of the best chunk of each given document; documents without vectors are absent."""
         with self._database.snapshot():
             return self._vector_cache().score(vector, document_ids, fingerprint)
+
+    def vector_coverage(self, fingerprint: str) -> VectorCoverage:
+        """How many texts lack vectors of a model, and whether there are any."""
+        with self._database.snapshot():
+            return chunks.vector_coverage(self._database, fingerprint)
 
     def status(self, fingerprint: str | None) -> IndexStatus:
         """Counts of what the index holds; vectors of the model of that fingerprint, None for the last used."""

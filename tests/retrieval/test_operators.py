@@ -30,7 +30,7 @@ def marks(text: str) -> tuple[list[str], list[str]]:
         ('how do I set up a pool of clients +"timeout"', ['"timeout"'], []),
     ],
 )
-def test_marks_are_demands(text: str, required: list[str], excluded: list[str]) -> None:
+def test_operators_require_and_exclude(text: str, required: list[str], excluded: list[str]) -> None:
     assert marks(text) == (required, excluded)
 
 
@@ -50,11 +50,11 @@ def test_marks_are_demands(text: str, required: list[str], excluded: list[str]) 
         "C++ and C# are what kind of languages",
     ],
 )
-def test_punctuation_is_no_demand(text: str) -> None:
+def test_punctuation_is_no_operator(text: str) -> None:
     assert marks(text) == ([], [])
 
 
-def test_a_pasted_text_demands_nothing_and_the_user_is_told() -> None:
+def test_a_pasted_text_requires_nothing_and_the_user_is_told() -> None:
     trace = Trace(None)
     text = "this is what they wrote about it " * 4 + 'in "two words" of theirs -never'
     assert lex_operators(text, trace) is None

@@ -117,7 +117,7 @@ def test_one_quoted_word_in_a_sentence_is_cited() -> None:
     assert any("cited in a sentence" in warning for warning in answer.warnings)
 
 
-def test_a_phrase_is_demanded_in_a_sentence_too() -> None:
+def test_a_phrase_is_required_in_a_sentence_too() -> None:
     answer = ask(notes(EMBEDDER), 'what is the "sliding window" of our tomatoes for', HYBRID, embedder=EMBEDDER)
     assert paths(answer) == ["limiter.md"]
 

@@ -15,7 +15,7 @@ from qmd.errors import StoreError
 from qmd.records import Scope
 from qmd.store import IndexWriter, open_reader, vectors
 from qmd.store.blocks import hamming, pack_rows, pack_signs, score_rows, unpack_rows
-from qmd.store.chunks import ChunkRecord
+from qmd.store.chunks import ChunkRecord, VectorCoverage
 from qmd.store.documents import NewDocument
 
 MakeDocument = Callable[..., NewDocument]
@@ -128,6 +128,7 @@ def test_equal_keys_share_one_vector_and_a_vector_may_come_first(
     writer.put_chunks("f", DIM, {one.hash: [ChunkRecord(0, 0, 3, key)], two.hash: [ChunkRecord(0, 0, 3, key)]})
     assert len(writer.search_dense(vector, 5, Scope(), "f")) == 2
     assert writer.status("f").vectors == 1
+    assert writer.vector_coverage("f") == VectorCoverage(pending=0, has_vectors=True)
 
 
 def test_a_chunk_without_a_vector_is_refused_and_nothing_is_stored(

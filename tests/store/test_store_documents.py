@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qmd.errors import UsageError
 from qmd.records import Collection, LexicalTerm, Scope
 from qmd.store import IndexWriter, open_reader, open_writer
-from qmd.store.chunks import ChunkRecord
+from qmd.store.chunks import ChunkRecord, VectorCoverage
 from qmd.store.documents import NewDocument
 
 MakeDocument = Callable[..., NewDocument]
@@ -144,6 +144,7 @@ def test_status_counts_documents_and_pending_texts(
     assert after.updated_at is not None
     assert writer.status(None) == after
     assert writer.status("another model").pending_documents == 2
+    assert writer.vector_coverage("another model") == VectorCoverage(pending=2, has_vectors=False)
 
 
 def test_cleanup_says_what_it_would_drop_and_then_drops_it(writer: IndexWriter, make_document: MakeDocument) -> None:
