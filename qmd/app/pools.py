@@ -1,28 +1,23 @@
-"""Readers and models shared by the requests of one server: opened on first use, given back, dropped when idle."""
+"""Readers and models shared by the requests to one index: opened on first use, given back, dropped when idle."""
 
 from __future__ import annotations
 
 import gc
-import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from qmd.errors import UsageError
 from qmd.inference.base import Engines
 
 if TYPE_CHECKING:
-    from qmd.store import IndexReader
+    from qmd.inference.models.catalogue import Role
+    from qmd.store.index import IndexReader
 
-Role = Literal["embed", "rerank", "expand"]
 SettingsT = TypeVar("SettingsT")
-
-DEFAULT_MODEL_TTL_S = 300.0
-"""Seconds that idle models stay loaded: a conversation's pause, not a lunch break."""
 
 _RETRY_S = 30.0
 """After this long a model that could not be opened is tried again: its server may be back, its file mended."""
@@ -34,32 +29,6 @@ _TURN_POLL_S = 0.2
 
 _IDLE_READERS = 2
 """Readers kept open. Each may hold the vectors it scanned, so no more than usually run at once."""
-
-
-def parse_model_ttl(text: str | None) -> float | None:
-    """Seconds that idle models stay loaded (`QMD_MODEL_TTL`); None for `off`.
-
-    Raises:
-        UsageError: If the text is no duration.
-    """
-    return parse_duration("QMD_MODEL_TTL", text, DEFAULT_MODEL_TTL_S)
-
-
-def parse_duration(variable: str, text: str | None, default_s: float) -> float | None:
-    """Seconds of `90`, `90s`, `5m`, `2h`; None for `off`, the default for nothing.
-
-    Raises:
-        UsageError: If the text is none of these.
-    """
-    cleaned = (text or "").strip().lower()
-    if not cleaned:
-        return default_s
-    if cleaned in ("off", "never", "none", "-1"):
-        return None
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([smh]?)", cleaned)
-    if match is None:
-        raise UsageError(f"{variable} '{text}' is no duration", "write seconds, or 5m, 2h, off")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 _Identity = tuple[object, ...]
@@ -150,7 +119,7 @@ class EnginePool(Generic[SettingsT]):
     def __init__(
         self,
         load: Callable[[SettingsT, frozenset[Role]], Engines],
-        ttl_s: float | None = DEFAULT_MODEL_TTL_S,
+        ttl_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         stamp: Callable[[SettingsT], object] = lambda _: None,
         is_memory_low: Callable[[], bool] | None = None,
@@ -200,6 +169,9 @@ class EnginePool(Generic[SettingsT]):
     @contextmanager
     def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
         """Like `engines`, but for work of minutes beside which searches go on; its models stay loaded meanwhile."""
+        if not roles:
+            yield Engines(embedder=None, reranker=None, expander=None)
+            return
         with self._lock:
             engines = _only(self._ensure(settings, roles), roles)
             self._leases += 1
