@@ -11,7 +11,7 @@ import pytest
 from qmd.server.pools import EnginePool, ReaderPool, Role
 from qmd.server.service import SearchService
 
-from qmd.indexing import update_collection
+from qmd.indexing.update import update_collection
 from qmd.inference import Engines, EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy
