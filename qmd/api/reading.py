@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from qmd.api.records import DocumentText, DocumentTexts, IndexHealth, SkippedDocument
+from qmd.clock import days_since
 from qmd.errors import ModelError, NotFoundError
 from qmd.records import IndexStatus, Scope, SearchResponse, StoredDocument, SubQuery
 
@@ -225,9 +225,7 @@ class ReadingStore:
     def health(self) -> IndexHealth:
         """Whether the index needs an update or vectors."""
         status = self.status()
-        days = None
-        if status.updated_at is not None:
-            days = (datetime.now(UTC) - datetime.fromisoformat(status.updated_at)).days
+        days = None if status.updated_at is None else days_since(status.updated_at)
         return IndexHealth(status.documents, status.pending_documents, days)
 
     def check(self) -> tuple[str, ...]:

@@ -27,14 +27,13 @@ Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which fil
 
 def list_collections(session: Session, json: Json = False, index: Index = None) -> int:
     """List the collections."""
-    from datetime import UTC, datetime
-
+    from qmd.clock import utc_now
     from qmd.render.listings import collections_json, render_collections
 
     locations = session.locate(index)
     known = current_config(locations).collections
     counts = collection_counts(locations)
-    out(collections_json(known, counts) if json else render_collections(known, counts, datetime.now(UTC)))
+    out(collections_json(known, counts) if json else render_collections(known, counts, utc_now()))
     return 0
 
 

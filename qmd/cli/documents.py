@@ -186,8 +186,7 @@ def list_files(
     index: Index = None,
 ) -> int:
     """List collections, or the files of one."""
-    from datetime import UTC, datetime
-
+    from qmd.clock import utc_now
     from qmd.records import Scope
     from qmd.render.listings import render_collection_names, render_files
 
@@ -209,7 +208,7 @@ def list_files(
         name, prefix = _split_listing(wanted, collections)
         documents = list(reader.iter_documents(Scope(collections=(name,), path_prefix=prefix or None)))
     if documents:
-        out(render_files(documents, datetime.now(UTC)))
+        out(render_files(documents, utc_now()))
     else:
         place = f"under qmd://{name}/{prefix}" if prefix else f"in collection: {name}"
         out(f"No files found {place}\n")

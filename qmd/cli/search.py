@@ -260,12 +260,10 @@ def _editor_template(session: Session, locations: Locations) -> str:
 
 def _mention_age(reader: IndexReader) -> None:
     """Say when the collections have not been looked at for two weeks: what was written since cannot be found."""
-    from datetime import UTC, datetime
-
-    from qmd.render.text import parse_time
+    from qmd.clock import days_since
 
     moment = reader.updated_at()
-    days = (datetime.now(UTC) - parse_time(moment)).days if moment else 0
+    days = days_since(moment) if moment else 0
     if days >= _STALE_DAYS:
         say(f"Tip: Index last updated {days} days ago. Run 'qmd update' to refresh.")
 

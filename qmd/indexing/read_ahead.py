@@ -6,7 +6,6 @@ SQLite. And they can be ended: see `qmd.indexing.reader_process`.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
 from qmd.chunking.languages import language_of
+from qmd.environment import usable_cpus
 from qmd.indexing.reader_process import ReaderProcess, time_budget_s
 from qmd.indexing.reading import FileReading, read_files
 from qmd.records import FileEntry
@@ -75,7 +75,7 @@ def read_ahead(
 
 
 def _worthwhile_processes(entries: Sequence[FileEntry]) -> int:
-    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    n_cores = usable_cpus()
     if n_cores > 1 and sum(entry.size_bytes for entry in entries) >= _PROCESS_BYTES:
         return min(n_cores, _MAX_PROCESSES)
     return 0 if all(map(_is_harmless, entries)) else 1

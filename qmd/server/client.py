@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import qmd
 from qmd import errors
+from qmd.environment import is_off
 from qmd.files import exclusive_lock, make_private_folder, open_private
 from qmd.quick_dataclasses import replace
 from qmd.server.endpoint import (
@@ -40,7 +41,6 @@ T = TypeVar("T")
 MessageSink = Callable[[Mapping[str, Any]], object]
 """Gets what a worker says before it answers: stages, progress."""
 
-OFF_WORDS = frozenset({"0", "off", "no", "false", "never"})
 
 _CONNECT_TIMEOUT_S = 2.0
 """Until the worker acknowledges the call. It does so before any work, so a longer wait means that it hangs."""
@@ -131,7 +131,7 @@ def embed_with_daemon(
 
 def has_daemon(locations: Locations, environ: Mapping[str, str]) -> bool:
     """Whether a worker may be asked: there seems to be one, or one may be started."""
-    if environ.get("QMD_DAEMON", "").strip().lower() in OFF_WORDS:
+    if is_off(environ.get("QMD_DAEMON")):
         return False
     return _starts_workers(environ) or worker_files(locations.cache, locations.database).record.exists()
 
@@ -176,7 +176,7 @@ def ask_worker(
         QmdError: What the work itself failed with, as it would have failed here.
     """
     may_start = _starts_workers(environ)
-    if environ.get("QMD_DAEMON", "").strip().lower() in OFF_WORDS:
+    if is_off(environ.get("QMD_DAEMON")):
         return None
     files = worker_files(locations.cache, locations.database)
     endpoint = read_endpoint(files.record)
