@@ -9,9 +9,10 @@ from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index, Json
 from qmd.cli.session import Session, current_config, open_current_writer, out
 from qmd.config.paths import expand_home
-from qmd.config.settings import DEFAULT_PATTERN, load_config
+from qmd.config.settings import load_config
 from qmd.errors import NotFoundError, QmdError
 from qmd.names import to_text
+from qmd.records import DEFAULT_PATTERN
 from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:

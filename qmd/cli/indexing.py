@@ -12,9 +12,10 @@ from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_decla
 from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, apply_trust, open_current_writer, out, say, warn
 from qmd.config.paths import expand_home
-from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
+from qmd.config.settings import Config, load_config
 from qmd.errors import NotFoundError, UsageError
 from qmd.names import to_text
+from qmd.records import DEFAULT_PATTERN
 from qmd.workspace import mend
 from qmd.workspace.collections import require_collection
 

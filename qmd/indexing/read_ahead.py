@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
+from qmd.batches import batches
 from qmd.chunking.languages import language_of
 from qmd.environment import usable_cpus
 from qmd.indexing.reader_process import ReaderProcess, time_budget_s
@@ -47,7 +48,7 @@ def read_ahead(
     """
     if not entries:
         return
-    tasks = [entries[first : first + _FILES_PER_TASK] for first in range(0, len(entries), _FILES_PER_TASK)]
+    tasks = list(batches(entries, _FILES_PER_TASK))
     with _readers(_worthwhile_processes(entries) if n_processes is None else n_processes, budget_s) as readers:
         idle: SimpleQueue[Read] = SimpleQueue()
         for reader in readers:
