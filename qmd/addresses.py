@@ -15,18 +15,18 @@ _INDEX = re.compile(r"\?index=[^/?]*\Z")
 
 
 def without_scheme(address: str) -> str | None:
-    """What stands behind `qmd://` (also written `qmd:` and `//`), without `?index=NAME`; None for what has no scheme."""
+    """What stands behind `qmd://`, `qmd:` or `//`, without `?index=NAME`; None for what has no scheme."""
     scheme = _SCHEME.match(address)
     return _INDEX.sub("", address[scheme.end() :]) if scheme is not None else None
 
 
-def split_place(place: str, names: Iterable[str]) -> tuple[str, str] | None:
+def split_address(address: str, names: Iterable[str]) -> tuple[str, str] | None:
     """(collection, path in it) of `collection/path`, the path empty for a collection alone; None for no known one.
 
     Names may hold a `/`: of two that fit the longer one is meant.
     """
-    name = max((name for name in names if place == name or place.startswith(f"{name}/")), key=len, default=None)
-    return None if name is None else (name, place[len(name) + 1 :])
+    name = max((name for name in names if address == name or address.startswith(f"{name}/")), key=len, default=None)
+    return None if name is None else (name, address[len(name) + 1 :])
 
 
 def places_on_disk(path: Path, collections: Iterable[Collection]) -> Iterator[tuple[Collection, str]]:

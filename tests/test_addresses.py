@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.addresses import places_on_disk, split_place, without_scheme
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.records import Collection
 
 
@@ -19,9 +19,9 @@ def test_what_has_no_scheme_is_no_address(text: str) -> None:
 
 
 def test_of_two_collections_that_fit_the_longer_name_is_meant() -> None:
-    assert split_place("work/notes/a.md", ["work", "work/notes"]) == ("work/notes", "a.md")
-    assert split_place("work", ["work", "work/notes"]) == ("work", "")
-    assert split_place("workshop/a.md", ["work"]) is None
+    assert split_address("work/notes/a.md", ["work", "work/notes"]) == ("work/notes", "a.md")
+    assert split_address("work", ["work", "work/notes"]) == ("work", "")
+    assert split_address("workshop/a.md", ["work"]) is None
 
 
 def test_a_path_on_disk_belongs_to_the_innermost_collection_first(tmp_path: Path) -> None:
