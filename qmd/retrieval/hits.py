@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from qmd.batches import batches
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Explanation, Hit, Passage, StoredDocument
 from qmd.retrieval import calibration
@@ -64,8 +65,7 @@ def build_hits(
     wanted = ranked[: max(options.limit, calibration.POOL)]
     drafts: list[_Draft] = []
     raw: list[float] = []
-    for start in range(0, len(wanted), BATCH):
-        batch = wanted[start : start + BATCH]
+    for batch in batches(wanted, BATCH):
         documents = reader.documents([entry.fused.document_id for entry in batch])
         texts = reader.texts([document.hash for document in documents.values()])
         for entry in batch:

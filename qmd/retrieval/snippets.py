@@ -20,7 +20,7 @@ from qmd.retrieval.options import PASSAGE_CHARS
 LINES_BEFORE = 1
 LINES_AFTER = 2
 _ELLIPSIS = "..."
-_DECLARATION = re.compile(
+_DECLARATION = (
     r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
     r"|extern|declare|pub(?:\([^)]*\))?)\s+)*"
     r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
@@ -118,7 +118,7 @@ def _best_line(
         return None
     highest = round(max(scores.values()), 6)
     best = [number for number, score in scores.items() if round(score, 6) == highest]
-    declaring = [number for number in best if _DECLARATION.match(lines[number])] if is_source else []
+    declaring = [number for number in best if re.match(_DECLARATION, lines[number])] if is_source else []
     return min(declaring or best)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from qmd.batches import batches
 from qmd.quick_dataclasses import dataclass
 from qmd.store.connection import Database
 from qmd.store.documents import fetch_texts
@@ -58,8 +59,7 @@ def pending(database: Database, fingerprint: str, collections: Sequence[str] | N
         f"WHERE embedded.content IS NULL {inside} GROUP BY documents.hash ORDER BY path",
         (_known_model(database, fingerprint), *names),
     )
-    for first in range(0, len(wanted), _TEXTS_AT_ONCE):
-        part = wanted[first : first + _TEXTS_AT_ONCE]
+    for part in batches(wanted, _TEXTS_AT_ONCE):
         texts = fetch_texts(database, [content_hash for content_hash, _ in part])
         for content_hash, path in part:
             # A text can vanish between the list and here, when another process updates the index.

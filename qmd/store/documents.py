@@ -50,13 +50,6 @@ class KnownFile:
     mtime_ns: int
 
 
-def utc_now() -> str:
-    """The time now as ISO 8601 with milliseconds, as all times in the index."""
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def fetch_documents(database: Database, ids: Sequence[int]) -> dict[int, StoredDocument]:
     """Documents by id; unknown ids are absent."""
     sql = f"SELECT {_COLUMNS} FROM documents WHERE id IN ({{}})"
