@@ -267,11 +267,10 @@ def _not_found_text(error: NotFoundError) -> str:
     """`Document not found` with similar paths, one a line; other things that are missing keep their own words."""
     if not error.message.startswith("Document not found"):
         return error_text(error)
-    similar = (error.hint or "").partition("similar: ")[2]
-    if not similar:
-        return "\n".join(filter(None, (error.message, error.hint)))
-    paths = "\n".join(f"  - {path}" for path in similar.split(", "))
-    return f"{error.message}\n\nDid you mean one of these?\n{paths}"
+    if error.hint and error.hint.startswith("similar: "):
+        similar = error.hint.removeprefix("similar: ").split(", ")
+        return f"{error.message}\n\nDid you mean one of these?\n" + "\n".join(f"  - {path}" for path in similar)
+    return error.message
 
 
 def _error_result(text: str) -> types.CallToolResult:

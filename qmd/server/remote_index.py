@@ -13,6 +13,7 @@ import qmd
 from qmd import errors
 from qmd.app.index import Index
 from qmd.app.searching import SearchRequest, as_request
+from qmd.environment import is_off
 from qmd.files import exclusive_lock
 from qmd.records import SearchResponse
 from qmd.retrieval.listening import Listener
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.records import SubQuery
 
-_OFF_WORDS = frozenset({"0", "off", "no", "false", "never"})
+_SWITCH = "QMD_DAEMON"
 
 _CONNECT_TIMEOUT_S = 2.0
 """Until the warm process takes up the search. It does so before any work, so a longer wait means that it hangs."""
@@ -47,8 +48,13 @@ _SILENCE_S = 5 * HEARTBEAT_S
 
 def may_ask(locations: Locations, environ: Mapping[str, str]) -> bool:
     """Whether there seems to be a warm process, or one may be started; `QMD_DAEMON` decides."""
-    choice = environ.get("QMD_DAEMON", "").strip().lower()
-    return choice not in _OFF_WORDS and (choice == "auto" or warm_files(locations).record.exists())
+    if is_off(environ.get(_SWITCH)):
+        return False
+    return _may_start(environ) or warm_files(locations).record.exists()
+
+
+def _may_start(environ: Mapping[str, str]) -> bool:
+    return environ.get(_SWITCH, "").strip().lower() == "auto"
 
 
 class RemoteIndex(Index):
@@ -87,7 +93,7 @@ class RemoteIndex(Index):
         if response is not None:
             return response
         response = super().search(request, listener)
-        if self._whole_environ.get("QMD_DAEMON", "").strip().lower() == "auto":
+        if _may_start(self._whole_environ):
             self._start(record)
         return response
 

@@ -70,14 +70,14 @@ def make_record(environ: Mapping[str, str], address: str | int | None) -> WarmRe
 
 def write_record(files: WarmFiles, record: WarmRecord) -> None:
     """Publish a warm process, for its owner alone; the one before it then finds that it was replaced, and ends."""
-    fields = [record.pid, record.version, record.environment, record.token, record.address]
+    fields = {name: getattr(record, name) for name in WarmRecord.__match_args__}
     write_atomically(files.record, json.dumps(fields))
 
 
 def read_record(files: WarmFiles) -> WarmRecord | None:
     """The warm process as published, dead or alive; None without a usable record."""
     try:
-        return WarmRecord(*json.loads(files.record.read_bytes()))
+        return WarmRecord(**json.loads(files.record.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 

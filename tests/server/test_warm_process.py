@@ -327,7 +327,7 @@ def test_one_of_another_version_is_not_asked(
     assert own_loader.loads
 
 
-@pytest.mark.parametrize("record", ["", "{", "{}", "[1]", '[1, "v", "e", "t"]', "null"])
+@pytest.mark.parametrize("record", ["", "{", "{}", "[1]", '{"pid":1,"token":"x","version":"y"}', "null"])
 def test_a_damaged_record_is_none(locations: Locations, ask: Ask, record: str) -> None:
     locations.cache.mkdir(parents=True)
     warm_files(locations).record.write_text(record, encoding="utf-8")

@@ -41,7 +41,7 @@ DOCUMENTS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(DOCUMENTS)
 def test_documents_survive(document: StoredDocument) -> None:
     restored = from_json(to_json(document))
