@@ -15,7 +15,6 @@ import anyio
 import httpx2
 from mcp import Client
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
-from qmd.server.service import SearchService
 
 import qmd
 from qmd.app.index import Index

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from qmd.server.service import SearchService, open_service
 
 import qmd
 from qmd.app.index import Index
