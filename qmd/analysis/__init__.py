@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANALYSIS_VERSION",
-    "FTS_TOKENIZER",
     "analyze_document",
     "analyze_query",
     "analyze_text",
@@ -32,10 +31,6 @@ __all__ = [
 ANALYSIS_VERSION = 2
 """To be raised with every change of what `analyze_document` makes of a file, or of the headings that it is given: the
 next update then analyses the files again that an older version indexed."""
-
-FTS_TOKENIZER = "porter unicode61 remove_diacritics 2"
-"""The FTS5 tokenizer that all of this is written for: it splits at every character that is no letter or digit."""
-
 _HOMES = {"cjk_share": "scripts", "has_cjk": "scripts", "analyze_document": "index", "analyze_text": "index"}
 
 

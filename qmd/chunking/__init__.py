@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from qmd.chunking.declarations import Declaration, GrammarError, declared_headings, find_declarations
     from qmd.chunking.languages import has_grammar, language_of, suffix_of
     from qmd.chunking.split import OVERLAP_TOKENS, split_code, split_document
-    from qmd.chunking.tokens import regex_token_starts
 
 __all__ = [
     "CHUNKING_VERSION",
@@ -25,7 +24,6 @@ __all__ = [
     "find_declarations",
     "has_grammar",
     "language_of",
-    "regex_token_starts",
     "split_code",
     "split_document",
     "suffix_of",
@@ -34,8 +32,7 @@ __all__ = [
 CHUNKING_VERSION = 2
 """To be raised with every change that moves a border: texts that were cut by another version are cut again."""
 
-_HOMES = {"regex_token_starts": "tokens"}
-_HOMES |= dict.fromkeys(("has_grammar", "language_of", "suffix_of"), "languages")
+_HOMES = dict.fromkeys(("has_grammar", "language_of", "suffix_of"), "languages")
 _HOMES |= dict.fromkeys(("Declaration", "GrammarError", "declared_headings", "find_declarations"), "declarations")
 
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.analysis import (
-    FTS_TOKENIZER,
     analyze_query,
     cjk_share,
     has_cjk,
@@ -18,6 +17,7 @@ from qmd.analysis import (
     prefix_form,
 )
 from qmd.records import LexicalTerm
+from qmd.store.schema import TOKENIZER
 
 
 def fts(text: str) -> list[str]:
@@ -162,7 +162,7 @@ def test_lex_syntax(query: str, expected: list[tuple[str, str]]) -> None:
 @pytest.fixture(scope="module")
 def table() -> apsw.Connection:
     db = apsw.Connection(":memory:")
-    db.execute(f"CREATE VIRTUAL TABLE t USING fts5(body, tokenize = '{FTS_TOKENIZER}')")
+    db.execute(f"CREATE VIRTUAL TABLE t USING fts5(body, tokenize = '{TOKENIZER}')")
     db.execute("INSERT INTO t VALUES ('word')")
     return db
 

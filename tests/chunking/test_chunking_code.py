@@ -16,13 +16,14 @@ from qmd.chunking import (
     find_declarations,
     has_grammar,
     language_of,
-    regex_token_starts,
     split_code,
 )
 from qmd.records import Chunk
+from tests.regex_tokens import regex_token_starts
 
 PYTHON = '''"""A shop."""
 import os
+from tests.regex_tokens import regex_token_starts
 
 LIMIT = 3
 

@@ -12,11 +12,11 @@ import pytest
 
 from qmd.analysis import analyze_document
 from qmd.chunking import split_document
-from qmd.chunking.tokens import regex_token_starts
 from qmd.errors import QmdError
 from qmd.indexing.embed import embedded_text
 from qmd.ingest import UnindexableFileError, parse_document, read_document, scan_collection
 from qmd.records import Collection, FileEntry
+from tests.regex_tokens import regex_token_starts
 
 ALIAS_BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
