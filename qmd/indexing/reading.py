@@ -14,7 +14,7 @@ from qmd.ingest.errors import UnindexableReason
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Document, FileEntry
 from qmd.store import pack_text
-from qmd.store.base import NewDocument
+from qmd.store.documents import NewDocument
 
 _RACY_NS = 50_000_000
 _RACY_COARSE_NS = 2_000_000_000

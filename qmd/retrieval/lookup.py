@@ -14,7 +14,7 @@ from qmd.errors import NotFoundError, UsageError
 from qmd.names import storable
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 _DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
 _RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
@@ -64,7 +64,7 @@ def _line_number(digits: str) -> int:
     return min(int(digits[:18]), _MANY_LINES)
 
 
-def resolve_document(reader: Reader, reference: str) -> StoredDocument:
+def resolve_document(reader: IndexReader, reference: str) -> StoredDocument:
     """The one document that `reference` names; a `:from:count` suffix is ignored.
 
     Tried in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path under a collection's
@@ -84,14 +84,14 @@ def resolve_document(reader: Reader, reference: str) -> StoredDocument:
         if len(found) == 1:
             return found[0]
         if found:
-            raise UsageError(ambiguous_message(name, found), hint="name the collection, or use the docid")
+            raise UsageError(_ambiguous_message(name, found), hint="name the collection, or use the docid")
     name = parse_line_range(wanted).name
-    similar = similar_paths(reader, name)
+    similar = _similar_paths(reader, name)
     hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
     raise NotFoundError(f"document not found: '{name}'", hint=hint)
 
 
-def resolve_many(reader: Reader, pattern: str) -> Resolution:
+def resolve_many(reader: IndexReader, pattern: str) -> Resolution:
     """Every document that `pattern` names: a comma list, a docid, or a glob with `*`, `?`, `[…]`, `{a,b}`.
 
     Globs are compared with the `qmd://` URI, with `collection/path` and with the bare path; `*` and `?` skip names that
@@ -132,7 +132,7 @@ def context_for(collection: Collection | None, global_context: str | None, path:
     return "\n\n".join(notes) or None
 
 
-def similar_paths(reader: Reader, name: str, limit: int = 5) -> list[str]:
+def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     """Paths within five edits of `name`, or whose file name is close to its own, nearest first."""
     wanted = _without_scheme(name).casefold()
     last = wanted.rsplit("/", 1)[-1]
@@ -150,17 +150,14 @@ def similar_paths(reader: Reader, name: str, limit: int = 5) -> list[str]:
     return [path for _, path in sorted(scored)[:limit]]
 
 
-def ambiguous_message(name: str, found: Sequence[StoredDocument]) -> str:
+def _ambiguous_message(name: str, found: Sequence[StoredDocument]) -> str:
     """One line naming the documents that fit, the first ten of them."""
     names = ", ".join(f"{document.uri} ({document.docid})" for document in found[:_AMBIGUOUS_SHOWN])
     more = f" and {len(found) - _AMBIGUOUS_SHOWN} more" if len(found) > _AMBIGUOUS_SHOWN else ""
     return f"Ambiguous path {name}: {names}{more}"
 
 
-# --- one reference --------------------------------------------------------------------------------
-
-
-def _find(reader: Reader, name: str) -> list[StoredDocument]:
+def _find(reader: IndexReader, name: str) -> list[StoredDocument]:
     """Documents at the first tier where any fits; more than one means that the reference is ambiguous."""
     spellings = tuple(dict.fromkeys((name, unquote(name))))
     for spelling in spellings:
@@ -185,7 +182,7 @@ def _find(reader: Reader, name: str) -> list[StoredDocument]:
     return []
 
 
-def _exact(reader: Reader, name: str) -> list[StoredDocument]:
+def _exact(reader: IndexReader, name: str) -> list[StoredDocument]:
     virtual = _virtual_parts(reader, name)
     if virtual is not None:
         found = reader.find_path(*virtual)
@@ -199,7 +196,7 @@ def _exact(reader: Reader, name: str) -> list[StoredDocument]:
     return [found for collection in collections if (found := reader.find_path(collection.name, name))]
 
 
-def _virtual_parts(reader: Reader, name: str) -> tuple[str, str] | None:
+def _virtual_parts(reader: IndexReader, name: str) -> tuple[str, str] | None:
     """(collection, path) of a `qmd://` reference; None when it is not one."""
     address = without_scheme(name)
     if address is None:
@@ -208,7 +205,7 @@ def _virtual_parts(reader: Reader, name: str) -> tuple[str, str] | None:
     return split_address(address, [collection.name for collection in reader.collections()]) or (first, path)
 
 
-def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
+def _under_a_collection(reader: IndexReader, name: str) -> list[StoredDocument]:
     """A path of the file system, absolute or relative to the working directory, inside a collection's folder."""
     # Programs can send what no file system holds.
     if "\0" in name:
@@ -224,7 +221,7 @@ def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
     return next(([found] for collection, path in places if (found := reader.find_path(collection.name, path))), [])
 
 
-def _by_suffix(reader: Reader, name: str) -> list[StoredDocument]:
+def _by_suffix(reader: IndexReader, name: str) -> list[StoredDocument]:
     """Documents whose path ends with the name at a `/`; letter case decides only among several."""
     scope = Scope()
     wanted = name
@@ -258,10 +255,7 @@ def _without_scheme(name: str) -> str:
     return name.removeprefix("./") if address is None else address
 
 
-# --- patterns -------------------------------------------------------------------------------------
-
-
-def _resolve_list(reader: Reader, names: Sequence[str], kind: Literal["list", "docid"]) -> Resolution:
+def _resolve_list(reader: IndexReader, names: Sequence[str], kind: Literal["list", "docid"]) -> Resolution:
     documents: dict[int, StoredDocument] = {}
     problems: list[Problem] = []
     for name in names:
@@ -273,18 +267,18 @@ def _resolve_list(reader: Reader, names: Sequence[str], kind: Literal["list", "d
             uris = ", ".join(document.uri for document in found[:_AMBIGUOUS_SHOWN])
             problems.append(Problem(name, f"Ambiguous path {name}: {uris}"))
         else:
-            similar = similar_paths(reader, bare, 3)
+            similar = _similar_paths(reader, bare, 3)
             suffix = f" (did you mean: {', '.join(similar)}?)" if similar else ""
             problems.append(Problem(name, f"File not found: {name}{suffix}"))
     return Resolution(tuple(documents.values()), tuple(problems), kind)
 
 
-def _is_class_glob(reader: Reader, pattern: str) -> bool:
+def _is_class_glob(reader: IndexReader, pattern: str) -> bool:
     """`[ab].md` is a glob unless a file has that very name."""
     return "[" in pattern and "]" in pattern and "," not in pattern and not _exact(reader, pattern)
 
 
-def _matching(reader: Reader, pattern: str) -> tuple[StoredDocument, ...]:
+def _matching(reader: IndexReader, pattern: str) -> tuple[StoredDocument, ...]:
     from qmd.ingest.globs import compile_globs
 
     address = without_scheme(pattern)

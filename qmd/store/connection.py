@@ -216,7 +216,7 @@ class Database:
                 self.run("ROLLBACK")
 
 
-def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
+def connect_for_reading(path: Path) -> Database:
     """Open read-only; on media that cannot hold SQLite's side files, as an immutable file.
 
     Raises:
@@ -225,7 +225,7 @@ def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
     """
     if not path.is_file():
         raise NotFoundError(f"no index at '{path}'", "make one: qmd index PATH")
-    timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
+    timeout = busy_timeout_ms()
     try:
         return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
     except (apsw.CantOpenError, apsw.ReadOnlyError) as exc:
