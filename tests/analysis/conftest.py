@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import apsw
 import pytest
 
-from qmd.analysis import analyze_document
-from qmd.ingest import parse_document
+from qmd.analysis.index import analyze_document
+from qmd.ingest.document import parse_document
 from qmd.records import LexicalTerm
 from qmd.store.schema import TOKENIZER
 

@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.analysis import (
-    analyze_query,
-    cjk_share,
-    has_cjk,
-    has_user_operators,
-    is_identifier_like,
-    parse_lex,
-    prefix_form,
-)
+from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
+from qmd.analysis.scripts import cjk_share, has_cjk
 from qmd.records import LexicalTerm
 from qmd.store.schema import TOKENIZER
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.config import locate
+from qmd.config.paths import locate
 
 LINUX_ONLY = pytest.mark.skipif("sys.platform == 'win32'", reason="platformdirs decides on Windows")
 
