@@ -30,7 +30,7 @@ from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import import_runtime, open_session
 from qmd.prepare.graph_weights import GraphWeights, require_onnx
 from qmd.prepare.graph_writer import GraphForm, Qwen3Shape
-from qmd.prepare.graphs import build_qwen3, graph_bytes
+from qmd.prepare.graphs import Qwen3Writer, graph_bytes
 from qmd.prepare.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 from qmd.quick_dataclasses import dataclass, replace
 
@@ -199,7 +199,7 @@ def _check_space(place: Path, shape: Qwen3Shape, form: GraphForm) -> None:
 def _write(path: Path, form: GraphForm, weights: GraphWeights) -> None:
     shape = replace(weights.shape, max_positions=_MAX_POSITIONS)
     try:
-        build_qwen3(path, shape, form, weights)
+        Qwen3Writer(path, shape, form, weights).write()
     except KeyError as exc:
         raise ModelError(f"the published file holds no weight {exc}", "the published file is used as it is") from exc
 

@@ -17,11 +17,9 @@ from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.settings import EngineSettings
-from qmd.prepare.graph_writer import GraphForm
+from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import (
     PUBLISHED,
-    PlainWriter,
-    PublishedWriter,
     Weights,
     random_weights,
     reference_logits,
@@ -30,9 +28,9 @@ from tests.inference.tiny_models import (
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 PUBLISHED_SCORE = replace(PUBLISHED, head="score", past=False, positions=False)
-OWN = GraphForm(linear="q8", table="q8", head="score", block=32)
+OWN = ExportForm(linear="q8", table="q8", head="score", block=32)
 PASSAGES = ["the first passage", "no", "a much longer third passage with other words", "yes yes"]
-CASES: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
+CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference of a probability from the float64 reference
     "fp32": (PUBLISHED_SCORE, PublishedWriter, 1e-5),
     "fp16": (replace(PUBLISHED_SCORE, activations="fp16"), PublishedWriter, 4e-3),
@@ -52,7 +50,7 @@ class LastPlaceWriter(PlainWriter):
 
 
 def _load(
-    folder: Path, form: GraphForm, writer: type[PublishedWriter] = PublishedWriter, **options: int
+    folder: Path, form: ExportForm, writer: type[PublishedWriter] = PublishedWriter, **options: int
 ) -> tuple[QwenReranker, Weights]:
     write_tokenizer(folder)
     weights = write_model(folder / "model.onnx", form, random_weights(), writer=writer)
@@ -95,7 +93,7 @@ def test_a_second_query_is_not_touched_by_the_first(tmp_path: Path) -> None:
     ids=["right", "left", "past"],
 )
 def test_batches_equal_single_runs_whatever_side_the_graph_pads_on(
-    tmp_path: Path, form: GraphForm, writer: type[PublishedWriter]
+    tmp_path: Path, form: ExportForm, writer: type[PublishedWriter]
 ) -> None:
     write_model(tmp_path / "model.onnx", form, random_weights(), writer=writer)
     session = open_session(tmp_path / "model.onnx", format="fp32", threads=1, allow_gpu=False)

@@ -11,8 +11,8 @@ import pytest
 from qmd.errors import ModelError
 from qmd.inference.engines.expansion import Branch, ExpanderOptions, QwenExpander, load_expander
 from qmd.inference.settings import EngineSettings
-from qmd.prepare.graph_writer import GraphForm
-from tests.inference.tiny_models import PUBLISHED, PlainWriter, PublishedWriter, random_weights, write_model
+from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
+from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 BRANCHES = (Branch("lex", 12), Branch("vec", 16), Branch("hyde", 24))
@@ -21,7 +21,7 @@ BRANCHES = (Branch("lex", 12), Branch("vec", 16), Branch("hyde", 24))
 def _expander(
     folder: Path,
     mode: str = "sequential",
-    form: GraphForm = PUBLISHED,
+    form: ExportForm = PUBLISHED,
     writer: type[PublishedWriter] = PublishedWriter,
     branches: tuple[Branch, ...] = BRANCHES,
 ) -> QwenExpander:

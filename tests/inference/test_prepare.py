@@ -17,14 +17,14 @@ from qmd.inference.models.weights_choice import has_byte_products
 from qmd.inference.settings import EngineSettings
 from qmd.prepare.forms import prepare_model
 from qmd.prepare.graph_weights import GraphWeights
-from qmd.prepare.graph_writer import GraphForm
 from qmd.prepare.quantize import dequantize_blocks, quantize_blocks, quantize_rows
 from qmd.prepare.self_check import Agreement, compare_logits, compare_scores
-from tests.inference.tiny_models import PUBLISHED, SHAPE, PlainWriter, PublishedWriter, random_weights, write_model
+from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
+from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 PUBLISHED_SCORE = replace(PUBLISHED, head="score", past=False, positions=False)
-FORMS: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
+FORMS: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference of a weight read back (half-precision scales round)
     "fp32": (PUBLISHED, PublishedWriter, 0.0),
     "fp16": (replace(PUBLISHED, activations="fp16"), PlainWriter, 0.0),
@@ -34,7 +34,7 @@ FORMS: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
 }
 
 
-def _folder(path: Path, record: ModelRecord, form: GraphForm) -> Path:
+def _folder(path: Path, record: ModelRecord, form: ExportForm) -> Path:
     write_tokenizer(path)
     source = next(item for item in record.formats if item.name in ("fp16", "q4f16"))
     write_model(path / source.weights.path, form, random_weights())
