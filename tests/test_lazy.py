@@ -1,6 +1,7 @@
 """What is made on first use behaves like what is made at once."""
 
 import re
+from typing import AnyStr
 
 import pytest
 
@@ -8,12 +9,14 @@ from qmd.lazy import lazy_pattern, load_module
 
 
 @pytest.mark.parametrize(("pattern", "text"), [(r"(?P<word>\w+) \d", "page 7"), (rb"\w+", b"page")])
-def test_a_lazy_pattern_answers_like_a_compiled_one(pattern, text) -> None:
+def test_a_lazy_pattern_answers_like_a_compiled_one(pattern: AnyStr, text: AnyStr) -> None:
     lazy, compiled = lazy_pattern(pattern), re.compile(pattern)
     assert lazy.pattern == pattern
     assert lazy.findall(text) == compiled.findall(text)
     for _ in range(2):
-        assert lazy.search(text).groupdict() == compiled.search(text).groupdict()
+        found, expected = lazy.search(text), compiled.search(text)
+        assert found is not None and expected is not None
+        assert found.groupdict() == expected.groupdict()
 
 
 def test_a_lazy_pattern_keeps_its_flags() -> None:

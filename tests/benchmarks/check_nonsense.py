@@ -17,9 +17,6 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from fit_relevance import nonsense_queries
 
 from qmd.evaluation import known_item_queries
 from qmd.inference import Engines, load_engines
@@ -29,6 +26,7 @@ from qmd.retrieval.calibration import WEAK
 from qmd.retrieval.options import Mode
 from qmd.store import open_reader
 from qmd.store.base import Reader
+from tests.benchmarks.fit_relevance import nonsense_queries
 
 MODES: tuple[Mode, ...] = ("lexical", "dense", "hybrid")
 
@@ -43,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--show", type=int, default=0, help="print the best-scored nonsense and the worst-scored questions"
     )
     options = parser.parse_args(argv)
-    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ("embed",))
+    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ["embed"])
     reader = open_reader(options.database)
     documents = list(reader.iter_documents())
     own = " ".join(reader.texts([document.hash for document in documents]).values())

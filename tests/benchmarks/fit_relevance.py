@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--nonsense", type=int, default=200, help="nonsense queries per folder")
     parser.add_argument("--check", action="store_true", help="only check the shipped constants")
     options = parser.parse_args(argv)
-    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ("embed",))
+    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ["embed"])
     for mode in ("lexical", "hybrid"):
         gathered = {}
         for folder in options.folders:
@@ -265,7 +265,8 @@ def check(rows: Sequence[Row], judge: Callable[[Evidence], float]) -> str:
     by_query: dict[str, list[Row]] = {}
     for row in rows:
         by_query.setdefault(row.query, []).append(row)
-    nonsense, answerable = [], []
+    nonsense: list[float] = []
+    answerable: list[float] = []
     for hits in by_query.values():
         relevances = calibration.non_increasing([judge(row.evidence) for row in hits if row.rank > 0])
         (answerable if hits[0].answerable else nonsense).append(relevances[0] if relevances else 0.0)

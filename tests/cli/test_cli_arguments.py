@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.cli.app import COMMANDS, CommandSpec
@@ -92,7 +92,6 @@ def test_an_option_without_its_value_is_refused() -> None:
         sort_arguments(["x", "-n"], SEARCH, "search")
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=6), max_size=6))
 def test_words_behind_two_dashes_come_through_untouched(words: list[str]) -> None:
     assert list(sort_arguments(["--json", "--", *words], SEARCH, "search").words) == words

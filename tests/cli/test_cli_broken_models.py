@@ -13,8 +13,9 @@ import pytest
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
 from qmd.inference.models.weights import locate_builtin
 from tests.cli.conftest import Qmd, Run
+from tests.inference.exported_graphs import PublishedWriter
 from tests.inference.model_hub import WEIGHTS, FakeHub, serve_hub
-from tests.inference.tiny_models import PUBLISHED, PublishedWriter, random_weights, write_model
+from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 BUILTIN = locate_builtin()
@@ -186,7 +187,7 @@ def test_a_disk_without_room_is_told_and_the_earlier_files_stay(
 ) -> None:
     assert qmd("pull", QWEN_RERANKER.name).status == 0
     hub.files["model.onnx"] = WEIGHTS[::-1]
-    nearly_full = shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)  # type: ignore[attr-defined]
+    nearly_full = shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: nearly_full)
     _refused(qmd("pull", QWEN_RERANKER.name), "not enough space")
     assert (models / QWEN_RERANKER.folder / "model.onnx").read_bytes() == WEIGHTS

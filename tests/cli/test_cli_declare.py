@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.cli.app import COMMANDS, _load, build_command
+from qmd.cli.app import COMMANDS, CommandSpec, _load, build_command
 from qmd.cli.arguments import Arguments
 from qmd.cli.declare import (
     Argument,
@@ -49,9 +49,9 @@ OPTIONS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(OPTIONS, WORDS)
-def test_what_is_bound_is_what_typer_finds(options, words) -> None:
+def test_what_is_bound_is_what_typer_finds(options: list[tuple[str, ...]], words: list[str]) -> None:
     arguments = Arguments(tuple(part for option in options for part in option), tuple(words))
     bound = bind_arguments(PARAMETERS, arguments)
     if bound is not None:
@@ -82,7 +82,7 @@ def test_a_word_too_many_is_left_to_typer() -> None:
 
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
-def test_every_command_declares_the_options_that_typer_knows(spec) -> None:
+def test_every_command_declares_the_options_that_typer_knows(spec: CommandSpec) -> None:
     known = {
         spelling: not parameter.is_flag
         for parameter in build_command(spec).params
@@ -94,7 +94,7 @@ def test_every_command_declares_the_options_that_typer_knows(spec) -> None:
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
 @pytest.mark.parametrize("words", [[], ["word"], ["word", "other"]], ids=len)
-def test_every_command_binds_its_words_as_typer_does(spec, words: list[str]) -> None:
+def test_every_command_binds_its_words_as_typer_does(spec: CommandSpec, words: list[str]) -> None:
     bound = bind_arguments(declared_parameters(_load(spec)), Arguments((), tuple(words)))
     if bound is not None:
         command = build_command(spec)

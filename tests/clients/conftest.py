@@ -92,8 +92,12 @@ class McpPipe:
         self.process.stdin.flush()
 
 
+MakeClient = Callable[..., Client]
+Connect = Callable[[Client], McpPipe]
+
+
 @pytest.fixture
-def connect() -> Iterator[Callable[[Client], McpPipe]]:
+def connect() -> Iterator[Connect]:
     """Start the server of a client and shake hands; every server is ended with the test."""
     pipes: list[McpPipe] = []
 
@@ -143,7 +147,7 @@ def write_notes(folder: Path) -> Path:
 
 
 @pytest.fixture
-def make_client(tmp_path: Path) -> Callable[..., Client]:
+def make_client(tmp_path: Path) -> MakeClient:
     def build(**env: str) -> Client:
         notes = write_notes(tmp_path / "notes")
         base = {

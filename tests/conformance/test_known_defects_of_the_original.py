@@ -83,7 +83,7 @@ def test_07_the_order_of_typed_lines_changes_neither_weights_nor_results(world: 
     engines = fakes.fake_engines(embedder)
     seen = set()
     for lines in permutations(("lex: ripe kiwi", "vec: pear garden", "lex: garden")):
-        answer = search(reader, engines, parse_query("\n".join(lines)), SearchOptions(explain=True, rerank=False))  # type: ignore[arg-type]
+        answer = search(reader, engines, parse_query("\n".join(lines)), SearchOptions(explain=True, rerank=False))
         explained = [hit.explanation for hit in answer.hits if hit.explanation]
         weights = {(one.query, one.weight) for entry in explained for one in entry.contributions}
         seen.add((tuple(hit.document.path for hit in answer.hits), frozenset(weights)))

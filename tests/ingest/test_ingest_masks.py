@@ -118,7 +118,6 @@ def test_no_mask_makes_matching_hang() -> None:
 
 
 @given(st.text(alphabet="ab*?[]{}()!@+|,/\\.^-", max_size=14), st.text(max_size=10))
-@settings(deadline=None)
 def test_no_mask_breaks_the_matcher(mask: str, path: str) -> None:
     expression = compile_globs(split_mask(mask))
     assert expression is None or expression.fullmatch(path) is None or isinstance(path, str)
@@ -187,7 +186,7 @@ def ends(pieces: Sequence[Piece], text: str, start: int) -> set[int]:
     _segment,
     st.lists(st.lists(st.text(alphabet="ab.", min_size=1, max_size=4), min_size=1, max_size=4), min_size=1, max_size=8),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_masks_select_what_trying_everything_selects(
     folders: list[str | list[Piece]], name: list[Piece], paths: list[list[str]]
 ) -> None:

@@ -1,7 +1,7 @@
 import json
 import xml.etree.ElementTree as ET
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import StoredDocument
@@ -56,7 +56,6 @@ def test_the_terminal_form_has_a_ruled_header() -> None:
     )
 
 
-@settings(deadline=None)
 @given(st.text(max_size=50), st.text(max_size=50))
 def test_xml_is_well_formed_whatever_the_text(context: str, body: str) -> None:
     root = ET.fromstring(render_documents([FetchedDocument(DOCUMENT, "f", context, body), SKIPPED], "xml", False))

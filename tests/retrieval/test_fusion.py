@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from random import Random
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import Candidate, Ranking
-from qmd.retrieval.fusion import blend_rerank, fuse_rankings, fuse_zscores, standardise
+from qmd.retrieval.fusion import Fused, blend_rerank, fuse_rankings, fuse_zscores, standardise
 
 
 def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:
@@ -18,20 +21,21 @@ def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:
 SCORES = st.dictionaries(st.integers(1, 40), st.floats(0, 30), max_size=30)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(SCORES, st.sampled_from(["bm25", "dense"]), st.floats(0, 1)), max_size=5), st.randoms())
 @pytest.mark.parametrize("fuse", [fuse_zscores, fuse_rankings])
-def test_the_order_of_the_rankings_does_not_matter(fuse: object, inputs: list[object], random: object) -> None:
-    assert callable(fuse)
-    pairs = [(ranking(scores, source), weight) for scores, source, weight in inputs]  # type: ignore[misc]
+def test_the_order_of_the_rankings_does_not_matter(
+    fuse: Callable[[Sequence[Ranking], Sequence[float]], tuple[Fused, ...]],
+    inputs: list[tuple[dict[int, float], str, float]],
+    random: Random,
+) -> None:
+    pairs = [(ranking(scores, source), weight) for scores, source, weight in inputs]
     shuffled = list(pairs)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     left = fuse([p[0] for p in pairs], [p[1] for p in pairs])
     right = fuse([p[0] for p in shuffled], [p[1] for p in shuffled])
     assert [(f.document_id, f.score) for f in left] == [(f.document_id, f.score) for f in right]
 
 
-@settings(deadline=None)
 @given(SCORES, SCORES)
 def test_every_document_comes_back_once_best_first(left: dict[int, float], right: dict[int, float]) -> None:
     fused = fuse_zscores([ranking(left), ranking(right, "bm25")], [0.5, 0.5])

@@ -1,7 +1,7 @@
 """What counts as a mark, and what is punctuation."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.analysis import has_user_operators, parse_lex
@@ -61,7 +61,6 @@ def test_a_pasted_text_demands_nothing_and_the_user_is_told() -> None:
     assert any("lex:" in warning for warning in trace.warnings)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet='ab +-"* how do the of', max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
     marked = read_marks(text, Trace(None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.errors import UsageError
@@ -132,7 +132,6 @@ def test_scopes_that_share_no_path_hold_nothing() -> None:
     assert build_scope(Scope(None, "a/"), Scope(None, "b/")).collections == ()
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_query_or_a_usage_error(text: str) -> None:
     try:

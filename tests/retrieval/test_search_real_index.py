@@ -79,7 +79,7 @@ queries = st.lists(st.sampled_from([*WORDS, "limitr", "gard", "-oil", '"water ke
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folders, folders, queries)
 @example(
     {"n0.md": f"{'limiter ' * 9}window water key", "n1.md": "water key"}, {"n0.md": "limiter"}, 'window "water key"'
@@ -118,7 +118,7 @@ def test_a_scope_of_everything_ranks_as_no_scope_does(build: Build) -> None:
     assert [hit.document.path for hit in ask(reader, "window", "own").hits] == whole
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=60) | st.text(alphabet='ab"+-*:()^~ \n中の', max_size=30), st.booleans())
 def test_no_query_raises_anything_but_a_usage_error(any_index: Reader, text: str, is_scoped: bool) -> None:
     try:
@@ -142,7 +142,7 @@ names = st.text(
 ).filter(lambda name: name.strip() == name and name not in (".", ".."))
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(names, min_size=1, max_size=4, unique_by=str.casefold))
 def test_what_is_found_is_fetched_by_docid_and_by_address(build: Build, stems: list[str]) -> None:
     reader = build({"own": {f"{stem}.md": f"# Note\n\nmarker number {n}\n" for n, stem in enumerate(stems)}})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.retrieval.matching import query_terms
@@ -58,7 +58,6 @@ def test_an_empty_document_has_an_empty_passage() -> None:
     assert (passage.text, passage.start_line, passage.line) == ("", 1, 1)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab \n\ré中ß", max_size=200), st.text(alphabet="ab é中", max_size=10), st.integers(10, 100))
 def test_line_numbers_are_those_of_the_file(text: str, query: str, max_chars: int) -> None:
     passage = best_passage(text, query_terms(query), max_chars=max_chars)
@@ -71,7 +70,6 @@ def test_line_numbers_are_those_of_the_file(text: str, query: str, max_chars: in
         assert passage.text.split("\n")[: len(shown)] == shown
 
 
-@settings(deadline=None)
 @given(st.text(max_size=80), st.text(max_size=20), st.integers(0, 90), st.integers(0, 90))
 def test_any_chunk_span_is_survived(text: str, query: str, start: int, length: int) -> None:
     best_passage(text, query_terms(query), chunk=(start, start + length))

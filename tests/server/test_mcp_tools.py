@@ -39,7 +39,8 @@ def text_of(result: Any) -> str:
 
 
 def resources_of(result: Any) -> list[TextResourceContents]:
-    return [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
+    resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
+    return [resource for resource in resources if isinstance(resource, TextResourceContents)]
 
 
 async def call(connect: Connect, tool: str, **arguments: object) -> Any:

@@ -22,7 +22,7 @@ class WeighingReranker(OverlapReranker):
     def with_idf(self, idf: Callable[[Sequence[str]], Sequence[float]]) -> Reranker:
         return replace(self, weight=idf(["word"])[0])
 
-    def score(self, query: str, passages: Sequence[str], **_: object) -> Sequence[float | None]:  # type: ignore[override]
+    def score(self, query: str, passages: Sequence[str], **_: object) -> Sequence[float | None]:
         return [self.weight for _ in passages]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp_types import TextResourceContents
 
 ROOT = Path(__file__).resolve().parents[2]
 META = {
@@ -165,4 +166,4 @@ async def test_the_sdk_client_works_over_stdio(environ: dict[str, str], tmp_path
         assert found.structured_content is not None
         assert found.structured_content["results"][0]["file"] == "docs/a.md"
         (content,) = (await client.read_resource("qmd://docs/sub/b.md")).contents
-        assert "cache is flushed" in content.text
+        assert isinstance(content, TextResourceContents) and "cache is flushed" in content.text

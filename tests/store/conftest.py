@@ -31,7 +31,7 @@ def writer(index_path: Path) -> Iterator[IndexWriter]:
 def make_document() -> MakeDocument:
     def make(
         path: str, text: str, *, title: str = "", modified_at: str = "2025-06-01T00:00:00.000Z", **metadata: object
-    ):
+    ) -> NewDocument:
         return NewDocument(
             path=path,
             title=title or path,

@@ -190,7 +190,7 @@ def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
     assert len(writer.search_dense(query, 2_001, Scope(), "f")) == 2_001
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 200), st.integers(0, 2**31))
 def test_packed_rows_keep_direction_and_signs_keep_distance(n: int, dim: int, seed: int) -> None:
     made = np.random.default_rng(seed).standard_normal((n, dim)).astype(np.float32)
