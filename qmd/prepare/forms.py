@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from qmd import __version__
 from qmd.errors import BusyError, ModelError, UsageError
 from qmd.files import exclusive_lock
-from qmd.inference.engines.cross_encoder import RerankOptions, prompt_tokens
+from qmd.inference.engines.cross_encoder import RerankPrompt
 from qmd.inference.engines.rerank_runs import BatchRunner
 from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.models.folders import folder_size, mapped_os_errors, sha256_of
@@ -249,10 +249,10 @@ def _probe(
 
     session = open_session(path, format=format, threads=threads, allow_gpu=False)
     runner = BatchRunner(session, read_signature(session), 0, batch_tokens=0)
+    prompt = RerankPrompt(tokenizer)
     rows = []
     for query, passage in CHECK_PAIRS:
-        prefix, ending = prompt_tokens(tokenizer, query, passage, RerankOptions())
-        rows.append(runner.logits([[*prefix, *ending]], "right")[0])
+        rows.append(runner.logits([[*prompt.prefix(query), *prompt.ending(passage)]], "right")[0])
         if record.role == "expand" and len(rows) == 12:
             # A vocabulary's logits say more than one score: fewer prompts do.
             break

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
-from qmd.inference.runtime.chat_tokens import read_json
+from qmd.inference.runtime.tokenization import read_json
 from qmd.prepare.graph_writer import Qwen3Shape
 from qmd.prepare.quantize import dequantize_blocks
 

@@ -20,7 +20,6 @@ from qmd.inference.models.catalogue import (
     Role,
     find_model,
     full_model,
-    models_for,
 )
 from qmd.inference.models.weights import locate_model
 from qmd.inference.runtime.sessions import PROVIDER_BY_FORMAT
@@ -56,8 +55,8 @@ def test_a_model_of_another_role_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("role", ["embed", "rerank", "expand"])
-def test_every_role_has_one_full_model_listed_first(role: Role) -> None:
-    assert models_for(role)[0] is full_model(role)
+def test_every_role_has_one_full_model(role: Role) -> None:
+    assert [model for model in MODELS if (model.role, model.tier) == (role, "full")] == [full_model(role)]
 
 
 def test_every_format_is_one_the_session_factory_knows() -> None:

@@ -159,9 +159,9 @@ def test_a_prepared_reranker_scores_like_the_published_one_and_is_taken(
     folder = _folder(tmp_path, QWEN_RERANKER, replace(PUBLISHED_SCORE, activations="fp16"))
     engine_settings = EngineSettings(tmp_path, allow_gpu=False, threads=1)
     passages = ["the first passage", "no", "a much longer third passage with other words"]
-    before = load_cross_encoder(folder, engine_settings)
+    before = load_cross_encoder(folder, QWEN_RERANKER, engine_settings)
     (made,) = prepare_model(QWEN_RERANKER, folder, forms=[form], threads=1)
-    after = load_cross_encoder(folder, engine_settings)
+    after = load_cross_encoder(folder, QWEN_RERANKER, engine_settings)
     assert made.is_kept, made.reason
     assert (before.description.format, after.description.format) == ("fp16", form)
     assert after.score("query", passages) == pytest.approx(before.score("query", passages), abs=difference)
@@ -182,7 +182,7 @@ def test_a_prepared_decoder_expands_and_is_taken(tmp_path: Path) -> None:
     folder = _folder(tmp_path, QWEN_EXPANDER, replace(PUBLISHED, activations="fp16", linear="q4"))
     (made,) = prepare_model(QWEN_EXPANDER, folder, threads=1)
     assert made.is_kept, made.reason
-    expander = load_expander(folder, EngineSettings(tmp_path, allow_gpu=False, threads=1))
+    expander = load_expander(folder, QWEN_EXPANDER, EngineSettings(tmp_path, allow_gpu=False, threads=1))
     assert expander.description.format == "q4"
     found = expander.expand("query")
     assert len(found.subqueries) + len(found.dropped) == 4

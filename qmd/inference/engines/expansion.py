@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.engines.expansion_checks import Related, check_expansions, script_of, wanted_scripts
-from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.inference.engines.expansion_checks import check_expansions, script_of, wanted_scripts
+from qmd.inference.engines.language_models import open_language_model
+from qmd.inference.runtime.chat_tokens import ChatTokenizer
 from qmd.inference.runtime.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
 from qmd.inference.runtime.grammar import LineGrammar
 from qmd.inference.runtime.kv_context import KeyValueContext
@@ -66,7 +67,6 @@ class ExpanderOptions:
         # The model's card asks for these values in non-thinking mode; greedy decoding loops.
         default_factory=lambda: SamplingSettings(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=0.5, seed=0)
     )
-    is_related: Related | None = None
 
 
 class QwenExpander:
@@ -136,7 +136,7 @@ class QwenExpander:
             write = self._write_batched if self._is_batched() else self._write_in_turn
             results = write(context, choosers, limits)
         proposed, cut = self._read_lines(results)
-        checked = check_expansions(query, proposed, intent=intent, is_related=self._options.is_related)
+        checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
 
     def _is_batched(self) -> bool:
@@ -216,25 +216,12 @@ class QwenExpander:
 
 
 def load_expander(
-    folder: Path,
-    settings: EngineSettings,
-    options: ExpanderOptions | None = None,
-    *,
-    record: ModelRecord | None = None,
+    folder: Path, record: ModelRecord, settings: EngineSettings, options: ExpanderOptions | None = None
 ) -> QwenExpander:
     """Open the expansion model of a folder.
 
     Raises:
         ModelError: If a file is missing or damaged, or the graph is not a decoder this code can drive.
     """
-    from qmd.inference.models.catalogue import full_model
-    from qmd.inference.models.weights_choice import choose_weights
-    from qmd.inference.runtime.sessions import open_session
-
-    record = record or full_model("expand")
-    weights = choose_weights(folder, record, allow_gpu=settings.gpu_allowed)
-    session = open_session(
-        weights.path, format=weights.format, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed
-    )
-    description = EngineDescription("expand", record.name, weights.format, record.tier, session.got)
-    return QwenExpander(Decoder(session), load_chat_tokenizer(folder), description, options)
+    model = open_language_model(folder, record, settings)
+    return QwenExpander(Decoder(model.session), model.tokenizer, model.description, options)

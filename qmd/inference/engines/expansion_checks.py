@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from qmd.inference.base import Expansion
 from qmd.records import SubQuery
-
-Related = Callable[[str, str], bool]
-"""(query, proposed text) → whether they are about the same thing, where a model can tell."""
 
 _MAX_CHARACTERS = {"lex": 120, "vec": 240, "hyde": 800}
 _MIN_SCRIPT_SHARE = 0.25
@@ -69,25 +66,18 @@ _FUNCTION_WORDS: dict[str, frozenset[str]] = {
 _STOP_WORDS = frozenset().union(*_FUNCTION_WORDS.values())
 
 
-def check_expansions(
-    query: str,
-    proposed: Sequence[SubQuery],
-    *,
-    intent: str | None = None,
-    is_related: Related | None = None,
-) -> Expansion:
+def check_expansions(query: str, proposed: Sequence[SubQuery], *, intent: str | None = None) -> Expansion:
     """Split proposals into kept and refused, in order.
 
     Refused are empty lines, repetitions of the query or of an earlier line, template prose, text that runs in circles,
-    another script or language than the query's, and drift: no term in common with query or intent, unless
-    `is_related` vouches for it.
+    another script or language than the query's, and drift: no term in common with query or intent.
     """
     kept: list[SubQuery] = []
     dropped: list[tuple[str, str]] = []
     seen = {_key(query)}
     for item in proposed:
         text = " ".join(item.text.split()).strip("\"'`“”«» -–*•")
-        reason = _refusal(query, item.kind, text, intent, is_related)
+        reason = _refusal(query, item.kind, text, intent)
         if reason is None and (key := _key(text)) in seen:
             reason = "repeats the query" if key == _key(query) else "repeats another expansion"
         if reason is not None:
@@ -98,7 +88,7 @@ def check_expansions(
     return Expansion(tuple(kept), tuple(dropped))
 
 
-def _refusal(query: str, kind: str, text: str, intent: str | None, is_related: Related | None) -> str | None:
+def _refusal(query: str, kind: str, text: str, intent: str | None) -> str | None:
     if not any(letter.isalnum() for letter in text):
         return "is empty"
     if len(text) > _MAX_CHARACTERS[kind]:
@@ -111,7 +101,7 @@ def _refusal(query: str, kind: str, text: str, intent: str | None, is_related: R
         return "is in another script than the query"
     if not same_language(query, text):
         return "is in another language than the query"
-    if not shares_term(f"{query} {intent or ''}", text) and not (is_related is not None and is_related(query, text)):
+    if not shares_term(f"{query} {intent or ''}", text):
         return "shares no term with the query"
     return None
 

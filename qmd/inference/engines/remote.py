@@ -10,14 +10,13 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.engines.expansion_checks import Related, check_expansions
-from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, RemoteSettings, TooLargeError
-from qmd.inference.engines.remote_settings import is_offline
+from qmd.inference.engines.expansion_checks import check_expansions
+from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, TooLargeError
 from qmd.inference.models.catalogue import Role
 from qmd.records import SubQuery
 
@@ -44,19 +43,18 @@ class RemoteEmbedder:
     """The Embedder over `/v1/embeddings`.
 
     Args:
-        settings: The server.
-        client: Posts to it.
+        client: Posts to the server.
     """
 
-    def __init__(self, settings: RemoteSettings, client: RemoteClient) -> None:
-        self._settings = settings
+    def __init__(self, client: RemoteClient) -> None:
         self._client = client
-        self._dim = settings.dim
+        self._settings = client.settings
+        self._dim = client.settings.dim
 
     @property
     def description(self) -> EngineDescription:
         """What runs."""
-        return _describe("embed", self._settings, self._client)
+        return _describe("embed", self._client)
 
     @property
     def dim(self) -> int:
@@ -160,19 +158,18 @@ class RemoteReranker:
     """The Reranker over `/v1/rerank`, in the shape of Jina and Cohere; text-embeddings-inference's answer is read too.
 
     Args:
-        settings: The server.
-        client: Posts to it.
+        client: Posts to the server.
     """
 
-    def __init__(self, settings: RemoteSettings, client: RemoteClient) -> None:
-        self._settings = settings
+    def __init__(self, client: RemoteClient) -> None:
         self._client = client
+        self._settings = client.settings
         self._has_raw_scores = False
 
     @property
     def description(self) -> EngineDescription:
         """What runs."""
-        return _describe("rerank", self._settings, self._client)
+        return _describe("rerank", self._client)
 
     def score(
         self,
@@ -230,20 +227,17 @@ class RemoteExpander:
     """The Expander over `/v1/chat/completions`.
 
     Args:
-        settings: The server.
-        client: Posts to it.
-        is_related: Vouches for expansions that share no term with the query.
+        client: Posts to the server.
     """
 
-    def __init__(self, settings: RemoteSettings, client: RemoteClient, *, is_related: Related | None = None) -> None:
-        self._settings = settings
+    def __init__(self, client: RemoteClient) -> None:
         self._client = client
-        self._is_related = is_related
+        self._settings = client.settings
 
     @property
     def description(self) -> EngineDescription:
         """What runs."""
-        return _describe("expand", self._settings, self._client)
+        return _describe("expand", self._client)
 
     def expand(
         self,
@@ -281,7 +275,7 @@ class RemoteExpander:
         except (KeyError, IndexError, TypeError) as exc:
             raise _nonsense(self._client, "no message") from exc
         proposed, other = parse_typed_lines(text)
-        checked = check_expansions(query, proposed, intent=intent, is_related=self._is_related)
+        checked = check_expansions(query, proposed, intent=intent)
         dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
         return Expansion(checked.subqueries, dropped)
 
@@ -301,34 +295,16 @@ def parse_typed_lines(text: str) -> tuple[list[SubQuery], list[str]]:
     return proposed, other
 
 
-def connect_embedder(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteEmbedder:
+def connect_embedder(client: RemoteClient) -> RemoteEmbedder:
     """The remote embedder; asks the server for the size of a vector where the settings do not say.
 
     Raises:
-        ModelError: If offline use forbids the server, or it fails.
+        ModelError: If the server fails.
     """
-    embedder = RemoteEmbedder(settings, RemoteClient(settings, "/embeddings", is_offline=is_offline(env)))
-    if settings.dim is None:
+    embedder = RemoteEmbedder(client)
+    if client.settings.dim is None:
         embedder.embed_queries(["size"])
     return embedder
-
-
-def connect_reranker(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteReranker:
-    """The remote reranker. Sends nothing yet.
-
-    Raises:
-        ModelError: If offline use forbids the server.
-    """
-    return RemoteReranker(settings, RemoteClient(settings, "/rerank", is_offline=is_offline(env)))
-
-
-def connect_expander(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteExpander:
-    """The remote expander. Sends nothing yet.
-
-    Raises:
-        ModelError: If offline use forbids the server.
-    """
-    return RemoteExpander(settings, RemoteClient(settings, "/chat/completions", is_offline=is_offline(env)))
 
 
 def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
@@ -336,8 +312,8 @@ def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
         yield texts[start : start + max(1, size)]
 
 
-def _describe(role: Role, settings: RemoteSettings, client: RemoteClient) -> EngineDescription:
-    return EngineDescription(role, settings.model, "remote", "remote", client.url)
+def _describe(role: Role, client: RemoteClient) -> EngineDescription:
+    return EngineDescription(role, client.settings.model, "remote", "remote", client.url)
 
 
 def _nonsense(client: RemoteClient, what: str) -> ModelError:

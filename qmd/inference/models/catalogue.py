@@ -190,11 +190,6 @@ _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
 }
 
 
-def models_for(role: Role) -> tuple[ModelRecord, ...]:
-    """Models of one role, the full tier first."""
-    return tuple(sorted((model for model in MODELS if model.role == role), key=lambda model: model.tier == "built-in"))
-
-
 def full_model(role: Role) -> ModelRecord:
     """The full tier's model for a role."""
     return next(model for model in MODELS if model.role == role and model.tier == "full")

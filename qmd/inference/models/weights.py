@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import MINILM, ModelFile, ModelFormat, ModelRecord, Pooling
+from qmd.inference.runtime.tokenization import read_json
 
 _BUILTIN_FOLDER = MINILM.folder
 
@@ -67,8 +67,8 @@ def describe_folder(folder: Path) -> ModelRecord:
     )
     if not formats:
         raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
-    uses_first_token = bool(_read_json(folder / "1_Pooling" / "config.json").get("pooling_mode_cls_token"))
-    positions = _read_json(folder / "config.json").get("max_position_embeddings")
+    uses_first_token = bool(read_json(folder / "1_Pooling" / "config.json").get("pooling_mode_cls_token"))
+    positions = read_json(folder / "config.json").get("max_position_embeddings")
     context = min(positions, _MAX_CONTEXT) if isinstance(positions, int) and positions > 0 else _MAX_CONTEXT
     pooling: Pooling = "first" if uses_first_token else "mean"
     return ModelRecord(
@@ -87,21 +87,6 @@ def describe_folder(folder: Path) -> ModelRecord:
         max_tokens=max(16, context - 32),
         pooling=pooling,
     )
-
-
-def _read_json(path: Path) -> dict[str, object]:
-    """A JSON object, empty when the file is absent.
-
-    Raises:
-        ModelError: The file is there and damaged.
-    """
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
-        raise ModelError(f"model file '{path}' cannot be read: {exc}", "fetch the model again") from exc
-    return content if isinstance(content, dict) else {}
 
 
 def _is_whole(folder: Path, path: str) -> bool:

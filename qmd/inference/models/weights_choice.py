@@ -7,8 +7,8 @@ from pathlib import Path
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import ModelFile, ModelRecord
 from qmd.inference.models.held_types import held_format
-from qmd.inference.runtime.chat_tokens import read_json
 from qmd.inference.runtime.sessions import cuda_works
+from qmd.inference.runtime.tokenization import read_json
 from qmd.quick_dataclasses import dataclass, replace
 
 PREPARED_FOLDER = "prepared"
