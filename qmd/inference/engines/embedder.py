@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from qmd.analysis.stopwords import ENGLISH, stop_words_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.models.catalogue import ModelFormat, ModelRecord, Pooling
-from qmd.inference.models.weights import present_formats
+from qmd.inference.models.catalogue import ModelRecord, Pooling
+from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
 
@@ -176,39 +176,30 @@ class OnnxEmbedder:
         return vectors
 
 
-def load_embedder(
-    folder: Path,
-    record: ModelRecord,
-    *,
-    model_format: ModelFormat | None = None,
-    threads: int = 1,
-    allow_gpu: bool = True,
-) -> OnnxEmbedder:
+def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_gpu: bool = True) -> OnnxEmbedder:
     """Open an encoder folder (`tokenizer.json` and the format's weights) as an embedder.
 
     Args:
         folder: The model's folder.
         record: What the folder holds.
-        model_format: Which weights; those in the folder by default, CPU formats first.
         threads: Texts encoded at the same time.
         allow_gpu: False keeps every format on the CPU.
 
     Raises:
         ModelError: A file is missing or damaged, or the graph is not the encoder the record describes.
     """
-    present = present_formats(record, folder)
-    chosen = model_format or (present[0] if present else record.format_for("cpu"))
-    weights = folder / chosen.weights.path
+    # On a CPU even where CUDA works: INT8 is made for it.
+    weights = choose_weights(folder, record, allow_gpu=False)
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     options = {} if record.tier == "built-in" else _EXACT_SUMS
     session = open_session(
-        weights, format=chosen.name, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused, options=options
+        weights.path, format=weights.format, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused, options=options
     )
     encoder = TokenEncoder(session, tokenizer, record.context, threads)
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
     if record.dim is not None and dim != record.dim:
-        raise ModelError(f"model '{weights}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
-    return OnnxEmbedder(encoder, record, _fingerprint(weights, folder / "tokenizer.json", record), dim)
+        raise ModelError(f"model '{weights.path}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
+    return OnnxEmbedder(encoder, record, _fingerprint(weights.path, folder / "tokenizer.json", record), dim)
 
 
 def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:

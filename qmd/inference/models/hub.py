@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from qmd.errors import ModelError
@@ -33,6 +33,8 @@ _RETRIED_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 class HubFile:
     """A file as its hub describes it."""
 
+    path: str
+    """In its repository."""
     url: str
     size_bytes: int | None
     sha256: str | None
@@ -41,53 +43,45 @@ class HubFile:
     headers: Mapping[str, str]
 
 
-class Hub(Protocol):
-    """Where model files come from."""
+def describe_file(repository: str, path: str, revision: str, endpoint: str | None = None) -> HubFile | None:
+    """What the hub knows of a file; None where the repository has no such file.
 
-    def describe(self, repository: str, path: str, revision: str) -> HubFile | None:
-        """What is known of a file; None where the repository has no such file.
+    Args:
+        repository: `owner/name`.
+        path: Of the file in it.
+        revision: Branch or commit.
+        endpoint: A mirror; None takes the hub that huggingface_hub takes by default.
 
-        Raises:
-            ModelError: If the hub cannot be reached, or has no such repository.
-        """
-        ...
+    Raises:
+        ModelError: If the hub cannot be reached, or has no such repository.
+    """
+    import httpx
+    from huggingface_hub import get_hf_file_metadata, get_token, hf_hub_url
+    from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
 
-
-class HuggingFaceHub:
-    """The hub at `endpoint`, or the one that huggingface_hub takes by default."""
-
-    def __init__(self, endpoint: str | None = None) -> None:
-        self._endpoint = endpoint.rstrip("/") if endpoint else None
-
-    def describe(self, repository: str, path: str, revision: str) -> HubFile | None:
-        """See `Hub`."""
-        from huggingface_hub import get_hf_file_metadata, get_token, hf_hub_url
-        from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
-
-        try:
-            url = hf_hub_url(repository, path, revision=revision, endpoint=self._endpoint)
-            found = get_hf_file_metadata(url, endpoint=self._endpoint, headers={"user-agent": _USER_AGENT})
-        except EntryNotFoundError:
-            return None
-        except GatedRepoError as exc:
-            raise ModelError(
-                f"'{repository}' asks for a login", "accept its terms, then: huggingface-cli login"
-            ) from exc
-        except RepositoryNotFoundError as exc:
-            raise ModelError(f"the hub has no model '{repository}'", "see: qmd models list") from exc
-        except _hub_errors() as exc:
-            reason = " ".join(str(exc).split())[:160] or type(exc).__name__
-            hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
-            raise ModelError(f"model hub cannot be reached for '{repository}': {reason}", hint) from exc
-        if urlsplit(found.location).scheme not in ("http", "https"):
-            raise ModelError(f"model hub names an unusable address for '{path}'", "check HF_ENDPOINT")
-        headers = {"User-Agent": _USER_AGENT}
-        token = get_token()
-        # A file may lie with another host, which the token is not meant for.
-        if token and urlsplit(found.location).netloc == urlsplit(url).netloc:
-            headers["Authorization"] = f"Bearer {token}"
-        tag = (found.etag or "").lower()
-        return HubFile(found.location, found.size, tag if _SHA256.match(tag) else None, found.commit_hash, headers)
+    endpoint = endpoint.rstrip("/") if endpoint else None
+    try:
+        url = hf_hub_url(repository, path, revision=revision, endpoint=endpoint)
+        found = get_hf_file_metadata(url, endpoint=endpoint, headers={"user-agent": _USER_AGENT})
+    except EntryNotFoundError:
+        return None
+    except GatedRepoError as exc:
+        raise ModelError(f"'{repository}' asks for a login", "accept its terms, then: huggingface-cli login") from exc
+    except RepositoryNotFoundError as exc:
+        raise ModelError(f"the hub has no model '{repository}'", "see: qmd models list") from exc
+    except (OSError, ValueError, RuntimeError, httpx.HTTPError) as exc:
+        reason = " ".join(str(exc).split())[:160] or type(exc).__name__
+        hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
+        raise ModelError(f"model hub cannot be reached for '{repository}': {reason}", hint) from exc
+    if urlsplit(found.location).scheme not in ("http", "https"):
+        raise ModelError(f"model hub names an unusable address for '{path}'", "check HF_ENDPOINT")
+    headers = {"User-Agent": _USER_AGENT}
+    token = get_token()
+    # A file may lie with another host, which the token is not meant for.
+    if token and urlsplit(found.location).netloc == urlsplit(url).netloc:
+        headers["Authorization"] = f"Bearer {token}"
+    tag = (found.etag or "").lower()
+    return HubFile(path, found.location, found.size, tag if _SHA256.match(tag) else None, found.commit_hash, headers)
 
 
 def fetch(
@@ -190,15 +184,3 @@ def _opener() -> OpenerDirector:
             return request
 
     return build_opener(DropToken)
-
-
-def _hub_errors() -> tuple[type[Exception], ...]:
-    """What huggingface_hub raises; its HTTP library's errors share no base with its own."""
-    errors: list[type[Exception]] = [OSError, ValueError, RuntimeError]
-    try:
-        import httpx
-
-        errors.append(httpx.HTTPError)
-    except ImportError:
-        pass
-    return tuple(errors)

@@ -47,12 +47,6 @@ def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
     return folder if has_weights and has_tokenizer else None
 
 
-def present_formats(record: ModelRecord, folder: Path) -> tuple[ModelFormat, ...]:
-    """The record's formats whose weights lie in `folder`, those meant for the CPU first."""
-    present = [item for item in record.formats if _is_whole(folder, item.weights.path)]
-    return tuple(sorted(present, key=lambda item: item.device != "cpu"))
-
-
 def describe_folder(folder: Path) -> ModelRecord:
     """A record for a folder with an embedding model that the catalogue does not know.
 

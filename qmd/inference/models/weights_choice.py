@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import ModelFile, ModelRecord
@@ -25,11 +27,6 @@ class PreparedState:
     path: Path
     files: tuple[ModelFile, ...]
     fault: str | None
-
-    @property
-    def size_bytes(self) -> int:
-        """What its manifest says it takes."""
-        return sum(file.size_bytes or 0 for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +93,15 @@ def prepared_notes(folder: Path, record: ModelRecord) -> tuple[str, ...]:
     )
 
 
+def read_file_list(listed: Iterable[Mapping[str, Any]]) -> tuple[ModelFile, ...]:
+    """Files as a manifest lists them.
+
+    Raises:
+        KeyError, TypeError, ValueError: The list is damaged.
+    """
+    return tuple(ModelFile(str(item["path"]), int(item["size_bytes"]), str(item["sha256"])) for item in listed)
+
+
 def _prepared(folder: Path) -> list[ChosenWeights]:
     """Prepared forms that were finished (the manifest is written last) and are whole."""
     return [ChosenWeights(form.path / "model.onnx", form.name) for form in prepared_forms(folder) if form.fault is None]
@@ -104,8 +110,7 @@ def _prepared(folder: Path) -> list[ChosenWeights]:
 def _state(folder: Path, path: Path) -> PreparedState:
     try:
         manifest = read_json(path / MANIFEST)
-        listed = manifest.get("files", ())
-        files = tuple(ModelFile(str(f["path"]), int(f["size_bytes"]), str(f["sha256"])) for f in listed)
+        files = read_file_list(manifest.get("files", ()))
     except (ModelError, KeyError, TypeError, ValueError):
         return PreparedState(path.name, path, (), "its manifest is damaged")
     # Sizes only: this is asked at every start, and 'models verify' reads the bytes.
