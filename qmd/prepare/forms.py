@@ -14,7 +14,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
@@ -39,10 +42,6 @@ from qmd.prepare.graph_writer import GraphForm
 from qmd.prepare.graphs import Qwen3Writer, graph_bytes
 from qmd.prepare.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 from qmd.quick_dataclasses import dataclass, replace
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 FormName = Literal["q8", "w8a8", "q4", "fp32"]
 
@@ -228,8 +227,6 @@ def _probe(
     path: Path, format: str, record: ModelRecord, tokenizer: ChatTokenizer, threads: int | None
 ) -> npt.NDArray[np.float32]:
     """Logits of the check prompts' last tokens, shape (prompts, width), each prompt run alone and on the CPU."""
-    import numpy as np
-
     session = open_session(path, format=format, threads=threads, allow_gpu=False)
     runner = BatchRunner(session, read_signature(session), 0, batch_tokens=0)
     prompt = RerankPrompt(tokenizer)

@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.tokenization import read_json
 from qmd.prepare.graph_writer import Qwen3Shape
 from qmd.prepare.quantize import dequantize_blocks
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _LAYER = re.compile(r"layers?[./_](\d+)[./_]")
 _PROJECTION = re.compile(r"(qkv_proj|gate_up_proj|q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)")
@@ -239,8 +238,6 @@ def _rows(whole: _Read, start: int, end: int) -> _Read:
 
 
 def _similarity(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
-    import numpy as np
-
     return float((a * b).sum() / (np.linalg.norm(a) * np.linalg.norm(b) + 1e-12))
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.prepare.quantize import BlockQuantized, quantize_blocks, quantize_rows
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 MS_DOMAIN = "com.microsoft"
 _EXTERNAL_FROM_BYTES = 4096
@@ -111,7 +110,6 @@ class GraphWriter:
 
     def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
         """Add a constant tensor, outside the model file when large; returns its name."""
-        import numpy as np
         from onnx import TensorProto, helper, numpy_helper
 
         array = np.ascontiguousarray(array)
@@ -149,8 +147,6 @@ class GraphWriter:
 
     def constant(self, value: object, dtype: str = "int64") -> str:
         """A small constant."""
-        import numpy as np
-
         return self.initializer(self.name("constant"), np.array(value, dtype=dtype))
 
     def norm(self, x: str, weight: str) -> str:
@@ -182,8 +178,6 @@ class GraphWriter:
         return self.op("MatMul", [x, weight], name=name)[0]
 
     def _stack(self, parts: Sequence[str]) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         return np.concatenate([self.weights[part] for part in parts]).astype(np.float32)
 
     def _block_linear(self, x: str, parts: Sequence[str], name: str, bits: int) -> str:
@@ -209,8 +203,6 @@ class GraphWriter:
 
     def _row_linear(self, x: str, parts: Sequence[str], name: str) -> str:
         """W8A8: one scale per token and per output row. A scale per tensor is ruined by the first token's outlier."""
-        import numpy as np
-
         levels, scales = quantize_rows(self._stack(parts), self.form.row_levels)
         quantized_x, token_scale, row_shape = self._quantize_tokens(x, levels.shape[1])
         inputs = [

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, Qwen3Shape
 from qmd.prepare.quantize import BlockQuantized, quantize_blocks
 
@@ -69,7 +71,6 @@ class Qwen3Writer(GraphWriter):
 
     def _prepare_attention(self) -> None:
         """Nodes that all layers share: rotary tables, last position of each row, total length."""
-        import numpy as np
         from onnx import TensorProto
 
         shape = self.shape

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
 
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _QUERIES = (
     ("how to restore a database backup", 0),
@@ -62,16 +59,12 @@ class Agreement:
 
 def compare_scores(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
     """Agreement of two rerankers' logits, shape (prompts, 1)."""
-    import numpy as np
-
     a, b = expected[:, 0].astype(np.float64), got[:, 0].astype(np.float64)
     return Agreement(_correlation(a, b), _kendall(a, b), None, float(np.abs(a - b).max()))
 
 
 def compare_logits(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
     """Agreement of two language models' logits, shape (prompts, vocabulary)."""
-    import numpy as np
-
     a, b = expected.astype(np.float64), got.astype(np.float64)
     mean = float(np.mean([_correlation(x, y) for x, y in zip(a, b, strict=True)]))
     top1 = float((a.argmax(1) == b.argmax(1)).mean())
@@ -92,8 +85,6 @@ def _kendall(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
 
     Scores closer than that are equal for every purpose, and their order is chance.
     """
-    import numpy as np
-
     rows, columns = np.triu_indices(len(a), 1)
     first, second = a[rows] - a[columns], b[rows] - b[columns]
     told_apart = np.abs(first) > 0.01 * (float(np.ptp(a)) or 1.0)

@@ -8,7 +8,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.analysis.stopwords import ENGLISH, stop_words_of
 from qmd.errors import ModelError
@@ -17,10 +19,6 @@ from qmd.inference.models.catalogue import ModelRecord, Pooling
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 MAX_FOREIGN_QUERY_SHARE = 0.3
 """Share of a query's letters in scripts the model does not read, above which its vector means nothing."""
@@ -66,8 +64,6 @@ class TokenEncoder:
 
     def encode(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Token vectors of one text, shape (n_tokens, dim), not normalised."""
-        import numpy as np
-
         ids = np.array([tokens.ids], dtype=np.int64)
         feeds = {"input_ids": ids}
         if "attention_mask" in self._inputs:
@@ -162,8 +158,6 @@ class OnnxEmbedder:
     def _embed(
         self, texts: Sequence[str], prompt: str, on_progress: Callable[[int], None] | None
     ) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
         encoded = [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
         # Longest first: the threads then finish together.
@@ -204,8 +198,6 @@ def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_
 
 def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
     """One L2-normalised vector, (n_tokens, dim) → (dim,): the mean over all tokens or the first token's."""
-    import numpy as np
-
     pooled = token_vectors[0] if pooling == "first" else token_vectors.mean(axis=0)
     result: npt.NDArray[np.float32] = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
     return result

@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.engines.expansion_checks import check_expansions, script_of, wanted_scripts
 from qmd.inference.engines.language_models import open_language_model
@@ -25,9 +28,6 @@ from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import SubQuery, SubQueryKind
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from qmd.inference.models.catalogue import ModelRecord
     from qmd.inference.runtime.sessions import Session
     from qmd.inference.settings import EngineSettings

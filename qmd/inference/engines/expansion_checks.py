@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from qmd.analysis.stopwords import ENGLISH, OTHER_STOP_WORDS, stop_words_of
 from qmd.inference.base import Expansion
 from qmd.records import SubQuery
 
@@ -29,41 +30,13 @@ _TEMPLATE = re.compile(
 )
 
 
-def _word_set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_FUNCTION_WORDS: dict[str, frozenset[str]] = {
-    "en": _word_set(
-        "the a an and or of to in is are was how what why when where which who do does did can i my your with "
-        "for from on at by this that it be not you we have has should will"
-    ),
-    "de": _word_set(
-        "der die das und oder von zu ist sind war wie was warum wann wo welche wer ich mein mit für aus auf "
-        "bei ein eine einen einem nicht kann man wird den dem des im"
-    ),
-    "fr": _word_set(
-        "le la les et ou de du des est sont comment quoi pourquoi quand où quel quelle qui je mon avec pour "
-        "dans sur un une ne pas peut ce cette au aux en"
-    ),
-    "es": _word_set(
-        "el la los las y o de del es son cómo como qué por cuándo dónde cuál quién yo mi con para en un una "
-        "no se puede este esta al"
-    ),
-    "it": _word_set(
-        "il lo la gli le e o di del della è sono come cosa perché quando dove quale chi io mio con per in un "
-        "una non si può questo questa al"
-    ),
-    "pt": _word_set(
-        "o a os as e ou de do da é são como que por quando onde qual quem eu meu com para em um uma não se "
-        "pode este esta ao"
-    ),
-    "nl": _word_set(
-        "de het een en of van te is zijn was hoe wat waarom wanneer waar welke wie ik mijn met voor uit op "
-        "bij niet kan dit dat"
-    ),
-}
-_STOP_WORDS = frozenset().union(*_FUNCTION_WORDS.values())
+_DUTCH = frozenset(
+    [
+        *("de", "het", "een", "en", "of", "van", "te", "is", "zijn", "was", "hoe", "wat", "waarom", "wanneer", "waar"),
+        *("welke", "wie", "ik", "mijn", "met", "voor", "uit", "op", "bij", "niet", "kan", "dit", "dat"),
+    ]
+)
+_FUNCTION_WORDS: Mapping[str, frozenset[str]] = {"en": ENGLISH, **OTHER_STOP_WORDS, "nl": _DUTCH}
 
 
 def check_expansions(query: str, proposed: Sequence[SubQuery], *, intent: str | None = None) -> Expansion:
@@ -172,7 +145,8 @@ def same_language(query: str, text: str) -> bool:
 
 
 def _language(text: str) -> str | None:
-    words = set(_words(text))
+    # One letter shows nothing: `c` is French, and a programming language.
+    words = {word for word in _words(text) if len(word) > 1}
     counts = {language: len(words & known) for language, known in _FUNCTION_WORDS.items()}
     (best, most), (_, second) = Counter(counts).most_common(2)
     return best if most > second else None
@@ -189,9 +163,11 @@ def shares_term(query: str, text: str) -> bool:
 
 def _terms(text: str) -> set[str]:
     terms: set[str] = set()
-    for word in _words(text):
+    words = _words(text)
+    function_words = stop_words_of(words) | _DUTCH
+    for word in words:
         if script_of(word[0]) in _WIDE_SCRIPTS:
             terms.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
-        elif word not in _STOP_WORDS and (len(word) >= 3 or not word.isalpha()):
+        elif word not in function_words and (len(word) >= 3 or not word.isalpha()):
             terms.add(word[:_STEM])
     return terms

@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
@@ -22,10 +25,6 @@ from qmd.inference.runtime.sessions import import_runtime
 from qmd.inference.runtime.tokenization import Tokenizer
 from qmd.inference.settings import FASTEMBED_PREFIX
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 # fastembed's default CUDA setting tries CUDA wherever it is compiled in, and prints red lines where it cannot load.
 _PROVIDERS = ("CPUExecutionProvider",)
@@ -78,8 +77,6 @@ class FastembedEmbedder:
     def _collect(
         self, vectors: Iterator[Any], n_texts: int, on_progress: Callable[[int], None] | None
     ) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         rows = np.zeros((n_texts, self.dim), dtype=np.float32)
         with _mapped_errors(self.name):
             for row, vector in enumerate(vectors):

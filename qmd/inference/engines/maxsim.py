@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.analysis.stopwords import stop_words_of
 from qmd.inference.base import EngineDescription, Tier
 from qmd.inference.engines.embedder import TokenEncoder
 from qmd.inference.runtime.sessions import Session
 from qmd.inference.runtime.tokenization import Tokens
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 Idf = Callable[[Sequence[str]], Sequence[float]]
 """Lower-case words → weight of each, >= 0; rarer words weigh more."""
@@ -101,8 +99,6 @@ class MaxSimReranker:
         self, query: str, intent: str | None, pace: _Pace
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Query token vectors, shape (n, dim), and weights, shape (n,); tokens of weight 0 are left out."""
-        import numpy as np
-
         vectors: list[npt.NDArray[np.float32]] = []
         weights: list[npt.NDArray[np.float32]] = []
         for text, factor in ((query, 1.0), (intent or "", INTENT_WEIGHT)):
@@ -164,8 +160,6 @@ def max_similarity(
 
 
 def _normalised(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    import numpy as np
-
     result: npt.NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return result
 

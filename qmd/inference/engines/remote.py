@@ -11,7 +11,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Expansion
@@ -19,10 +22,6 @@ from qmd.inference.engines.expansion_checks import check_expansions
 from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, TooLargeError
 from qmd.inference.models.catalogue import Role
 from qmd.records import SubQuery
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
 """A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
@@ -105,8 +104,6 @@ class RemoteEmbedder:
     def _embed(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None, limit_s: float | None = None
     ) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         if not texts:
             return np.zeros((0, self.dim), np.float32)
         parts: list[npt.NDArray[np.float32]] = []
@@ -119,8 +116,6 @@ class RemoteEmbedder:
         return np.concatenate(parts)
 
     def _embed_batch(self, texts: Sequence[str], limit_s: float | None) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         body = {"model": self._settings.model, "input": list(texts), "encoding_format": "float"}
         try:
             answer = self._client.post(body, limit_s=limit_s)
@@ -136,8 +131,6 @@ class RemoteEmbedder:
         return result
 
     def _read_vectors(self, answer: Any, expected: int) -> npt.NDArray[np.float64]:
-        import numpy as np
-
         try:
             rows = sorted(answer["data"], key=lambda row: int(row.get("index", 0)))
             vectors = np.array([row["embedding"] for row in rows], np.float64)

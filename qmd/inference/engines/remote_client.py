@@ -8,14 +8,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from qmd.errors import ModelError
 from qmd.inference.engines.remote_settings import RemoteSettings
-
-if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
 
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BACKOFF_S = 0.5
@@ -144,10 +144,6 @@ class RemoteClient:
         return min(self.settings.timeout_s, left_s)
 
     def _post_once(self, body: Mapping[str, Any], timeout_s: float) -> Any:
-        from http.client import HTTPException
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request
-
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "qmd"}
         if self.settings.api_key:
             headers["Authorization"] = f"Bearer {self.settings.api_key}"
@@ -221,16 +217,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirect would carry the key and the user's text to another host."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
 def _opener(is_loopback: bool) -> OpenerDirector:
-    from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
-
-    class NoRedirect(HTTPRedirectHandler):
-        """A redirect would carry the key and the user's text to another host."""
-
-        def redirect_request(self, *args: Any) -> None:
-            return None
-
-    return build_opener(NoRedirect, *([ProxyHandler({})] if is_loopback else []))
+    return build_opener(_NoRedirect, *([ProxyHandler({})] if is_loopback else []))
 
 
 def _detail(raw: bytes) -> str:

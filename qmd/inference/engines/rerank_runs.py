@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature
@@ -11,10 +14,6 @@ from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.kv_context import KeyValueContext
 from qmd.inference.runtime.sessions import Session
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 Side = Literal["right", "left"]
 
@@ -35,8 +34,6 @@ class ScoreHead:
 
     def probabilities(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """P(yes) in [0, 1], shape (batch,), from logits (batch, 1), (batch, 2) or (batch, vocabulary)."""
-        import numpy as np
-
         width = logits.shape[1]
         margin = logits[:, 0] if width == 1 else logits[:, self.yes] - logits[:, self.no]
         # The two halves of tanh never overflow, as exp would for logits beyond 700.
@@ -152,8 +149,6 @@ class BatchRunner:
             yield batch
 
     def _try_padding(self, shorter: Sequence[int], longer: Sequence[int]) -> None:
-        import numpy as np
-
         self._is_tried = True
         expected = self.logits([shorter], "right")[0]
         sides: tuple[Side, Side] = ("right", "left")
@@ -168,8 +163,6 @@ class BatchRunner:
 
     def logits(self, rows: Sequence[Sequence[int]], side: Side) -> npt.NDArray[np.float32]:
         """Logits of each prompt's last token, shape (batch, width)."""
-        import numpy as np
-
         signature, width = self._signature, max(map(len, rows))
         ids = np.full((len(rows), width), self._pad_id, signature.id_dtype)
         mask = np.zeros_like(ids)

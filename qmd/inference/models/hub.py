@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from qmd.errors import ModelError
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _CHUNK_BYTES = 1 << 20
@@ -105,9 +105,6 @@ def fetch(
     Raises:
         ModelError: If the server refuses, the connection keeps dropping, the disk is full, or the size is wrong.
     """
-    from http.client import HTTPException
-    from urllib.error import HTTPError, URLError
-
     tries = 0
     while True:
         before = target.stat().st_size if target.exists() else 0
@@ -146,12 +143,10 @@ class _DiskError(Exception):
 
 
 def _stream(file: HubFile, target: Path, offset: int, on_bytes: Callable[[int], None] | None) -> None:
-    from urllib.request import Request
-
     headers = {**file.headers, "Accept-Encoding": "identity"}
     if offset:
         headers["Range"] = f"bytes={offset}-"
-    with _opener().open(Request(file.url, headers=headers), timeout=_TIMEOUT_S) as response:
+    with build_opener(_DropToken).open(Request(file.url, headers=headers), timeout=_TIMEOUT_S) as response:
         # A server that ignores the range sends everything.
         is_rest = response.status == 206
         done = offset if is_rest else 0
@@ -171,16 +166,11 @@ def _stream(file: HubFile, target: Path, offset: int, on_bytes: Callable[[int], 
                     on_bytes(done)
 
 
-def _opener() -> OpenerDirector:
-    from urllib.request import HTTPRedirectHandler, Request, build_opener
+class _DropToken(HTTPRedirectHandler):
+    """Follows a redirect without the access token, which urllib would hand on to any host."""
 
-    class DropToken(HTTPRedirectHandler):
-        """Follows a redirect without the access token, which urllib would hand on to any host."""
-
-        def redirect_request(self, *args: Any) -> Request | None:
-            request = super().redirect_request(*args)
-            if request is not None:
-                request.remove_header("Authorization")
-            return request
-
-    return build_opener(DropToken)
+    def redirect_request(self, *args: Any) -> Request | None:
+        request = super().redirect_request(*args)
+        if request is not None:
+            request.remove_header("Authorization")
+        return request

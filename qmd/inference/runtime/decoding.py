@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature, read_signature
 from qmd.inference.runtime.kv_context import GrowingContext, InPlaceContext, KeyValueContext
 from qmd.inference.runtime.sessions import Session
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 StopReason = Literal["end", "budget", "deadline", "cancelled"]
 Chooser = Callable[["npt.NDArray[np.float32]", Sequence[int]], int]
@@ -126,8 +125,6 @@ def _operators(session: Session) -> set[str]:
 
 
 def _agree(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> bool:
-    import numpy as np
-
     spread = float(expected.std()) or float(np.abs(expected).max()) or 1.0
     return bool(np.abs(expected - got).max() <= _PROBE_TOLERANCE * spread)
 
