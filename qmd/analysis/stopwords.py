@@ -17,7 +17,7 @@ ENGLISH = _words(
     " we were what when where which while who whom why will with would you your"
 )
 
-OTHER_STOP_WORDS: Mapping[str, frozenset[str]] = {
+_OTHERS: Mapping[str, frozenset[str]] = {
     "de": _words(
         "aber als am an auch auf aus bei bin bis das dass dem den der des die durch ein eine einem einen einer eines"
         " er es für gibt hat haben ich ihr im in ist kann man mein mit nach nicht noch oder sich sie sind so um und"
@@ -58,7 +58,7 @@ def stop_words_of(words: Sequence[str]) -> frozenset[str]:
     """
     best: Collection[str] = ENGLISH
     most = max(sum(word in ENGLISH for word in words), 1)
-    for listed in OTHER_STOP_WORDS.values():
+    for listed in _OTHERS.values():
         count = sum(word in listed for word in words)
         if count > most:
             best, most = listed, count
