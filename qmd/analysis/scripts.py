@@ -28,6 +28,11 @@ def has_cjk(text: str) -> bool:
     return not text.isascii() and _FAR_FROM_LATIN.search(text) is not None and _CJK_RUN.search(text) is not None
 
 
+def script_of(letter: str) -> str | None:
+    """The script of a letter as the first word of its Unicode name (`LATIN`, `CJK`); None for what is no letter."""
+    return unicodedata.name(letter, "UNKNOWN").split()[0] if letter.isalpha() else None
+
+
 def cjk_share(text: str) -> float:
     """Share of CJK characters among the letters of `text`, in [0, 1]; 0 when it has no letter."""
     if not has_cjk(text):

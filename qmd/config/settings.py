@@ -14,9 +14,8 @@ from qmd.files import read_regular_file
 from qmd.lazy import load_module
 from qmd.names import escape_bytes, to_disk
 from qmd.quick_dataclasses import dataclass, field
-from qmd.records import Collection
+from qmd.records import DEFAULT_PATTERN, Collection
 
-DEFAULT_PATTERN = "**/*.md"
 _MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start anew"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")

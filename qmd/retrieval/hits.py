@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from qmd.batches import batches
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Collection, Explanation, Hit, Passage, StoredDocument
 from qmd.retrieval import calibration
@@ -57,8 +58,7 @@ def build_hits(
     global_context = reader.global_context()
     shown: list[Callable[[float], Hit]] = []
     raw: list[float] = []
-    for start in range(0, len(wanted), BATCH):
-        batch = wanted[start : start + BATCH]
+    for batch in batches(wanted, BATCH):
         documents = reader.documents([entry.fused.document_id for entry in batch])
         texts = reader.texts([document.hash for document in documents.values()])
         for entry in batch:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
 from qmd.lazy import lazy_pattern
-from qmd.names import storable, to_text
+from qmd.names import storable
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store.base import Reader
 
 _DOCID = lazy_pattern(r"#?([0-9a-fA-F]{6,64})\Z")
 _RANGE = lazy_pattern(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
-_VIRTUAL = lazy_pattern(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", re.DOTALL | re.IGNORECASE)
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion, as in the original."""
 _AMBIGUOUS_SHOWN = 10
@@ -203,15 +202,11 @@ def _exact(reader: Reader, name: str) -> list[StoredDocument]:
 
 def _virtual_parts(reader: Reader, name: str) -> tuple[str, str] | None:
     """(collection, path) of a `qmd://` reference; None when it is not one."""
-    match = _VIRTUAL.match(name)
-    if match is None:
+    address = without_scheme(name)
+    if address is None:
         return None
-    rest = re.sub(r"\?index=[^/?]*\Z", "", match["rest"])
-    for collection in sorted(reader.collections(), key=lambda entry: -len(entry.name)):
-        if rest.startswith(collection.name + "/"):
-            return collection.name, rest[len(collection.name) + 1 :]
-    collection_name, _, path = rest.partition("/")
-    return collection_name, path
+    first, _, path = address.partition("/")
+    return split_address(address, [collection.name for collection in reader.collections()]) or (first, path)
 
 
 def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
@@ -226,34 +221,17 @@ def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
     except FileNotFoundError:
         # The working directory was deleted.
         return []
-    # Links are resolved second: the folder may itself be named through a link.
-    for candidate in dict.fromkeys((_without_dots(absolute), absolute.resolve())):
-        for collection in reader.collections():
-            for root in dict.fromkeys((collection.path, collection.path.resolve())):
-                if candidate.is_relative_to(root):
-                    found = reader.find_path(collection.name, to_text(candidate.relative_to(root).as_posix()))
-                    if found:
-                        return [found]
-    return []
-
-
-def _without_dots(path: Path) -> Path:
-    parts: list[str] = []
-    for part in path.parts:
-        if part == ".." and len(parts) > 1:
-            parts.pop()
-        elif part != "..":
-            parts.append(part)
-    return Path(*parts)
+    places = places_on_disk(absolute, reader.collections())
+    return next(([found] for collection, path in places if (found := reader.find_path(collection.name, path))), [])
 
 
 def _by_suffix(reader: Reader, name: str) -> list[StoredDocument]:
     """Documents whose path ends with the name at a `/`; letter case decides only among several."""
-    match = _VIRTUAL.match(name)
     scope = Scope()
     wanted = name
-    if match is not None:
-        collection, wanted = _virtual_parts(reader, name) or ("", "")
+    virtual = _virtual_parts(reader, name)
+    if virtual is not None:
+        collection, wanted = virtual
         scope = Scope(collections=(collection,))
     wanted = wanted.removeprefix("./").strip("/")
     if not wanted:
@@ -277,8 +255,8 @@ def _one_per_place(found: Iterable[StoredDocument]) -> list[StoredDocument]:
 
 
 def _without_scheme(name: str) -> str:
-    match = _VIRTUAL.match(name)
-    return match["rest"] if match is not None else name.removeprefix("./")
+    address = without_scheme(name)
+    return name.removeprefix("./") if address is None else address
 
 
 # --- patterns -------------------------------------------------------------------------------------
@@ -310,14 +288,13 @@ def _is_class_glob(reader: Reader, pattern: str) -> bool:
 def _matching(reader: Reader, pattern: str) -> tuple[StoredDocument, ...]:
     from qmd.ingest.globs import compile_globs
 
-    wanted = re.sub(r"\A(?:qmd:/*|//)", "", pattern)
-    compiled = compile_globs((wanted,))
+    address = without_scheme(pattern)
+    compiled = compile_globs((pattern if address is None else address,))
     if compiled is None:
         return ()
-    has_scheme = wanted != pattern
     return tuple(
         document
         for document in reader.iter_documents()
         if compiled.fullmatch(f"{document.collection}/{document.path}")
-        or (not has_scheme and compiled.fullmatch(document.path))
+        or (address is None and compiled.fullmatch(document.path))
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from qmd.batches import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.files import create_private, exclusive_lock, make_private_folder
 from qmd.store.checksums import CHECKSUM_BYTES, register_checksums
@@ -163,8 +164,7 @@ class Database:
 
         Values are bound after `bindings`, five hundred at a time.
         """
-        for first in range(0, len(values), 500):
-            part = values[first : first + 500]
+        for part in batches(values, 500):
             yield from self.rows(sql.replace("{}", ",".join("?" * len(part))), (*bindings, *part))
 
     @contextmanager

@@ -20,13 +20,6 @@ _COMPRESSION_LEVEL = 6
 _COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata"
 
 
-def utc_now() -> str:
-    """The time now as ISO 8601 with milliseconds, as all times in the index."""
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 

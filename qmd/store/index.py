@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from qmd.clock import time_text, utc_now
 from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError
 from qmd.files import tighten
@@ -259,7 +260,7 @@ class IndexWriter(IndexReader):
     def mark_updated(self, collection: str) -> None:
         """Remember that a collection's update was completed now."""
         with self.transaction():
-            documents.write_meta(self._database, f"updated_at:{collection}", documents.utc_now())
+            documents.write_meta(self._database, f"updated_at:{collection}", time_text(utc_now()))
 
     def made_by(self, part: str) -> str | None:
         """Which version of the program made a part of the index, as `set_made_by` was told."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from qmd.batches import batches
 from qmd.store.base import ChunkRecord, PendingContent
 from qmd.store.blocks import block_id, pack_rows, read_all, read_slots, unpack_rows, write_rows, write_signs
 from qmd.store.connection import Database
@@ -35,8 +36,7 @@ def pending(database: Database, fingerprint: str, collections: Sequence[str] | N
         f"WHERE documents.active = 1 AND embedded.content IS NULL {inside} GROUP BY documents.hash ORDER BY path",
         (model if model is not None else -1, *(collections or ())),
     )
-    for first in range(0, len(wanted), _TEXTS_AT_ONCE):
-        part = wanted[first : first + _TEXTS_AT_ONCE]
+    for part in batches(wanted, _TEXTS_AT_ONCE):
         texts = fetch_texts(database, [content_hash for content_hash, _ in part])
         for content_hash, path in part:
             # A text can vanish between the list and here, when another process updates the index.

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from qmd.workspace import embed_lock
 
 import qmd
 from qmd.indexing import update_collection
 from qmd.records import Collection
 from qmd.store import open_writer
-from qmd.workspace import embed_lock
 
 NOTES = {"collections": {"notes": {"path": "notes"}}}
 

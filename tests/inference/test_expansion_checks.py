@@ -70,6 +70,10 @@ def test_the_intent_counts_as_part_of_the_query() -> None:
     assert _reason("performance", "fast web pages", intent="speed of a web site") is None
 
 
+def test_a_programming_language_of_one_letter_is_no_french() -> None:
+    assert same_language("c compiler flags", "Which flags does the compiler of the language take")
+
+
 def test_quotes_and_bullets_around_a_line_are_stripped() -> None:
     result = check_expansions("login errors", [SubQuery("lex", '- "login failure"')])
     assert result.subqueries[0].text == "login failure"

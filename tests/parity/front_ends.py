@@ -15,6 +15,7 @@ import anyio
 import httpx2
 from mcp import Client
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
+from qmd.server.service import SearchService
 
 import qmd
 from qmd.cli.app import main
@@ -22,7 +23,6 @@ from qmd.errors import QmdError
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import build_app
 from qmd.server.mcp_server import build_server
-from qmd.server.service import SearchService
 
 COMMANDS = {"hybrid": "query", "dense": "vsearch", "lexical": "search"}
 TOOLS = {"hybrid": "query", "dense": "vector_search", "lexical": "search"}

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from qmd.server.service import SearchService, open_service
 
 import qmd
 from qmd.config.paths import locate
 from qmd.inference import loader
-from qmd.server.service import SearchService, open_service
 from tests.parity.front_ends import (
     Answer,
     Ask,

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.engines.expansion_checks import check_expansions, script_of, wanted_scripts
+from qmd.inference.engines.expansion_checks import check_expansions, wanted_scripts
 from qmd.inference.engines.language_models import open_language_model
 from qmd.inference.runtime.chat_tokens import ChatTokenizer
 from qmd.inference.runtime.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from qmd.analysis.stopwords import ENGLISH, OTHER_STOP_WORDS, stop_words_of
+from qmd.analysis.scripts import has_cjk, script_of
+from qmd.analysis.stopwords import language_of, stop_words_of
 from qmd.inference.base import Expansion
 from qmd.records import SubQuery
 
@@ -16,7 +17,6 @@ _MIN_SCRIPT_SHARE = 0.25
 """Share of a text's letters that must be in the query's script: technical names in Latin letters stay possible."""
 _STEM = 5
 """Words that agree in this many first letters count as the same term (`deploy`, `deployment`)."""
-_WIDE_SCRIPTS = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL"})
 _KANA = frozenset({"HIRAGANA", "KATAKANA"})
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
 
@@ -28,15 +28,6 @@ _TEMPLATE = re.compile(
     r"|[\[<{](?:insert|your|example|query|topic|keyword)|\.\.\.\s*$|\b(?:lex|vec|hyde)\s*:",
     re.IGNORECASE,
 )
-
-
-_DUTCH = frozenset(
-    [
-        *("de", "het", "een", "en", "of", "van", "te", "is", "zijn", "was", "hoe", "wat", "waarom", "wanneer", "waar"),
-        *("welke", "wie", "ik", "mijn", "met", "voor", "uit", "op", "bij", "niet", "kan", "dit", "dat"),
-    ]
-)
-_FUNCTION_WORDS: Mapping[str, frozenset[str]] = {"en": ENGLISH, **OTHER_STOP_WORDS, "nl": _DUTCH}
 
 
 def check_expansions(query: str, proposed: Sequence[SubQuery], *, intent: str | None = None) -> Expansion:
@@ -93,13 +84,6 @@ def _runs_in_circles(text: str) -> bool:
     return len(words) >= 6 and Counter(words).most_common(1)[0][1] > len(words) / 2
 
 
-def script_of(letter: str) -> str | None:
-    """Script of a letter, as the first word of its Unicode name; None for what is no letter."""
-    if not letter.isalpha():
-        return None
-    return unicodedata.name(letter, "UNKNOWN").split()[0]
-
-
 def wanted_scripts(query: str) -> frozenset[str]:
     """The non-Latin scripts that make up a good part of the query; empty for a query in Latin letters.
 
@@ -133,23 +117,16 @@ def _script_shares(text: str) -> dict[str, float]:
     for letter in text:
         script = script_of(letter)
         if script is not None:
-            counts[script] += 3 if script in _WIDE_SCRIPTS else 1
+            counts[script] += 3 if has_cjk(letter) else 1
     total = counts.total()
     return {script: count / total for script, count in counts.items()}
 
 
 def same_language(query: str, text: str) -> bool:
     """False when function words show two different languages; keywords without any show nothing."""
-    ours, theirs = _language(query), _language(text)
-    return ours is None or theirs is None or ours == theirs
-
-
-def _language(text: str) -> str | None:
     # One letter shows nothing: `c` is French, and a programming language.
-    words = {word for word in _words(text) if len(word) > 1}
-    counts = {language: len(words & known) for language, known in _FUNCTION_WORDS.items()}
-    (best, most), (_, second) = Counter(counts).most_common(2)
-    return best if most > second else None
+    ours, theirs = (language_of([word for word in _words(one) if len(word) > 1]) for one in (query, text))
+    return ours is None or theirs is None or ours == theirs
 
 
 def shares_term(query: str, text: str) -> bool:
@@ -164,10 +141,10 @@ def shares_term(query: str, text: str) -> bool:
 def _terms(text: str) -> set[str]:
     terms: set[str] = set()
     words = _words(text)
-    function_words = stop_words_of(words) | _DUTCH
+    stop = stop_words_of(words)
     for word in words:
-        if script_of(word[0]) in _WIDE_SCRIPTS:
+        if has_cjk(word[0]):
             terms.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
-        elif word not in function_words and (len(word) >= 3 or not word.isalpha()):
+        elif word not in stop and (len(word) >= 3 or not word.isalpha()):
             terms.add(word[:_STEM])
     return terms

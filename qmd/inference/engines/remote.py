@@ -10,12 +10,13 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.engines.expansion_checks import check_expansions
@@ -108,7 +109,7 @@ class RemoteEmbedder:
             return np.zeros((0, self.dim), np.float32)
         parts: list[npt.NDArray[np.float32]] = []
         done = 0
-        for batch in _batches(texts, self._settings.batch_size):
+        for batch in batches(texts, self._settings.batch_size):
             parts.append(self._embed_batch(batch, limit_s))
             done += len(batch)
             if on_progress is not None:
@@ -183,7 +184,7 @@ class RemoteReranker:
         distinct = list(dict.fromkeys(passages))
         asked = f"{query}\n{intent.strip()}" if intent and intent.strip() else query
         raw: dict[str, float] = {}
-        for batch in _batches(distinct, self._settings.batch_size):
+        for batch in batches(distinct, self._settings.batch_size):
             if is_cancelled is not None and is_cancelled():
                 break
             body = {
@@ -298,11 +299,6 @@ def connect_embedder(client: RemoteClient) -> RemoteEmbedder:
     if client.settings.dim is None:
         embedder.embed_queries(["size"])
     return embedder
-
-
-def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(texts), max(1, size)):
-        yield texts[start : start + max(1, size)]
 
 
 def _describe(role: Role, client: RemoteClient) -> EngineDescription:

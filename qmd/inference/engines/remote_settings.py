@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from qmd.environment import is_on
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import Role
-from qmd.inference.runtime.sessions import is_truthy
 from qmd.inference.settings import ENV_STEMS
 from qmd.quick_dataclasses import dataclass
 
@@ -68,7 +68,7 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
         url,
         name,
         api_key=key.strip() if key else None,
-        is_offline=is_truthy(env.get("QMD_OFFLINE")),
+        is_offline=is_on(env.get("QMD_OFFLINE")),
         timeout_s=_positive(env, "QMD_REMOTE_TIMEOUT") or _TIMEOUT_S,
         dim=None if dim is None else int(dim),
         document_prompt=env.get("QMD_EMBED_DOCUMENT_PROMPT", "") if role == "embed" else "",

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.decoding import Decoder
@@ -125,8 +126,7 @@ class BatchRunner:
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""
         prompts = [[*prefix, *ending] for ending in endings]
-        for start in range(0, len(prompts), self._window):
-            indexes = range(start, min(start + self._window, len(prompts)))
+        for indexes in batches(range(len(prompts)), self._window):
             for batch in self._batches(prompts, indexes):
                 yield batch, self.logits([prompts[index] for index in batch], self._side or "right")
 
