@@ -19,7 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from qmd.evaluation import average, entry_id, ndcg_at, read_beir
-from qmd.inference import Engines, load_engines
+from qmd.inference.base import Engines
+from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval import SearchOptions, parse_query, search
 from qmd.store import open_reader

@@ -28,7 +28,8 @@ from qmd.evaluation import (
     write_run,
 )
 from qmd.evaluation.runs import RECALL_DEPTH
-from qmd.inference import Engines, load_engines
+from qmd.inference.base import Engines
+from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.records import Candidate, Ranking
 from qmd.retrieval import SearchOptions, parse_query, search

@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from qmd.evaluation import entry_id, read_beir
 from qmd.evaluation.collections import read_corpus
-from qmd.inference import Engines, load_engines
+from qmd.inference.base import Engines
+from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval import SearchOptions, calibration, parse_query, pipeline
 from qmd.retrieval.calibration import Evidence

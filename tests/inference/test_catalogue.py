@@ -156,7 +156,8 @@ def test_a_missing_inference_package_is_a_note_and_no_crash(package: str) -> Non
     program = (
         "import sys; sys.modules[sys.argv[1]] = None\n"
         "from pathlib import Path\n"
-        "from qmd.inference import EngineSettings, load_engines\n"
+        "from qmd.inference.loader import load_engines\n"
+        "from qmd.inference.settings import EngineSettings\n"
         "engines = load_engines(EngineSettings(Path('none')), ('embed', 'rerank', 'expand'))\n"
         "assert engines.embedder is None and engines.reranker is None\n"
         "assert len(engines.notes) == 1, engines.notes\n"
@@ -169,7 +170,7 @@ def test_a_missing_inference_package_is_a_note_and_no_crash(package: str) -> Non
 
 def test_the_protocols_are_imported_without_a_heavy_package() -> None:
     program = (
-        "import sys, qmd.inference\n"
+        "import sys, qmd.inference.base, qmd.inference.loader\n"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'fastembed'} & set(sys.modules)\n"
         "sys.exit(' '.join(sorted(heavy)) or 0)\n"
     )

@@ -82,14 +82,9 @@ class QwenReranker:
         self._runner = runner
         self._head = head
         self.prompt = prompt
-        self._description = description
+        self.description = description
         # One key-value context, so one query at a time; a server calls from several threads.
         self._lock = threading.Lock()
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return self._description
 
     @property
     def session(self) -> Session:
@@ -135,7 +130,7 @@ class QwenReranker:
         for indexes, logits in self._runner.run(prefix, endings):
             for index, probability in zip(indexes, self._head.probabilities(logits).tolist(), strict=True):
                 if math.isnan(probability):
-                    raise ModelError(f"model '{self._description.model}' returns no numbers", "qmd models verify")
+                    raise ModelError(f"model '{self.description.model}' returns no numbers", "qmd models verify")
                 scores[passages[index]] = probability
             if is_cancelled() or pace.leaves_no_time(sum(len(endings[index]) for index in indexes)):
                 break

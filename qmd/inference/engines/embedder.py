@@ -99,29 +99,17 @@ class OnnxEmbedder:
     def __init__(self, encoder: TokenEncoder, record: ModelRecord, fingerprint: str, dim: int) -> None:
         self.encoder = encoder
         self._record = record
-        self._fingerprint = fingerprint
-        self._dim = dim
+        self.session = encoder.session
+        self.fingerprint = fingerprint
+        """16 hex digits over weights, tokenizer, pooling, prompts and window."""
+        self.dim = dim
+        """Length of a vector."""
 
     @property
     def description(self) -> EngineDescription:
         """Model, format and provider, for `status` and cache keys."""
         session = self.encoder.session
         return EngineDescription("embed", self._record.name, session.format, self._record.tier, session.got)
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self.encoder.session
-
-    @property
-    def dim(self) -> int:
-        """Length of a vector."""
-        return self._dim
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hex digits over weights, tokenizer, pooling, prompts and window."""
-        return self._fingerprint
 
     @property
     def max_tokens(self) -> int:
@@ -158,7 +146,7 @@ class OnnxEmbedder:
     def _embed(
         self, texts: Sequence[str], prompt: str, on_progress: Callable[[int], None] | None
     ) -> npt.NDArray[np.float32]:
-        vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         encoded = [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
         # Longest first: the threads then finish together.
         order = sorted(range(len(texts)), key=lambda index: -len(encoded[index].ids))

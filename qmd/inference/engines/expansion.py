@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -30,7 +31,6 @@ from qmd.records import SubQuery, SubQueryKind
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import ModelRecord
-    from qmd.inference.runtime.sessions import Session
     from qmd.inference.settings import EngineSettings
 
 _SYSTEM = (
@@ -89,7 +89,8 @@ class QwenExpander:
     ) -> None:
         self._decoder = decoder
         self._tokenizer = tokenizer
-        self._description = description
+        self.description = description
+        self.session = decoder.session
         self._options = options or ExpanderOptions()
         self._spellings = tokenizer.token_bytes()
         self._grammar = LineGrammar(self._spellings, tokenizer.end_ids)
@@ -100,16 +101,6 @@ class QwenExpander:
         self._context: KeyValueContext | None = None
         # One key-value context, so one expansion at a time; a server calls from several threads.
         self._lock = threading.Lock()
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return self._description
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._decoder.session
 
     def expand(
         self,
@@ -166,17 +157,20 @@ class QwenExpander:
         first = self._grammar.starting_in(lambda letter: script_of(letter) in wanted) if wanted else None
         settings = self._options.sampling
 
-        def chooser(index: int) -> Chooser:
-            # Rows of a batch start alike: each needs its own draws.
-            seed = None if settings.seed is None else settings.seed + index
-            sampler = Sampler(replace(settings, seed=seed))
+        # Rows of a batch start alike: each needs its own draws.
+        seeds = [
+            None if settings.seed is None else settings.seed + index for index in range(len(self._options.branches))
+        ]
+        return [partial(self._choose, Sampler(replace(settings, seed=seed)), first) for seed in seeds]
 
-            def choose(logits: npt.NDArray[np.float32], generated: Sequence[int]) -> int:
-                return sampler.choose(logits, generated, self._grammar.allowed(generated, first))
-
-            return choose
-
-        return [chooser(index) for index in range(len(self._options.branches))]
+    def _choose(
+        self,
+        sampler: Sampler,
+        first: npt.NDArray[np.bool_] | None,
+        logits: npt.NDArray[np.float32],
+        generated: Sequence[int],
+    ) -> int:
+        return sampler.choose(logits, generated, self._grammar.allowed(generated, first))
 
     def _write_in_turn(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
         results: list[Generated] = []

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.analysis.stopwords import stop_words_of
-from qmd.inference.base import EngineDescription, Tier
+from qmd.inference.base import EngineDescription
 from qmd.inference.engines.embedder import TokenEncoder
-from qmd.inference.runtime.sessions import Session
 from qmd.inference.runtime.tokenization import Tokens
 
 Idf = Callable[[Sequence[str]], Sequence[float]]
@@ -35,26 +34,21 @@ class MaxSimReranker:
     Source: Khattab and Zaharia, SIGIR 2020 (ColBERT); the weighted mean instead of the sum makes queries comparable.
     """
 
-    def __init__(self, encoder: TokenEncoder, model: str, tier: Tier = "built-in", idf: Idf | None = None) -> None:
+    def __init__(self, encoder: TokenEncoder, model: str, idf: Idf | None = None) -> None:
         self._encoder = encoder
+        self.session = encoder.session
         self._model = model
-        self._tier: Tier = tier
         self._idf = idf
 
     @property
     def description(self) -> EngineDescription:
         """Model, format and provider, for `status` and cache keys."""
         session = self._encoder.session
-        return EngineDescription("rerank", self._model, session.format, self._tier, session.got)
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._encoder.session
+        return EngineDescription("rerank", self._model, session.format, "built-in", session.got)
 
     def with_idf(self, idf: Idf) -> MaxSimReranker:
         """The same reranker, weighing query words by a collection's document frequencies."""
-        return MaxSimReranker(self._encoder, self._model, self._tier, idf)
+        return MaxSimReranker(self._encoder, self._model, idf)
 
     def score(
         self,

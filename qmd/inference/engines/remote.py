@@ -48,13 +48,9 @@ class RemoteEmbedder:
 
     def __init__(self, client: RemoteClient) -> None:
         self._client = client
+        self.description = _describe("embed", client)
         self._settings = client.settings
         self._dim = client.settings.dim
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return _describe("embed", self._client)
 
     @property
     def dim(self) -> int:
@@ -157,13 +153,9 @@ class RemoteReranker:
 
     def __init__(self, client: RemoteClient) -> None:
         self._client = client
+        self.description = _describe("rerank", client)
         self._settings = client.settings
         self._has_raw_scores = False
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return _describe("rerank", self._client)
 
     def score(
         self,
@@ -226,12 +218,8 @@ class RemoteExpander:
 
     def __init__(self, client: RemoteClient) -> None:
         self._client = client
+        self.description = _describe("expand", client)
         self._settings = client.settings
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return _describe("expand", self._client)
 
     def expand(
         self,

@@ -66,13 +66,9 @@ class SharedPrefixRunner:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
+        self.session = decoder.session
         self._context: KeyValueContext | None = None
         self._capacity = 0
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._decoder.session
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""
@@ -110,18 +106,13 @@ class BatchRunner:
     def __init__(
         self, session: Session, signature: DecoderSignature, pad_id: int, *, batch_tokens: int, window: int = 64
     ) -> None:
-        self._session = session
+        self.session = session
         self._signature = signature
         self._pad_id = pad_id
         self._batch_tokens = batch_tokens
         self._window = window
         self._side: Side | None = None
         self._is_tried = False
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._session
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""
@@ -179,12 +170,12 @@ class BatchRunner:
             feeds[signature.keep_input] = np.array(1 if side == "left" else width, np.int64)
         empty = np.zeros((len(rows), signature.kv_heads, 0, signature.head_size), signature.kv_dtype)
         feeds.update(dict.fromkeys(signature.past, empty))
-        logits = self._session.run([signature.logits], feeds)[0]
+        logits = self.session.run([signature.logits], feeds)[0]
         if logits.ndim == 3:
             is_last_only = logits.shape[1] == 1 or side == "left"
             last = [-1 if is_last_only else len(row) - 1 for row in rows]
             logits = logits[np.arange(len(rows)), last]
         if logits.ndim != 2 or len(logits) != len(rows):
-            raise ModelError(f"model '{self._session.name}' returns logits of shape {list(logits.shape)}")
+            raise ModelError(f"model '{self.session.name}' returns logits of shape {list(logits.shape)}")
         result: npt.NDArray[np.float32] = logits.astype(np.float32)
         return result

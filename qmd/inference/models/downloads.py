@@ -20,6 +20,7 @@ from qmd.inference.models.folders import (
     sha256_of,
 )
 from qmd.inference.models.hub import HubFile, describe_file, fetch
+from qmd.inference.models.weights import size_of
 from qmd.quick_dataclasses import dataclass, replace
 
 _STAGING = ".staging"
@@ -75,7 +76,7 @@ def pull_model(
         held = {item.path: item for item in _manifest_files(folder)}
         planned, commit = _plan(record, wanted, folder, held, env.get("HF_ENDPOINT"))
         make_private_folder(staging)
-        missing = [(item.size_bytes or 0) - _size_of(_partial_path(staging, item)) for item in planned]
+        missing = [(item.size_bytes or 0) - size_of(_partial_path(staging, item)) for item in planned]
         check_space(models_dir, sum(max(0, size) for size in missing))
         fetched = [_fetch_checked(item, staging, on_progress) for item in planned]
         files = {**held, **{item.path: item for item in fetched}}
@@ -126,14 +127,9 @@ def _plan(
         known = held.get(file.path)
         # Small files, whose checksum the hub does not tell, are always fetched anew.
         is_held = known is not None and expected is not None and known.sha256 == expected
-        if not is_held or known is None or _size_of(folder / file.path) != known.size_bytes:
+        if not is_held or known is None or size_of(folder / file.path) != known.size_bytes:
             planned.append(replace(remote, sha256=expected))
     return planned, commit
-
-
-def _size_of(path: Path) -> int:
-    """Size of a file, 0 where there is none."""
-    return path.stat().st_size if path.is_file() else 0
 
 
 def _partial_path(staging: Path, item: HubFile) -> Path:

@@ -42,8 +42,8 @@ def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
     if record.tier == "built-in":
         return locate_builtin()
     folder = models_dir / record.folder
-    has_weights = any(_is_whole(folder, item.weights.path) for item in record.formats)
-    has_tokenizer = _is_whole(folder, "tokenizer.json")
+    has_weights = any(size_of(folder / item.weights.path) for item in record.formats)
+    has_tokenizer = size_of(folder / "tokenizer.json")
     return folder if has_weights and has_tokenizer else None
 
 
@@ -57,7 +57,7 @@ def describe_folder(folder: Path) -> ModelRecord:
         ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
         for file, name in _FORMAT_BY_FILE.items()
         for prefix in ("", "onnx/")
-        if _is_whole(folder, prefix + file)
+        if size_of(folder / (prefix + file))
     )
     if not formats:
         raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
@@ -83,9 +83,9 @@ def describe_folder(folder: Path) -> ModelRecord:
     )
 
 
-def _is_whole(folder: Path, path: str) -> bool:
-    file = folder / path
+def size_of(path: Path) -> int:
+    """Size of a file, 0 where there is none to be read."""
     try:
-        return file.is_file() and file.stat().st_size > 0
+        return path.stat().st_size if path.is_file() else 0
     except OSError:
-        return False
+        return 0

@@ -9,6 +9,7 @@ from typing import Any
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import ModelFile, ModelRecord
 from qmd.inference.models.held_types import held_format
+from qmd.inference.models.weights import size_of
 from qmd.inference.runtime.sessions import cuda_works
 from qmd.inference.runtime.tokenization import read_json
 from qmd.quick_dataclasses import dataclass, replace
@@ -114,19 +115,12 @@ def _state(folder: Path, path: Path) -> PreparedState:
     except (ModelError, KeyError, TypeError, ValueError):
         return PreparedState(path.name, path, (), "its manifest is damaged")
     # Sizes only: this is asked at every start, and 'models verify' reads the bytes.
-    broken = next((file.path for file in files if _size(path / file.path) != file.size_bytes), None)
+    broken = next((file.path for file in files if size_of(path / file.path) != file.size_bytes), None)
     source = folder / str(manifest.get("source", ""))
     fault = None
     if broken is not None or not files:
         fault = f"its file '{broken or 'model.onnx'}' is damaged"
-    elif source.is_file() and _size(source) != manifest.get("source_bytes"):
+    elif source.is_file() and size_of(source) != manifest.get("source_bytes"):
         # The published file may itself be gone, to save space; another version of it makes this form old.
         fault = "it was made from another version of the published file"
     return PreparedState(path.name, path, files, fault)
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None

@@ -88,7 +88,9 @@ class Decoder:
     def _in_place_works(self) -> bool:
         growing = GrowingContext(self.session, self.signature, 1)
         expected = [growing.append([tokens]) for tokens in _PROBE_TOKENS]
-        if "GroupQueryAttention" not in _operators(self.session):
+        operators = {operator for _, operator in self.session.operators()}
+        # Where the runtime cannot tell, the probe decides.
+        if operators and "GroupQueryAttention" not in operators:
             return False
         shared = InPlaceContext(self.session, self.signature, 1, 16)
         try:
@@ -113,15 +115,6 @@ class Decoder:
             if not _agree(alone.append([(7,)])[0], together[index]):
                 return False
         return True
-
-
-def _operators(session: Session) -> set[str]:
-    """Operator types of the graph; where the runtime cannot tell, what lets the probe decide."""
-    describe = getattr(session.ort, "get_provider_graph_assignment_info", None)
-    if describe is None:
-        return {"GroupQueryAttention"}
-    found = {node.op_type for subgraph in describe() for node in subgraph.get_nodes()}
-    return found or {"GroupQueryAttention"}
 
 
 def _agree(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> bool:

@@ -48,9 +48,13 @@ class KeyValueContext(ABC):
         """Read all but the last tokens first and leave their logits on the device: for a prompt of 100 tokens they are
         30 MB, which would be copied to the host for nothing."""
         self.batch = batch
-        self.lengths = [0] * batch
-        """Tokens read, per row."""
         self.tokens: list[list[int]] = [[] for _ in range(batch)]
+        """Tokens read, per row."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of tokens read, per row."""
+        return [len(row) for row in self.tokens]
 
     def append(self, rows: Rows) -> npt.NDArray[np.float32]:
         """Read more tokens.
@@ -72,7 +76,7 @@ class KeyValueContext(ABC):
             self._read([row[:-1] for row in rows], self._device)
             rows = [row[-1:] for row in rows]
         logits = self._last_logits(self._read(rows, "cpu").numpy(), [len(row) for row in rows])
-        if not _are_numbers(logits):
+        if np.isnan(logits).any():
             raise ModelError(f"model '{self._session.name}' returns no numbers", "check it: qmd models verify")
         return logits
 
@@ -85,9 +89,8 @@ class KeyValueContext(ABC):
         with mapped_errors(self._session.name):
             self._bind_common(ids, counts)
             logits = self._run(counts, logits_device)
-        for index, row in enumerate(rows):
-            self.tokens[index].extend(row)
-            self.lengths[index] += len(row)
+        for read, row in zip(self.tokens, rows, strict=True):
+            read.extend(row)
         return logits
 
     @abstractmethod
@@ -131,7 +134,6 @@ class KeyValueContext(ABC):
         return logits.astype(np.float32)
 
     def _forget(self, lengths: Sequence[int]) -> None:
-        self.lengths = list(lengths)
         for row, length in zip(self.tokens, lengths, strict=True):
             del row[length:]
 
@@ -193,7 +195,6 @@ class InPlaceContext(KeyValueContext):
             for source, target in zip(self._arrays, branches._arrays, strict=True):
                 target[index, :, :end] = source[0, :, :end]
             branches.tokens[index] = list(self.tokens[0])
-            branches.lengths[index] = end
             self._forget([start])
         return branches, np.concatenate(logits)
 
@@ -249,7 +250,6 @@ class GrowingContext(KeyValueContext):
                 target[index, :, :end] = value.numpy()[0]
             branches._seen[index, :end] = self._seen[0]
             branches.tokens[index] = list(self.tokens[0])
-            branches.lengths[index] = self.lengths[0]
             self.restore(start)
         branches._past = [self._runtime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
         return np.concatenate(logits)
@@ -270,7 +270,3 @@ class GrowingContext(KeyValueContext):
         outputs: list[Any] = self._binding.get_outputs()
         self._past, self._seen = outputs[1:], mask
         return outputs[0]
-
-
-def _are_numbers(logits: npt.NDArray[np.float32]) -> bool:
-    return not bool(np.isnan(logits).any())
