@@ -134,6 +134,7 @@ def prepare_model(
         tell(f"running the published {source.name} on the check prompts")
         expected = _probe(source, source_format, record, tokenizer, threads)
         weights = GraphWeights(source)
+        shape = replace(weights.shape, max_positions=_MAX_POSITIONS)
         origin = {
             "source": source.relative_to(folder).as_posix(),
             "source_bytes": source.stat().st_size,
@@ -144,12 +145,12 @@ def prepare_model(
 
         def make(name: FormName, form: GraphForm) -> PreparedForm:
             tell(f"writing {name}")
-            check_space(place, graph_bytes(weights.shape, form))
+            check_space(place, graph_bytes(shape, form))
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=place) as staging:
                 # A folder of its own, so that the temporary one is still there for its clean-up.
                 staged = Path(staging) / name
                 staged.mkdir()
-                _write(staged / "model.onnx", form, weights)
+                Qwen3Writer(staged / "model.onnx", shape, form, weights).write()
                 tell(f"checking {name}")
                 got = _probe(staged / "model.onnx", name, record, tokenizer, threads)
                 made = _judge(name, staged, place / name, record, expected, got)
@@ -179,14 +180,6 @@ def _first_kept(
         if made.is_kept:
             return made
     return make(name, last)
-
-
-def _write(path: Path, form: GraphForm, weights: GraphWeights) -> None:
-    shape = replace(weights.shape, max_positions=_MAX_POSITIONS)
-    try:
-        Qwen3Writer(path, shape, form, weights).write()
-    except KeyError as exc:
-        raise ModelError(f"the published file holds no weight {exc}", "the published file is used as it is") from exc
 
 
 def _judge(

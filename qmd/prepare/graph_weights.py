@@ -83,7 +83,12 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         self.shape = self._infer_shape(path)
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
+        if name not in self._found:
+            raise ModelError(f"weight '{name}' is not found in '{self._name}'", _OTHER_EXPORT)
         return self._found[name]()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
@@ -208,12 +213,9 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         if config.get("model_type", "qwen3") != "qwen3" or config.get("rope_scaling"):
             raise ModelError(f"'{self._name}' is not a plain Qwen3 network", _OTHER_EXPORT)
         layers = 1 + max((int(name.split(".")[1]) for name in self._found if name.startswith("layers.")), default=-1)
-        try:
-            vocab, hidden = self["embed"].shape
-            head_size = len(self["layers.0.q_norm"])
-            rows = {part: self[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
-        except KeyError as exc:
-            raise ModelError(f"weight {exc} is not found in '{self._name}'", _OTHER_EXPORT) from exc
+        vocab, hidden = self["embed"].shape
+        head_size = len(self["layers.0.q_norm"])
+        rows = {part: self[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
         return Qwen3Shape(
             layers=layers,
             hidden=hidden,

@@ -234,11 +234,7 @@ class GraphWriter:
         return self._row_quantized[x]
 
     def write(self) -> None:
-        """Build and save.
-
-        Raises:
-            KeyError: If a weight is missing.
-        """
+        """Build and save; a missing weight raises what `weights` does."""
         import onnx
         from onnx import helper
 

@@ -40,7 +40,6 @@ class Agreement:
     """Kendall's, of the scores' order; None for a language model."""
     top1: float | None
     """Share of prompts with the same likeliest token; None for a reranker."""
-    largest_difference: float
 
     def summary(self) -> str:
         """The figures in one phrase."""
@@ -60,7 +59,7 @@ class Agreement:
 def compare_scores(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
     """Agreement of two rerankers' logits, shape (prompts, 1)."""
     a, b = expected[:, 0].astype(np.float64), got[:, 0].astype(np.float64)
-    return Agreement(_correlation(a, b), _kendall(a, b), None, float(np.abs(a - b).max()))
+    return Agreement(_correlation(a, b), _kendall(a, b), None)
 
 
 def compare_logits(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
@@ -68,7 +67,7 @@ def compare_logits(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float3
     a, b = expected.astype(np.float64), got.astype(np.float64)
     mean = float(np.mean([_correlation(x, y) for x, y in zip(a, b, strict=True)]))
     top1 = float((a.argmax(1) == b.argmax(1)).mean())
-    return Agreement(mean, None, top1, float(np.abs(a - b).max()))
+    return Agreement(mean, None, top1)
 
 
 def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
