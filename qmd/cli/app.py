@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +22,6 @@ from qmd.cli.declare import (
 from qmd.cli.failures import report, report_unforeseen
 from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, warn
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
-from qmd.lazy import load_module
 from qmd.names import typed_text
 from qmd.quick_dataclasses import dataclass
 
@@ -382,7 +382,7 @@ def build_command(spec: CommandSpec) -> Any:
 
 
 def _load(spec: CommandSpec) -> CommandFunction:
-    function: CommandFunction = getattr(load_module(spec.module), spec.function)
+    function: CommandFunction = getattr(import_module(spec.module), spec.function)
     return function
 
 

@@ -11,14 +11,13 @@ from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
-from qmd.lazy import lazy_pattern
 from qmd.names import storable
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store.base import Reader
 
-_DOCID = lazy_pattern(r"#?([0-9a-fA-F]{6,64})\Z")
-_RANGE = lazy_pattern(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
+_DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
+_RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion, as in the original."""
 _AMBIGUOUS_SHOWN = 10

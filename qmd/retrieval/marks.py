@@ -6,7 +6,6 @@ import re
 
 from qmd.analysis import has_user_operators
 from qmd.analysis.stopwords import stop_words_of
-from qmd.lazy import lazy_pattern
 from qmd.retrieval.trace import Trace
 
 SENTENCE_WORDS = 5
@@ -16,10 +15,10 @@ PASSAGE_WORDS = 25
 """Unmarked words from which a query is a pasted text, in which no quotation is a demand: hybrid nDCG@10 on the long
 requests of cacm falls from .525 to .519 when it is one."""
 
-_MARKED = lazy_pattern(r'[+-]?"[^"]*"|(?<!\S)[+-]\S+')
-_PLAIN_WORD = lazy_pattern(r"[^\W_]+")
-_QUOTED = lazy_pattern(r'(?<![\w"])([+-]?)"([^"]*)"(?!\w)')
-_SIGNED = lazy_pattern(r"(?<!\S)([+-])(?=([^\W\d_][\w.-]+)?)\S*")
+_MARKED = re.compile(r'[+-]?"[^"]*"|(?<!\S)[+-]\S+')
+_PLAIN_WORD = re.compile(r"[^\W_]+")
+_QUOTED = re.compile(r'(?<![\w"])([+-]?)"([^"]*)"(?!\w)')
+_SIGNED = re.compile(r"(?<!\S)([+-])(?=([^\W\d_][\w.-]+)?)\S*")
 
 
 def read_marks(text: str, trace: Trace) -> str | None:

@@ -9,16 +9,15 @@ from itertools import islice
 
 from qmd.analysis import analyze_query, has_cjk
 from qmd.analysis.scripts import normal_form
-from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass
 from qmd.records import LexicalTerm
 
-_QUOTED = lazy_pattern(r'"([^"]*)"(\*?)')
+_QUOTED = re.compile(r'"([^"]*)"(\*?)')
 _MAX_OCCURRENCES = 20_000
 """A passage is chosen among them; a text of ten megabytes can hold millions, and a search would take ten seconds."""
 
-_MARKS = lazy_pattern("[\u0300-\u036f]")
-_SUFFIX = lazy_pattern(
+_MARKS = re.compile("[\u0300-\u036f]")
+_SUFFIX = re.compile(
     r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
 )
 _MIN_STEM = 3

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import cast, get_args
 
 from qmd.errors import UsageError
-from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
 
@@ -18,14 +17,14 @@ MAX_SUBQUERIES = 32
 MAX_FILTERS = 100
 """Each becomes a condition of one SQL statement, whose depth SQLite limits to 1,000."""
 
-_FILTER = lazy_pattern(
+_FILTER = re.compile(
     r'(?<!\S)(?P<sign>-?)(?P<field>tag|path|collection|after|before|title):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))'
     r"(?!\S)",
     re.IGNORECASE,
 )
-_TYPED = lazy_pattern(r"(lex|vec|hyde|intent|expand):(.*)\Z", re.IGNORECASE | re.DOTALL)
-_DATE = lazy_pattern(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
-_NEGATION = lazy_pattern(r'(?:^|\s)-["\w]')
+_TYPED = re.compile(r"(lex|vec|hyde|intent|expand):(.*)\Z", re.IGNORECASE | re.DOTALL)
+_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
+_NEGATION = re.compile(r'(?:^|\s)-["\w]')
 
 
 @dataclass(slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from qmd.lazy import lazy_pattern
 from qmd.records import Passage
 from qmd.retrieval.matching import MarkedText, Occurrence, WeightedTerm, find_occurrences, fold, mark_text
 
@@ -14,7 +14,7 @@ CHUNK_MARGIN = 100
 """Code points around a chunk that still count as inside it: a chunk may start in the middle of a line."""
 MAX_CHARS = 500
 _ELLIPSIS = "..."
-_DECLARATION = lazy_pattern(
+_DECLARATION = (
     r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
     r"|extern|declare|pub(?:\([^)]*\))?)\s+)*"
     r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
@@ -126,7 +126,7 @@ def _best_line(
         return None
     highest = round(max(scores.values()), 6)
     best = [number for number, score in scores.items() if round(score, 6) == highest]
-    declaring = [number for number in best if _DECLARATION.match(lines[number])] if is_source else []
+    declaring = [number for number in best if re.match(_DECLARATION, lines[number])] if is_source else []
     return min(declaring or best)
 
 

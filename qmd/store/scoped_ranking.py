@@ -7,11 +7,11 @@ which are then scored again here.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.connection import Database
@@ -34,7 +34,7 @@ LEAST_IDF = 1e-6
 
 _IN_SCOPE = "qmd_in_scope"
 _FREQUENCIES = "qmd_frequencies"
-_PHRASE = lazy_pattern(r'"[^"]*"\*?')
+_PHRASE = re.compile(r'"[^"]*"\*?')
 
 
 @dataclass(frozen=True, slots=True)
