@@ -18,26 +18,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from qmd.server.calls import ServiceCalls
-from qmd.server.client import ask_daemon, ask_worker, describe_with_daemon, embed_with_daemon, start_worker
-from qmd.server.endpoint import Endpoint, connect, read_endpoint, worker_files, write_endpoint
-from qmd.server.pools import EnginePool, ReaderPool, Role
-from qmd.server.service import SearchService
-from qmd.server.worker import Worker, WorkerCalls, run_worker
 
 import qmd
 from qmd.config import Locations, locate
 from qmd.errors import NotFoundError
 from qmd.files import exclusive_lock
-from qmd.inference.settings import EngineSettings
+from qmd.inference import EngineSettings
 from qmd.records import Query, SearchResponse
 from qmd.retrieval import SearchOptions, parse_query
+from qmd.server.calls import ServiceCalls
+from qmd.server.client import ask_daemon, ask_worker, describe_with_daemon, embed_with_daemon, start_worker
+from qmd.server.endpoint import Endpoint, connect, read_endpoint, worker_files, write_endpoint
+from qmd.server.pools import EnginePool, ReaderPool
+from qmd.server.service import SearchService
+from qmd.server.worker import Worker, WorkerCalls, run_worker
 from qmd.store import open_reader
 from tests.fakes import HashingEmbedder
 
 Loader = Any
 ROOT = Path(__file__).resolve().parents[2]
-ROLES: tuple[Role, ...] = ("embed", "rerank", "expand")
+ROLES = ("embed", "rerank", "expand")
 QUERY = parse_query("rate limiter")
 OPTIONS = SearchOptions(limit=3)
 
