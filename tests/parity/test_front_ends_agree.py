@@ -22,11 +22,11 @@ from tests.parity.front_ends import (
     Fetch,
     FrontEnd,
     ask_command_line,
-    ask_warm_process,
     http_front_end,
     mcp_front_end,
     python_front_end,
     run,
+    warm_front_end,
 )
 
 FRUIT = ("apple", "banana", "cherry", "damson", "elderberry", "fig", "grape", "kiwi", "lemon", "mango", "olive", "pear")
@@ -155,7 +155,7 @@ def front_ends(world: Path, served: Index) -> Iterator[dict[str, FrontEnd]]:
             "python": python_front_end(index),
             "mcp": mcp_front_end(served),
             "http": http_front_end(served),
-            "warm process": ask_warm_process,
+            "warm process": warm_front_end(world),
         }
 
 
