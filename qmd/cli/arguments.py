@@ -96,6 +96,7 @@ FLAGS = frozenset(
         "--no-embed",
         "--verify",
         "--watch",
+        "--socket-only",
     ]
 )
 

@@ -9,6 +9,7 @@ import anyio
 import anyio.from_thread
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from qmd.app.index import Index
 from qmd.app.limits import parse_duration
@@ -18,7 +19,6 @@ from qmd.errors import QmdError
 from qmd.files import make_private_folder
 from qmd.retrieval.listening import CancelledSearch
 from qmd.server.deadline import AsyncListener
-from qmd.server.guard import Receive, Scope, Send
 from qmd.server.warm_record import HEARTBEAT_S, listen, make_record, read_record, warm_files, write_record
 from qmd.server.wire import Failure, from_json, to_json
 
