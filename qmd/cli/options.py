@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from qmd.cli.declare import LARGEST_NUMBER, Argument, Option
-from qmd.cli.session import warn
+from qmd.cli.output import warn
 from qmd.errors import UsageError
 from qmd.render.hits import FORMATS, Format
 

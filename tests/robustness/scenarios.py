@@ -14,13 +14,15 @@ from typing import cast
 
 import apsw
 
+from qmd.app.collections import remove_collection, rename_collection
+from qmd.app.locks import embed_lock
+from qmd.app.mirroring import open_current_writer
 from qmd.config import edits
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import load_config
 from qmd.indexing import embed_pending, update_collection
 from qmd.inference.base import Embedder
 from qmd.store import IndexWriter, schema
-from qmd.workspace import embed_lock, open_current_writer, remove_collection, rename_collection
 from tests.fakes import HashingEmbedder
 from tests.robustness.recording import without_checksums
 
