@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -20,8 +21,7 @@ from qmd.cli.declare import (
 )
 from qmd.cli.failures import report, report_unforeseen
 from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, warn
-from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError
-from qmd.lazy import load_module
+from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
 from qmd.names import typed_text
 from qmd.quick_dataclasses import dataclass
 
@@ -382,7 +382,7 @@ def build_command(spec: CommandSpec) -> Any:
 
 
 def _load(spec: CommandSpec) -> CommandFunction:
-    function: CommandFunction = getattr(load_module(spec.module), spec.function)
+    function: CommandFunction = getattr(import_module(spec.module), spec.function)
     return function
 
 
@@ -395,7 +395,5 @@ def _group(name: str) -> list[CommandSpec]:
 
 
 def _nearest_hint(name: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(names), n=1)
-    return f"did you mean 'qmd {near[0]}'?" if near else "Run 'qmd --help' for usage."
+    near = nearest_name(name, names)
+    return f"did you mean 'qmd {near}'?" if near else "Run 'qmd --help' for usage."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from qmd.errors import UsageError
+from qmd.errors import UsageError, nearest_name
 from qmd.quick_dataclasses import dataclass
 
 VALUE_OPTIONS = frozenset(
@@ -234,12 +234,10 @@ def _settle(name: str, known: Mapping[str, bool], command: str, warnings: list[s
 
 
 def _unknown_option(name: str, known: Mapping[str, bool], command: str) -> UsageError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, n=1, cutoff=0.6) if name.startswith("--") else []
+    near = nearest_name(name, known) if name.startswith("--") else None
     manual = f"see: qmd {command} --help" if command else "see: qmd --help"
     if near:
-        hint = f"did you mean '{near[0]}'? {manual}"
+        hint = f"did you mean '{near}'? {manual}"
     elif name.startswith("--") or command not in _QUERY_COMMANDS:
         hint = manual
     else:

@@ -11,7 +11,7 @@ import pytest
 
 import qmd
 from qmd.app.locks import embed_lock
-from qmd.indexing import update_collection
+from qmd.indexing.update import update_collection
 from qmd.records import Collection
 from qmd.store import open_writer
 

@@ -30,10 +30,11 @@ from qmd.evaluation import entry_id, read_beir
 from qmd.evaluation.collections import read_corpus
 from qmd.inference import Engines, load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.retrieval import SearchOptions, calibration, parse_query, pipeline
+from qmd.retrieval import calibration, pipeline
 from qmd.retrieval.calibration import Evidence
-from qmd.store import open_reader
-from qmd.store.base import Reader
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.query_parser import parse_query
+from qmd.store import IndexReader, open_reader
 
 UNJUDGED_WEIGHT = 0.1
 RIDGE = 1e-3
@@ -115,7 +116,9 @@ def refit(gathered: Mapping[str, Sequence[Row]], mode: str) -> None:
         print(f"  {name:10} {check(rows, judge_by(theta, mode))}")
 
 
-def gather(reader: Reader, engines: Engines, folder: Path, mode: str, n_queries: int, n_nonsense: int) -> list[Row]:
+def gather(
+    reader: IndexReader, engines: Engines, folder: Path, mode: str, n_queries: int, n_nonsense: int
+) -> list[Row]:
     """Evidence for the hits of answerable and nonsense queries, as the pipeline measures it."""
     judged = read_beir(folder)
     names = list(judged.queries)
@@ -132,7 +135,7 @@ def gather(reader: Reader, engines: Engines, folder: Path, mode: str, n_queries:
     return rows
 
 
-def observe(reader: Reader, engines: Engines, text: str, mode: str) -> list[tuple[str, Evidence]]:
+def observe(reader: IndexReader, engines: Engines, text: str, mode: str) -> list[tuple[str, Evidence]]:
     """(path, evidence) of the first ten hits of the real pipeline, caught where it judges them."""
     seen: list[Evidence] = []
     options = SearchOptions(mode="lexical" if mode == "lexical" else "hybrid", rerank=False, expand=False, limit=10)

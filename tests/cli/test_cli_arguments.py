@@ -1,3 +1,5 @@
+from importlib import import_module
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +8,6 @@ from qmd.cli.app import COMMANDS, CommandSpec
 from qmd.cli.arguments import FLAGS, VALUE_OPTIONS, find_command, sort_arguments
 from qmd.cli.declare import declared_options, declared_parameters
 from qmd.errors import UsageError
-from qmd.lazy import load_module
 
 NAMES = {"search", "get", "collection add", "collection list"}
 SEARCH = {"--json": False, "-n": True, "-c": True, "--collection": True, "--format": True, "--full": False}
@@ -99,7 +100,7 @@ def test_words_behind_two_dashes_come_through_untouched(words: list[str]) -> Non
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
 def test_every_option_that_a_command_declares_may_stand_before_its_name(spec: CommandSpec) -> None:
-    declared = declared_options(declared_parameters(getattr(load_module(spec.module), spec.function)))
+    declared = declared_options(declared_parameters(getattr(import_module(spec.module), spec.function)))
     for option, takes_value in declared.items():
         before = [option, "x"] if takes_value else [option]
         name, _ = find_command([*before, *spec.name.split()], {one.name for one in COMMANDS})

@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 from qmd.evaluation.fixture import same_file
-from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.update import update_collection
 from qmd.records import Collection
-from qmd.retrieval import SearchOptions, parse_query, search
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
 from qmd.store import open_reader, open_writer
 from tests import fakes
 from tests.conformance.world import World

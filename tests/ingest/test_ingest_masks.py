@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from qmd.errors import UsageError
 from qmd.ingest import compile_globs, split_mask
+from qmd.ingest.globs import parse_mask
 
 
 def selects(mask: str, path: str) -> bool:
@@ -200,3 +201,17 @@ def test_masks_select_what_trying_everything_selects(
     assert matcher is not None
     for path in map("/".join, paths):
         assert (matcher.fullmatch(path) is not None) == (len(path) in ends(pieces, path, 0)), path
+
+
+@pytest.mark.parametrize(
+    ("mask", "wanted", "excluded"),
+    [
+        ("a/*.md, !a/draft*, !(x|y).md", ["a/*.md", "!(x|y).md"], ["a/draft*"]),
+        ("!drafts/**", ["**"], ["drafts/**"]),
+        (" , ", ["**/*.md"], []),
+    ],
+)
+def test_a_mask_selects_with_some_globs_and_excludes_with_others(
+    mask: str, wanted: list[str], excluded: list[str]
+) -> None:
+    assert parse_mask(mask) == (wanted, excluded)

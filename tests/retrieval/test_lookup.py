@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qmd.errors import NotFoundError, UsageError
 from qmd.records import Collection
-from qmd.retrieval import LineRange, context_for, parse_line_range, resolve_document, resolve_many
+from qmd.retrieval.lookup import LineRange, context_for, parse_line_range, resolve_document, resolve_many
 from tests.note_index import NoteIndex
 
 

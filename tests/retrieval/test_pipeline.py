@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from qmd.errors import UsageError
 from qmd.records import Query, Scope, SearchResponse, SubQuery
-from qmd.retrieval import SearchOptions, parse_query, search
-from qmd.retrieval.options import Mode
+from qmd.retrieval.options import Mode, SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
 from tests import fakes
 from tests.note_index import NoteIndex
 
@@ -117,7 +118,7 @@ def test_one_quoted_word_in_a_sentence_is_cited() -> None:
     assert any("cited in a sentence" in warning for warning in answer.warnings)
 
 
-def test_a_phrase_is_demanded_in_a_sentence_too() -> None:
+def test_a_phrase_is_required_in_a_sentence_too() -> None:
     answer = ask(notes(EMBEDDER), 'what is the "sliding window" of our tomatoes for', HYBRID, embedder=EMBEDDER)
     assert paths(answer) == ["limiter.md"]
 

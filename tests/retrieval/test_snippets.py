@@ -5,10 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.retrieval.matching import query_terms
+from qmd.analysis import analyze_query
+from qmd.retrieval.matching import WeightedTerm
 from qmd.retrieval.snippets import best_passage
 
 TEXT = "# Notes\n\nintro\n\nThe limiter slides.\nAuth token flow\nend one\nend two\n"
+
+
+def query_terms(text: str) -> list[WeightedTerm]:
+    """Terms of `text`, all of the same weight."""
+    return [WeightedTerm(term, 1.0) for term in analyze_query(text)]
 
 
 def test_the_best_line_has_one_line_before_and_two_after() -> None:

@@ -27,7 +27,8 @@ from qmd.app.mirroring import mend, open_current_writer
 from qmd.config import Locations, load_config, locate
 from qmd.config.edits import add_collection
 from qmd.errors import QmdError
-from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.update import update_collection
 from qmd.records import LexicalTerm, Scope
 from qmd.store import open_reader
 from tests.fakes import HashingEmbedder

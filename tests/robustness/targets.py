@@ -63,7 +63,8 @@ def _file_case(dice: random.Random, real: Sequence[bytes]) -> bytes:
 @contextmanager
 def _open_files(folder: Path) -> Iterator[Check]:
     """Every file goes all the way: read, parsed, analysed, stored, cut, embedded; with whatever name it has."""
-    from qmd.indexing import embed_pending, update_collection
+    from qmd.indexing.embed import embed_pending
+    from qmd.indexing.update import update_collection
     from qmd.records import Collection
     from qmd.store import open_writer
     from tests.robustness.scenarios import EMBEDDER
@@ -145,7 +146,8 @@ _NAMES = ("a" * 120, "a" * 60 + "b", "ab", "n1", "n2", "[x]", "{a,b}", "日本",
 @contextmanager
 def _indexed(folder: Path) -> Iterator[Path]:
     """A small index with vectors, and the notes that it was made of."""
-    from qmd.indexing import embed_pending, update_collection
+    from qmd.indexing.embed import embed_pending
+    from qmd.indexing.update import update_collection
     from qmd.records import Collection
     from qmd.store import open_writer
     from tests.robustness.scenarios import EMBEDDER
@@ -167,7 +169,10 @@ def _indexed(folder: Path) -> Iterator[Path]:
 @contextmanager
 def _open_queries(folder: Path) -> Iterator[Check]:
     from qmd.inference.base import Engines
-    from qmd.retrieval import SearchOptions, parse_query, resolve_document, search
+    from qmd.retrieval.lookup import resolve_document
+    from qmd.retrieval.options import SearchOptions
+    from qmd.retrieval.pipeline import search
+    from qmd.retrieval.query_parser import parse_query
     from qmd.store import open_reader
     from tests.fakes import OverlapReranker
     from tests.robustness.scenarios import EMBEDDER
@@ -195,7 +200,7 @@ def _open_queries(folder: Path) -> Iterator[Check]:
 def _open_globs(folder: Path) -> Iterator[Check]:
     from qmd.ingest import scan_collection
     from qmd.records import Collection
-    from qmd.retrieval import resolve_many
+    from qmd.retrieval.lookup import resolve_many
     from qmd.store import open_reader
 
     with _indexed(folder) as notes, open_reader(folder / "index.sqlite") as reader:

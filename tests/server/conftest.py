@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from qmd.server.pools import EnginePool, ReaderPool, Role
+from qmd.server.service import SearchService
 
-from qmd.indexing import update_collection
+from qmd.indexing.update import update_collection
 from qmd.inference import Engines, EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy
-from qmd.server.pools import EnginePool, ReaderPool, Role
-from qmd.server.service import SearchService
 from qmd.store import open_reader, open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker
 

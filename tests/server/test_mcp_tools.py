@@ -13,10 +13,10 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
-
-from qmd.server.mcp_server import TOOLS, build_server
 from qmd.server.pools import EnginePool, ReaderPool
 from qmd.server.service import SearchService
+
+from qmd.server.mcp_server import TOOLS, build_server
 from qmd.store import open_reader
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from qmd.records import (
     StoredDocument,
     SubQuery,
 )
-from qmd.retrieval import SearchOptions
+from qmd.retrieval.options import SearchOptions
 from qmd.server.wire import WireError, from_wire, to_wire
 
 VALUES = st.one_of(

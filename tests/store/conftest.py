@@ -11,7 +11,7 @@ import pytest
 
 from qmd.records import IndexTerms
 from qmd.store import IndexWriter, open_writer, pack_text
-from qmd.store.base import NewDocument
+from qmd.store.documents import NewDocument
 
 MakeDocument = Callable[..., NewDocument]
 
