@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from tests.cli.conftest import Qmd
-from tests.processes import ROOT
+from tests.processes import unmeasured
 
 PARSER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions"}
 """typer with what it imports or, in older versions, asks for."""
@@ -46,14 +45,12 @@ def imported_by(argv: tuple[str, ...]) -> set[str]:
         "print(status, *(name for name, module in sys.modules.items() "
         "if name not in before and (name.partition('.')[0] != 'qmd' or hasattr(module, '__path__'))))"
     )
-    # Coverage imports modules of its own into every process that it measures.
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run(
         [sys.executable, "-c", program, *argv],
         capture_output=True,
         encoding="utf-8",
         check=True,
-        env={**environ, "PYTHONPATH": str(ROOT)},
+        env=unmeasured(),
     )
     status, *modules = done.stdout.splitlines()[-1].split()
     assert status == "0"
