@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from qmd.workspace import embed_lock
 
 import qmd
 from qmd.app.locks import embed_lock

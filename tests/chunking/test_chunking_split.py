@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.chunking import regex_token_starts, split_document
-from qmd.ingest import parse_document
+from qmd.chunking.split import split_document
+from qmd.ingest.document import parse_document
 from qmd.records import Chunk, Document
+from tests.regex_tokens import regex_token_starts
 
 
 def parse(text: str) -> Document:

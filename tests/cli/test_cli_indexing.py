@@ -6,7 +6,7 @@ import pytest
 
 from qmd.app import locks
 from qmd.app.locks import embed_lock
-from qmd.config import locate
+from qmd.config.paths import locate
 from tests.cli.conftest import Qmd
 
 

@@ -9,23 +9,12 @@ from pathlib import Path
 import pytest
 
 from qmd.errors import ModelError, NotFoundError, UsageError
-from qmd.evaluation import (
-    FixtureQuery,
-    compare_runs,
-    evaluate,
-    known_item_queries,
-    mrr_at,
-    ndcg_at,
-    precision_at,
-    read_beir,
-    read_fixture,
-    read_qrels,
-    read_run,
-    recall_at,
-    score_fixture,
-    write_run,
-)
-from qmd.evaluation.fixture import same_file
+from qmd.evaluation.collections import read_beir, read_qrels, read_run, write_run
+from qmd.evaluation.compare import compare_runs
+from qmd.evaluation.fixture import FixtureQuery, read_fixture, same_file, score_fixture
+from qmd.evaluation.known_item import known_item_queries
+from qmd.evaluation.metrics import mrr_at, ndcg_at, precision_at, recall_at
+from qmd.evaluation.runs import evaluate
 from tests import fakes
 from tests.note_index import NoteIndex
 
