@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from qmd.workspace import embed_lock
 
 import qmd
 from qmd.app.locks import embed_lock
