@@ -14,7 +14,7 @@ PARSER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions"}
 """typer with what it imports or, in older versions, asks for."""
 
 START = {"qmd.cli", "qmd.app", "qmd.config"}
-INDEX = {*START, "qmd.store", "qmd.render", "qmd.retrieval", "qmd.analysis", "qmd.inference"}
+INDEX = {*START, "qmd.store", "qmd.render", "qmd.retrieval", "qmd.analysis"}
 ALLOWED = {
     ("--version",): {*PARSER, *START},
     ("--help",): {*PARSER, *START},
@@ -22,7 +22,7 @@ ALLOWED = {
     ("ls", "notes"): {*PARSER, *INDEX, "apsw"},
     ("status",): {*PARSER, *INDEX, "apsw"},
     ("get", "pricing.md"): {*PARSER, *INDEX, "apsw"},
-    ("search", "pricing"): {*PARSER, *INDEX, "apsw"},
+    ("search", "pricing"): {*PARSER, *INDEX, "qmd.inference", "apsw"},
 }
 """Per command the packages of others, by their top-level name, and our own; modules directly in qmd/ are for all."""
 
