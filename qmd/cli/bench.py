@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument, Option
+
 from qmd.cli.bench_tasks import Request, Task, open_task
-from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
 from qmd.cli.session import Session, out, say, warn
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, UsageError

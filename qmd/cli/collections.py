@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
+from qmd.cli import completion
 from qmd.cli.options import Index, Json
 from qmd.cli.session import Session, current_config, open_current_writer, out
 from qmd.config.paths import expand_home
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from qmd.config.settings import Config
     from qmd.records import CollectionStatus
 
-Name = Annotated[str | None, Argument(help="Name of the collection.")]
+Name = Annotated[str | None, Argument(help="Name of the collection.", autocompletion=completion.collections)]
 Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which files.")]
 
 
@@ -126,7 +128,7 @@ def show(session: Session, name: Name = None, index: Index = None) -> int:
 
 def rename(
     session: Session,
-    old: Annotated[str | None, Argument(help="Present name.")] = None,
+    old: Annotated[str | None, Argument(help="Present name.", autocompletion=completion.collections)] = None,
     new: Annotated[str | None, Argument(help="New name.")] = None,
     index: Index = None,
 ) -> int:

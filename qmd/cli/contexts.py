@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument, Option
+
+from qmd.cli import completion
 from qmd.cli.collections import mirror_to_index
-from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Index
 from qmd.cli.session import Session, current_config, out
 from qmd.config.paths import expand_home
@@ -20,7 +22,14 @@ if TYPE_CHECKING:
     from qmd.config.settings import Config
 
 OneCollection = Annotated[
-    str | None, Option("-c", "--collection", metavar="NAME", help="The path is inside this collection.")
+    str | None,
+    Option(
+        "-c",
+        "--collection",
+        metavar="NAME",
+        help="The path is inside this collection.",
+        autocompletion=completion.collections,
+    ),
 ]
 
 

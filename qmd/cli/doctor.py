@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from qmd.cli.declare import Option
+from typer import Option
+
 from qmd.cli.options import Index, NoGpu
 from qmd.cli.session import Session, current_config, open_current_reader, out
 from qmd.errors import QmdError

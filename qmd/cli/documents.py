@@ -7,9 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
-from qmd.cli.declare import LARGEST_NUMBER, Argument, Option
+from typer import Argument, Option
+
+from qmd.cli import completion
 from qmd.cli.disk_paths import disk_paths, missing_warning
 from qmd.cli.options import (
+    LARGEST_NUMBER,
     Csv,
     Files,
     FormatName,
@@ -39,13 +42,23 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_BYTES = 65_536
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
+File = Annotated[
+    list[str] | None,
+    Argument(help="Path, address or #docid; :from:count selects lines.", autocompletion=completion.documents),
+]
+Pattern = Annotated[
+    list[str] | None, Argument(help="A glob, or names and docids with commas.", autocompletion=completion.documents)
+]
+Folder = Annotated[
+    list[str] | None, Argument(help="Collection, or collection/prefix.", autocompletion=completion.folders)
+]
 _LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most so many lines.")
 _LINE_NUMBERS = Option("--line-numbers", help="Number the lines (the default).")
 
 
 def get(
     session: Session,
-    file: Annotated[list[str] | None, Argument(help="Path, address or #docid; :from:count selects lines.")] = None,
+    file: File = None,
     from_line: Annotated[str | None, Option("--from", metavar="N", help="First line shown.")] = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
@@ -99,7 +112,7 @@ def _on_disk(session: Session, document: StoredDocument, collections: Sequence[C
 
 def multi_get(
     session: Session,
-    pattern: Annotated[list[str] | None, Argument(help="A glob, or names and docids with commas.")] = None,
+    pattern: Pattern = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
     max_bytes: Annotated[str | None, Option("--max-bytes", metavar="N", help="Skip longer documents.")] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
@@ -182,7 +195,7 @@ def _collection_of(document: StoredDocument, collections: Sequence[Collection]) 
 
 def list_files(
     session: Session,
-    path: Annotated[list[str] | None, Argument(help="Collection, or collection/prefix.")] = None,
+    path: Folder = None,
     index: Index = None,
 ) -> int:
     """List collections, or the files of one."""

@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
 from qmd.cli.progress import ProgressLine
 from qmd.cli.session import Session, apply_trust, open_current_writer, out, say, warn

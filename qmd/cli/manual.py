@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qmd.cli.app import ALIASES, COMMANDS, CommandSpec, build_command
+from qmd.cli.commands import ALIASES, COMMANDS, CommandSpec, build_command
 from qmd.cli.output import flush_result, out, prepare_streams
 
 _INTRODUCTION = """\

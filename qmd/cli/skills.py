@@ -9,7 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
 from qmd.cli.options import Json
 from qmd.cli.session import Session, out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageError

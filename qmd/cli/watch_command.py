@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from qmd.cli.declare import Option
+from typer import Option
+
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.session import Session, apply_trust, open_current_writer, say, warn
 from qmd.errors import ConfigError, NotFoundError
