@@ -2,7 +2,7 @@
 
 Comes in: folders of text, questions. Goes out: ranked documents with the passage that answers. This package root must
 not import anything heavy: `import qmd` costs nothing until a name is used. Everything public is in `__all__`; start
-with `open_store`.
+with `open_index`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,13 @@ NO_TELEMETRY = ("ORT_DISABLE_TELEMETRY", "ORT_TELEMETRY_DISABLED", "HF_HUB_DISAB
 os.environ.update(dict.fromkeys(NO_TELEMETRY, "1"))
 
 if TYPE_CHECKING:
-    from qmd.api import (
-        ContextNote,
-        DocumentText,
-        DocumentTexts,
-        IndexHealth,
-        SkippedDocument,
-        Store,
-        default_index_path,
-        open_store,
-    )
+    from qmd.app.index import Index
+    from qmd.app.opening import default_index_path, open_index
+    from qmd.app.records import ContextNote, DocumentText, DocumentTexts, IndexHealth, Listing, SkippedDocument
+    from qmd.app.searching import SearchRequest
     from qmd.errors import BusyError, ConfigError, ModelError, NotFoundError, QmdError, StoreError, UsageError
-    from qmd.indexing import EmbedReport, UpdateReport
+    from qmd.indexing.embed import EmbedReport
+    from qmd.indexing.update import UpdateReport
     from qmd.records import (
         Collection,
         CollectionStatus,
@@ -58,16 +53,18 @@ __all__ = [
     "EmbedReport",
     "Explanation",
     "Hit",
+    "Index",
     "IndexHealth",
     "IndexStatus",
+    "Listing",
     "ModelError",
     "NotFoundError",
     "Passage",
     "QmdError",
     "Query",
+    "SearchRequest",
     "SearchResponse",
     "SkippedDocument",
-    "Store",
     "StoreError",
     "StoredDocument",
     "SubQuery",
@@ -75,21 +72,26 @@ __all__ = [
     "UsageError",
     "__version__",
     "default_index_path",
-    "open_store",
+    "open_index",
 ]
 
-_HOMES = {
-    "api": "ContextNote DocumentText DocumentTexts IndexHealth SkippedDocument Store default_index_path open_store",
+_MODULES = {
+    "app.index": "Index",
+    "app.opening": "default_index_path open_index",
+    "app.records": "ContextNote DocumentText DocumentTexts IndexHealth Listing SkippedDocument",
+    "app.searching": "SearchRequest",
     "errors": "BusyError ConfigError ModelError NotFoundError QmdError StoreError UsageError",
-    "indexing": "EmbedReport UpdateReport",
+    "indexing.embed": "EmbedReport",
+    "indexing.update": "UpdateReport",
     "records": "Collection CollectionStatus Explanation Hit IndexStatus Passage Query SearchResponse StoredDocument"
     " SubQuery",
 }
+"""Module → the public names that it defines."""
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
-    for module, names in _HOMES.items():
+    for module, names in _MODULES.items():
         if name in names.split():
             from qmd.lazy import load_module
 

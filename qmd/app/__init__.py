@@ -1,5 +1,6 @@
-"""What a request means: a caller's wishes come in; the query, the scope, the options and the models needed go out.
+"""Requests come in as records; what they mean is decided here, once, and answers go out as records.
 
-Every front end comes through here, so the command line, MCP, HTTP and Python agree.
-It must not know terminals, protocols or how results are shown.
+`Index` searches, reads and keeps up to date one index; the command line, MCP, HTTP, the warm process and Python are
+adapters of it: they parse, call and render. Nothing here knows a terminal, a protocol or a way to show a result: what
+must be told while a request runs goes to `Notices` and listeners.
 """

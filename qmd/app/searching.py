@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
+from qmd.app.collections import as_names, collection_not_found, refuse_unknown
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, Query, Scope, SubQuery
 from qmd.retrieval.options import PASSAGE_CHARS, Mode, SearchOptions
 from qmd.retrieval.query_parser import build_scope, parse_query, validate_subqueries
-from qmd.workspace.collections import collection_not_found, refuse_unknown
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import Role
@@ -29,13 +29,19 @@ class SearchRequest:
     collections: tuple[str, ...] = ()
     """Only these; empty = those that the query names, else those that are searched by default."""
     intent: str | None = None
+    """What the answer is for."""
     limit: int = 10
     min_relevance: float = 0.0
+    """Hits below are left out, in [0, 1]."""
     rerank: bool = True
     expand: bool | None = None
+    """True lets the model propose sub-queries, False forbids it, None leaves it to the query."""
     candidate_limit: int | None = None
     """Candidates that the reranker reads; None leaves it to what the reranker costs."""
     budget_ms: int | None = None
+    """Wall time; stages are cut to hold it."""
+    overhead_ms: int = 0
+    """What the caller has spent of the budget already, starting a process."""
     explain: bool = False
     full_body: bool = False
     snippet_chars: int = PASSAGE_CHARS
@@ -50,6 +56,31 @@ class SearchRequest:
                 if search.kind == kind:
                     return search.text
         return self.searches[0].text if self.searches else ""
+
+
+class SearchWishes(TypedDict, total=False):
+    """The fields of `SearchRequest` that a Python caller may give by name."""
+
+    mode: Mode
+    intent: str | None
+    limit: int
+    min_relevance: float
+    rerank: bool
+    expand: bool | None
+    candidate_limit: int | None
+    budget_ms: int | None
+    explain: bool
+    full_body: bool
+
+
+def as_request(
+    query: str | Sequence[SubQuery] | SearchRequest, collections: str | Sequence[str] | None, wishes: SearchWishes
+) -> SearchRequest:
+    """The request that a query and wishes make; a request is one already."""
+    if isinstance(query, SearchRequest):
+        return query
+    text, typed = (query, ()) if isinstance(query, str) else (None, tuple(query))
+    return SearchRequest(text, typed, collections=as_names(collections) or (), **wishes)
 
 
 def read_query(request: SearchRequest) -> Query:

@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from qmd.cli.bench_tasks import Request, Task, open_task
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
-from qmd.cli.session import Session, out, say, warn
+from qmd.cli.output import out, say, warn
+from qmd.cli.session import Session
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, UsageError
 from qmd.quick_dataclasses import dataclass, field, replace
 

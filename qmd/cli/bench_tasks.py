@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.cli.session import Session, open_current_reader, warn
+from qmd.app.collections import refuse_unknown
+from qmd.cli.output import warn
+from qmd.cli.session import Session
 from qmd.errors import NotFoundError
 from qmd.quick_dataclasses import dataclass
-from qmd.workspace.collections import collection_not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.evaluation import Fixture, JudgedQueries
     from qmd.inference.base import Engines
+    from qmd.inference.models.catalogue import Role
     from qmd.records import Scope, StoredDocument
-    from qmd.store.base import Reader
-
-_ROLES = ("embed", "rerank", "expand")
+    from qmd.store.index import IndexReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Task:
 
     name: str
     judged: JudgedQueries
-    reader: Reader
+    reader: IndexReader
     engines: Engines
     scope: Scope
     name_of: Callable[[StoredDocument], str]
@@ -62,27 +62,29 @@ def open_task(session: Session, locations: Locations, request: Request) -> Itera
 
     if request.target is not None and not request.target.exists():
         raise NotFoundError(f"no fixture, folder or run '{request.target}'", "qmd bench --help")
-    needs_models = any(name != "bm25" for name in request.backends)
-    engines = _engines(session, locations, request) if needs_models else _no_engines()
     folder = request.target if request.target is not None and request.target.is_dir() else None
-    if folder is not None and has_corpus(folder):
-        with _corpus_reader(locations, folder, engines) as reader:
-            yield _corpus_task(folder, reader, engines)
-        return
-    with open_current_reader(locations) as reader:
-        if not reader.count_documents():
-            raise NotFoundError("nothing is indexed", "qmd index PATH")
-        yield _own_task(request, folder, reader, engines)
+    index = session.open(locations, allow_gpu=request.allow_gpu)
+    with index, index.engines(_roles(request)) as engines:
+        for note in engines.notes:
+            warn(note)
+        if folder is not None and has_corpus(folder):
+            with _corpus_reader(locations, folder, engines) as reader:
+                yield _corpus_task(folder, reader, engines)
+            return
+        with index.reader() as reader:
+            if not reader.count_documents():
+                raise NotFoundError("nothing is indexed", "qmd index PATH")
+            yield _own_task(request, folder, reader, engines)
 
 
-def _corpus_task(folder: Path, reader: Reader, engines: Engines) -> Task:
+def _corpus_task(folder: Path, reader: IndexReader, engines: Engines) -> Task:
     from qmd.evaluation import entry_id, read_beir
     from qmd.records import Scope
 
     return Task(folder.resolve().name, read_beir(folder), reader, engines, Scope(), entry_id)
 
 
-def _own_task(request: Request, folder: Path | None, reader: Reader, engines: Engines) -> Task:
+def _own_task(request: Request, folder: Path | None, reader: IndexReader, engines: Engines) -> Task:
     """Queries of a fixture, of files or of the index itself, over the user's own index."""
     from qmd.evaluation import (
         JudgedQueries,
@@ -100,10 +102,7 @@ def _own_task(request: Request, folder: Path | None, reader: Reader, engines: En
     if request.target is not None and folder is None:
         fixture = read_fixture(request.target)
         names = names or ((fixture.collection,) if fixture.collection else ())
-    known = {collection.name for collection in reader.collections()}
-    for name in names:
-        if name not in known:
-            raise collection_not_found(name, sorted(known))
+    refuse_unknown(names, reader.collections())
     # Collections that are left out by default are measured all the same: a benchmark says what it is about.
     scope = Scope(collections=tuple(names)) if names else Scope()
     if next(reader.iter_documents(scope), None) is None:
@@ -143,13 +142,13 @@ def _judged_name(judged: JudgedQueries) -> Callable[[StoredDocument], str]:
 
 
 @contextmanager
-def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iterator[Reader]:
+def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iterator[IndexReader]:
     """The index of a folder's own corpus, kept in the cache and made anew when the folder changes."""
     import hashlib
 
     from qmd.cli.progress import ProgressLine
     from qmd.evaluation import index_corpus
-    from qmd.store import open_reader
+    from qmd.store.index import open_reader
 
     files = sorted(file for file in folder.glob("corpus.jsonl*") if file.is_file())
     state = [str(folder.resolve()), *(f"{file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)]
@@ -161,17 +160,7 @@ def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iter
         yield reader
 
 
-def _engines(session: Session, locations: Locations, request: Request) -> Engines:
-    from qmd.cli.engines import load
-
-    roles = _ROLES if "full" in request.backends or "hybrid" in request.backends else ("embed",)
-    engines = load(session, locations, roles, allow_gpu=request.allow_gpu)  # type: ignore[arg-type]
-    for note in engines.notes:
-        warn(note)
-    return engines
-
-
-def _no_engines() -> Engines:
-    from qmd.inference.base import Engines
-
-    return Engines(None, None, None)
+def _roles(request: Request) -> frozenset[Role]:
+    if {"full", "hybrid"} & set(request.backends):
+        return frozenset({"embed", "rerank", "expand"})
+    return frozenset({"embed"}) if set(request.backends) - {"bm25"} else frozenset()

@@ -19,13 +19,14 @@ from typer.main import get_command
 
 from qmd.cli.app import find_built_command
 from qmd.cli.commands import COMMANDS, COMPLETION_REQUEST, NAMES, build_command, find_spec, group_of
-from qmd.cli.session import Session, current_config, out, working_folder
+from qmd.cli.output import out
+from qmd.cli.session import Session, TerminalNotices, working_folder
 from qmd.config.paths import locate
 from qmd.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations
-    from qmd.store import IndexReader
+    from qmd.store.index import IndexReader
 
 _MOST = 500
 """Values that are offered at once; a shell asks before it lists so many."""
@@ -48,7 +49,10 @@ def indexes(incomplete: str) -> list[str]:
 
 def collections(ctx: Context, incomplete: str) -> list[str]:
     """Names of the configured collections."""
-    return _offered((one.name for one in current_config(_locations(ctx)).collections), incomplete)
+    from qmd.app.configuration import FileConfiguration
+
+    config = FileConfiguration(_locations(ctx), os.environ, TerminalNotices()).written()
+    return _offered((one.name for one in config.collections), incomplete)
 
 
 def documents(ctx: Context, incomplete: str) -> list[str]:
@@ -101,7 +105,7 @@ def _locations(ctx: Context | None) -> Locations:
 
 
 def _open_index(ctx: Context) -> IndexReader:
-    from qmd.store import open_reader
+    from qmd.store.index import open_reader
 
     return open_reader(_locations(ctx).database)
 

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from qmd.cli.options import Index, NoGpu
-from qmd.cli.session import Session, current_config, open_current_reader, out
+from qmd.cli.output import out
+from qmd.cli.session import Session
 from qmd.errors import QmdError
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.inspection import EngineReport
     from qmd.inference.settings import EngineSettings
-    from qmd.store import IndexReader
+    from qmd.store.index import IndexReader
 
 _MEBIBYTE = 1 << 20
 
@@ -41,28 +43,9 @@ def doctor(
     index: Index = None,
 ) -> int:
     """Check the installation, the index and the models."""
-    from qmd.cli.engines import engine_settings
-
     locations = session.locate(index)
-    checks = [
-        _check("SQLite", _sqlite),
-        _check("configuration", lambda: _configuration(locations)),
-        _check("index", lambda: _index(locations)),
-        _check("permissions", lambda: _permissions(locations)),
-        _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, session.environ)),
-        _check("CUDA", _cuda),
-    ]
-    reports: list[EngineReport] = []
-
-    def models() -> str:
-        settings = engine_settings(session, locations, allow_gpu=not no_gpu)
-        reports.extend(_inspect(settings))
-        checks.append(_check("vectors", lambda: _vectors(locations, settings)))
-        return ""
-
-    failed = _check("models", models)
-    if not failed.is_well:
-        checks.append(failed)
+    with session.open(locations, allow_gpu=not no_gpu) as opened:
+        checks, reports = _examine(session, locations, opened)
     environment = _environment(session.environ)
     if json:
         out(_as_json(locations, checks, reports, environment))
@@ -79,6 +62,27 @@ def doctor(
     return 0
 
 
+def _examine(session: Session, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
+    """Everything that is looked at, in the order shown."""
+    checks = [
+        _check("SQLite", _sqlite),
+        _check("configuration", lambda: _configuration(locations, index)),
+        _check("index", lambda: _index(index)),
+        _check("permissions", lambda: _permissions(locations)),
+        _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, session.environ)),
+        _check("CUDA", _cuda),
+    ]
+    reports: list[EngineReport] = []
+
+    def models() -> str:
+        reports.extend(_inspect(index.engine_settings()))
+        checks.append(_check("vectors", lambda: _vectors(index)))
+        return ""
+
+    failed = _check("models", models)
+    return (checks if failed.is_well else [*checks, failed]), reports
+
+
 def _check(name: str, examine: Callable[[], str]) -> Check:
     try:
         return Check(name, True, examine())
@@ -92,17 +96,16 @@ def _sqlite() -> str:
     return driver_version()
 
 
-def _configuration(locations: Locations) -> str:
-    n_collections = len(current_config(locations).collections)
+def _configuration(locations: Locations, index: OpenIndex) -> str:
+    n_collections = len(index.collections())
     return f"{locations.config_file}, {n_collections} collection{'' if n_collections == 1 else 's'}"
 
 
-def _index(locations: Locations) -> str:
-    with open_current_reader(locations) as reader:
-        problems = reader.check()
-        if problems:
-            raise QmdError("; ".join(problems), "rebuild it from your files: qmd index")
-        return f"sound, {reader.count_documents()} documents"
+def _index(index: OpenIndex) -> str:
+    problems = index.check()
+    if problems:
+        raise QmdError("; ".join(problems), "rebuild it from your files: qmd index")
+    return f"sound, {index.status().documents} documents"
 
 
 def _permissions(locations: Locations) -> str:
@@ -153,16 +156,13 @@ def _inspect(settings: EngineSettings) -> list[EngineReport]:
 # --- vectors --------------------------------------------------------------------------------------
 
 
-def _vectors(locations: Locations, settings: EngineSettings) -> str:
-    from qmd.cli.engines import open_engines
-
-    if not locations.database.exists():
+def _vectors(index: OpenIndex) -> str:
+    if not index.path.exists():
         return "no index yet"
-    with open_current_reader(locations) as reader:
-        embedder = open_engines(settings, ["embed"]).embedder
-        if embedder is None:
+    with index.reader() as reader, index.engines(frozenset({"embed"})) as engines:
+        if engines.embedder is None:
             return "not examined: there is no embedding model"
-        return _compare_vectors(reader, embedder)
+        return _compare_vectors(reader, engines.embedder)
 
 
 def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
@@ -194,7 +194,7 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
 
 
 def _engine_lines(report: EngineReport) -> list[str]:
-    from qmd.cli.engines import describe
+    from qmd.cli.embedding import describe
 
     if report.description is None:
         if not report.notes:

@@ -9,8 +9,9 @@ from urllib.parse import unquote
 
 from typer import Argument, Option
 
+from qmd.app.disk_paths import missing_warning
+from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
-from qmd.cli.disk_paths import disk_paths, missing_warning
 from qmd.cli.options import (
     LARGEST_NUMBER,
     Csv,
@@ -25,22 +26,16 @@ from qmd.cli.options import (
     choose_format,
     positive_number,
 )
-from qmd.cli.session import Session, current_config, open_current_reader, out, say, warn
-from qmd.errors import EXIT_NOT_FOUND, NotFoundError
-from qmd.names import to_text
-from qmd.quick_dataclasses import replace
-from qmd.render.documents import FetchedDocument, keep_lines, render_document, render_documents
+from qmd.cli.output import out, say, warn
+from qmd.cli.session import Session
+from qmd.errors import EXIT_NOT_FOUND
+from qmd.render.documents import FetchedDocument, render_document, render_documents
 from qmd.render.hits import file_identifier
-from qmd.workspace.collections import collection_not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from qmd.app.index import Index as OpenIndex
+    from qmd.records import StoredDocument
 
-    from qmd.records import Collection, StoredDocument
-    from qmd.retrieval import Resolution
-    from qmd.store import IndexReader
-
-DEFAULT_MAX_BYTES = 65_536
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
 File = Annotated[
     list[str] | None,
@@ -70,41 +65,23 @@ def get(
     reference = " ".join(file or ())
     if not reference:
         raise session.missing_argument()
-    from qmd.retrieval.lookup import context_for, parse_line_range, resolve_document
-
     suffix = _INDEX_SUFFIX.search(reference)
     if suffix and reference.startswith("qmd:"):
         index, reference = index or unquote(suffix["index"]), reference.replace(suffix[0], "")
+    first = positive_number(from_line, "--from", 1) if from_line is not None else None
+    count = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
     locations = session.locate(index)
-    with open_current_reader(locations) as reader:
-        try:
-            document = resolve_document(reader, reference)
-        except NotFoundError as exc:
-            from qmd.cli.missing import explain_missing
-
-            raise explain_missing(exc, reference, reader, session.cwd) from exc
-        collection = _collection_of(document, reader.collections())
-        note = context_for(collection, reader.global_context(), document.path)
-        text = reader.texts([document.hash])[document.hash]
-        header = f"{file_identifier(document.uri, locations.index_name)}  {document.docid}"
+    with session.open(locations) as opened:
+        found = opened.get(reference, from_line=first, max_lines=count)
+        header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
         if full_path:
-            header = _on_disk(session, document, reader.collections()) or header
-    span = parse_line_range(reference)
-    is_whole_name = document.path.endswith(reference)
-    start = 1 if is_whole_name else span.start or 1
-    count = None if is_whole_name else span.count
-    first = positive_number(from_line, "--from", 1) if from_line is not None else start
-    if lines is not None:
-        count = positive_number(lines, "-l", count or LARGEST_NUMBER)
-    # The last line break ends a line; it does not begin one.
-    all_lines = text.removesuffix("\n").split("\n")
-    shown = all_lines[first - 1 : None if count is None else first - 1 + count]
-    out(render_document(header, note, shown, first, line_numbers and not no_line_numbers))
+            header = _on_disk(opened, found.document) or header
+    out(render_document(header, found, line_numbers and not no_line_numbers))
     return 0
 
 
-def _on_disk(session: Session, document: StoredDocument, collections: Sequence[Collection]) -> str | None:
-    path = disk_paths([document], collections, session.cwd).get(document.uri)
+def _on_disk(index: OpenIndex, document: StoredDocument) -> str | None:
+    path = index.disk_paths([document], relative=True).get(document.uri)
     if path is None:
         warn(missing_warning(1, 1))
     return path
@@ -131,66 +108,45 @@ def multi_get(
         usage = session.missing_argument()
         usage.hint = "pattern: glob (e.g., 'journals/2025-05*.md') or comma-separated list"
         raise usage
-    from qmd.retrieval.lookup import resolve_many
-
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
     max_lines = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
     limit = positive_number(max_bytes, "--max-bytes", DEFAULT_MAX_BYTES)
     locations = session.locate(index)
-    with open_current_reader(locations) as reader:
-        found = resolve_many(reader, " ".join(pattern))
+    with session.open(locations) as opened:
+        found = opened.multi_get(" ".join(pattern), max_bytes=limit, max_lines=max_lines)
         for problem in found.problems:
-            say(problem.message)
-        if not found.documents:
+            say(problem)
+        if not found.entries:
             return EXIT_NOT_FOUND
-        on_disk = disk_paths(found.documents, reader.collections(), session.cwd) if full_path else {}
-        if full_path and len(on_disk) < len(found.documents):
-            warn(missing_warning(len(found.documents) - len(on_disk), len(found.documents)))
-        fetched = [
-            replace(one, identifier=on_disk[one.document.uri], on_disk=True) if one.document.uri in on_disk else one
-            for one in _fetch(reader, found.documents, _identifiers(found, locations.index_name), max_lines, limit)
-        ]
-    out(render_documents(fetched, chosen, line_numbers and not no_line_numbers))
+        documents = [entry.document for entry in found.entries]
+        on_disk = opened.disk_paths(documents, relative=True) if full_path else {}
+    if full_path and len(on_disk) < len(documents):
+        warn(missing_warning(len(documents) - len(on_disk), len(documents)))
+    names = _identifiers(found, locations.index_name)
+    shown = [_fetched(entry, names[entry.document.uri], on_disk.get(entry.document.uri)) for entry in found.entries]
+    out(render_documents(shown, chosen, line_numbers and not no_line_numbers))
     return 0
 
 
-def _identifiers(found: Resolution, index_name: str) -> dict[str, str]:
+def _identifiers(found: DocumentTexts, index_name: str) -> dict[str, str]:
     """Address → name shown: the bare path for a glob while it is unique, else the address."""
-    uses = Counter(document.path for document in found.documents)
+    documents = [entry.document for entry in found.entries]
+    uses = Counter(document.path for document in documents)
     return {
         document.uri: document.path
-        if found.kind == "glob" and uses[document.path] == 1
+        if found.is_glob and uses[document.path] == 1
         else file_identifier(document.uri, index_name)
-        for document in found.documents
+        for document in documents
     }
 
 
-def _fetch(
-    reader: IndexReader,
-    documents: Sequence[StoredDocument],
-    identifiers: dict[str, str],
-    max_lines: int | None,
-    max_characters: int,
-) -> list[FetchedDocument]:
-    from qmd.retrieval.lookup import context_for
-
-    texts = reader.texts([document.hash for document in documents if document.size <= max_characters])
-    collections, global_context = reader.collections(), reader.global_context()
-    fetched = []
-    for document in documents:
-        note = context_for(_collection_of(document, collections), global_context, document.path)
-        name = identifiers[document.uri]
-        skipped = None
-        if document.size > max_characters:
-            size, limit = round(document.size / 1024), round(max_characters / 1024)
-            skipped = f"File too large ({size}KB > {limit}KB). Use 'qmd get {document.uri}' to retrieve."
-        body = "" if skipped else keep_lines(texts[document.hash], max_lines)
-        fetched.append(FetchedDocument(document, name, note, body, skipped))
-    return fetched
-
-
-def _collection_of(document: StoredDocument, collections: Sequence[Collection]) -> Collection | None:
-    return next((one for one in collections if one.name == document.collection), None)
+def _fetched(entry: DocumentText | SkippedDocument, identifier: str, on_disk: str | None) -> FetchedDocument:
+    text = getattr(entry, "text", "")
+    reason = getattr(entry, "reason", None)
+    skipped = reason and f"{reason}. Use 'qmd get {entry.document.uri}' to retrieve."
+    return FetchedDocument(
+        entry.document, on_disk or identifier, entry.context, text, skipped, on_disk=on_disk is not None
+    )
 
 
 def list_files(
@@ -201,44 +157,20 @@ def list_files(
     """List collections, or the files of one."""
     from datetime import UTC, datetime
 
-    from qmd.records import Scope
     from qmd.render.listings import render_collection_names, render_files
 
-    locations = session.locate(index)
     wanted = " ".join(path or ())
-    if not locations.database.exists():
-        collections: Sequence[Collection] = current_config(locations).collections
-        if wanted:
-            _split_listing(wanted, collections)
-            raise NotFoundError("nothing is indexed yet", "run: qmd update")
-        out(render_collection_names(collections, {}))
-        return 0
-    with open_current_reader(locations) as reader:
-        collections = reader.collections()
+    with session.open(session.locate(index)) as opened:
         if not wanted:
-            counts = {count.name: count for count in reader.status(None).collections}
-            out(render_collection_names(collections, counts))
+            counts = {count.name: count for count in opened.status().collections}
+            out(render_collection_names(opened.indexed_collections(), counts))
             return 0
-        name, prefix = _split_listing(wanted, collections)
-        documents = list(reader.iter_documents(Scope(collections=(name,), path_prefix=prefix or None)))
-    if documents:
-        out(render_files(documents, datetime.now(UTC)))
+        found = opened.ls(wanted)
+    if found.documents:
+        out(render_files(found.documents, datetime.now(UTC)))
     else:
-        place = f"under qmd://{name}/{prefix}" if prefix else f"in collection: {name}"
-        out(f"No files found {place}\n")
+        place = f"qmd://{found.collection}/{found.prefix}"
+        out(
+            f"No files found under {place}\n" if found.prefix else f"No files found in collection: {found.collection}\n"
+        )
     return 0
-
-
-def _split_listing(wanted: str, collections: Sequence[Collection]) -> tuple[str, str]:
-    """(collection, path prefix) of `name`, `name/prefix`, their `qmd://` forms, or a path inside a collection."""
-    bare = re.sub(r"\A(?:qmd:/*|//)", "", wanted)
-    bare = _INDEX_SUFFIX.sub("", bare)
-    for one in sorted(collections, key=lambda collection: -len(collection.name)):
-        if bare == one.name or bare.startswith(f"{one.name}/"):
-            return one.name, bare[len(one.name) + 1 :]
-    for one in collections:
-        root = to_text(one.path)
-        if wanted == root or wanted.startswith(f"{root}/"):
-            return one.name, wanted[len(root) + 1 :]
-    error = collection_not_found(bare.partition("/")[0], [one.name for one in collections])
-    raise NotFoundError(error.message, "Run 'qmd ls' to see available collections.")

@@ -7,7 +7,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from qmd.cli.session import Session, out, warn
+from qmd.cli.output import out, warn
+from qmd.cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

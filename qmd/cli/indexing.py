@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
+from qmd.cli.output import out, say, warn
 from qmd.cli.progress import ProgressLine
-from qmd.cli.session import Session, apply_trust, open_current_writer, out, say, warn
+from qmd.cli.session import Session
 from qmd.config.paths import expand_home
-from qmd.config.settings import DEFAULT_PATTERN, Config, load_config
 from qmd.errors import NotFoundError, UsageError
 from qmd.names import to_text
-from qmd.workspace import mend
-from qmd.workspace.collections import require_collection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qmd.config.paths import Locations
-    from qmd.indexing import UpdateReport
+    from qmd.app.updating import Update
+    from qmd.indexing.update import UpdateReport
     from qmd.records import Collection
-    from qmd.store import IndexWriter
 
 Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Which files [default: **/*.md].")]
 Verify = Annotated[bool, Option("--verify", help="Read all files, also unchanged ones, and all of the index.")]
@@ -46,86 +40,34 @@ def index(
     index: Index = None,
 ) -> int:
     """Make folders searchable, or refresh all."""
-    from qmd.cli.embedding import EmbedRequest, embed_index
+    from qmd.cli.embedding import embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
-    locations = session.locate(index)
-    wanted = _collections_for(session, locations, paths or (), name, glob)
-    config = apply_trust(session, locations, load_config(locations))
-    chosen = [c for c in config.collections if not paths or c.name in wanted]
-    if not chosen:
-        raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
-    mend(locations, warn, always=verify)
-    with open_current_writer(locations, config) as writer:
-        failures = [_refresh(writer, collection, verify) for collection in chosen]
+    absolute = [_existing(session, path) for path in paths or ()]
+    with session.open(session.locate(index), allow_gpu=not no_gpu) as opened:
+        names = opened.ensure_collections(absolute, name=name, pattern=glob) if paths else None
+        with opened.updating(names, verify=verify) as update:
+            if not update.collections:
+                raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
+            failures = [_refresh(update, collection) for collection in update.collections]
         if not no_embed:
-            names = [c.name for c in chosen] if paths else None
-            request = EmbedRequest(names, allow_gpu=not no_gpu, cut_declarations=cut_declarations)
-            embed_index(session, locations, config, writer, request)
+            embed_index(opened, names, cut_declarations=cut_declarations)
     return NotFoundError.exit_code if any(failures) else 0
 
 
-def _collections_for(
-    session: Session, locations: Locations, paths: Sequence[Path], name: str | None, glob: str | None
-) -> list[str]:
-    """Names of the collections at `paths`, the new ones written to the configuration."""
-    from qmd.config.edits import add_collection
-    from qmd.workspace.collections import check_name
-
-    if name and len(paths) > 1:
-        raise UsageError("--name fits one path only", "index the paths one by one")
-    absolute = [(session.cwd / expand_home(path)).resolve() for path in paths]
-    for given, path in zip(paths, absolute, strict=True):
-        if not path.exists():
-            shown = to_text(given)
-            raise NotFoundError(f"path '{shown}' does not exist", "name an existing folder or file: qmd index ~/notes")
-    names = []
-    for path in absolute:
-        while (known := _known_at(config := load_config(locations), path, name, glob)) is None:
-            new = name or free_name(config, path)
-            check_name(new)
-            if config.collection(new) is not None:
-                raise UsageError(f"collection '{new}' already exists", "choose another with --name")
-            # Refused when another process has taken the name since; then the next turn chooses another.
-            with suppress(UsageError):
-                add_collection(locations, new, path, glob or DEFAULT_PATTERN)
-                remember_trust(locations)
-        names.append(known)
-    return names
+def _existing(session: Session, path: Path) -> Path:
+    absolute = (session.cwd / expand_home(path)).resolve()
+    if not absolute.exists():
+        raise NotFoundError(
+            f"path '{to_text(path)}' does not exist", "name an existing folder or file: qmd index ~/notes"
+        )
+    return absolute
 
 
-def _known_at(config: Config, path: Path, name: str | None, glob: str | None) -> str | None:
-    """The collection that already has this path (and name and mask, where given)."""
-    for one in config.collections:
-        if one.path.resolve() == path and glob in (None, one.pattern) and name in (None, one.name):
-            return one.name
-    return None
-
-
-def free_name(config: Config, path: Path) -> str:
-    """A name for a collection at `path`: its last part, with the parent's or a number where that is taken."""
-    base = to_text(path.stem if path.is_file() else path.name) or "root"
-    if config.collection(base) is None:
-        return base
-    candidate, number = f"{to_text(path.parent.name) or 'root'}-{base}", 2
-    while config.collection(candidate) is not None:
-        candidate, number = f"{base}-{number}", number + 1
-    return candidate
-
-
-def remember_trust(locations: Locations) -> None:
-    """Who adds to a project's configuration by hand trusts what it now holds."""
-    from qmd.config.trust import gated_items, record_trust
-
-    items = gated_items(load_config(locations), locations)
-    if items:
-        record_trust(items, locations)
-
-
-def _refresh(writer: IndexWriter, collection: Collection, verify: bool) -> bool:
+def _refresh(update: Update, collection: Collection) -> bool:
     """Update one collection and print its line; True when its folder cannot be read."""
     try:
-        report = run_update(writer, collection, verify=verify)
+        report = run_update(update, collection)
     except NotFoundError as exc:
         warn(exc.message)
         if exc.hint:
@@ -135,12 +77,10 @@ def _refresh(writer: IndexWriter, collection: Collection, verify: bool) -> bool:
     return False
 
 
-def run_update(writer: IndexWriter, collection: Collection, *, verify: bool = False) -> UpdateReport:
+def run_update(update: Update, collection: Collection) -> UpdateReport:
     """Update one collection with progress and warnings on stderr."""
     with ProgressLine(f"Indexing {collection.name}") as line:
-        from qmd.indexing import update_collection
-
-        report = update_collection(writer, collection, verify=verify, on_progress=line.update)
+        report = update.run(collection, line.update)
     for warning in report.warnings[:_WARNINGS_SHOWN]:
         warn(warning)
     if len(report.warnings) > _WARNINGS_SHOWN:
@@ -166,30 +106,24 @@ def update(
     index: Index = None,
 ) -> int:
     """Refresh the words of the collections."""
-    locations = session.locate(index)
-    config = load_config(locations)
-    for name in collection or ():
-        require_collection(config, name)
-    config = apply_trust(session, locations, config)
-    chosen = [one for one in config.collections if not collection or one.name in collection]
-    if not chosen:
-        out("No collections found. Run 'qmd collection add .' to index files.\n")
-        return 0
-    mend(locations, warn, always=verify)
-    out(f"Updating {len(chosen)} collection(s)...\n\n")
     status = 0
-    with open_current_writer(locations, config) as writer:
-        for number, one in enumerate(chosen, 1):
-            out(f"[{number}/{len(chosen)}] {one.name} ({one.pattern})\n")
-            status = _update_with_hook(session, writer, one, verify, pull) or status
-        n_pending = writer.status(None).pending_documents
+    with session.open(session.locate(index)) as opened:
+        if not opened.collections():
+            out("No collections found. Run 'qmd collection add .' to index files.\n")
+            return 0
+        with opened.updating(collection, verify=verify) as update:
+            out(f"Updating {len(update.collections)} collection(s)...\n\n")
+            for number, one in enumerate(update.collections, 1):
+                out(f"[{number}/{len(update.collections)}] {one.name} ({one.pattern})\n")
+                status = _update_with_hook(session, update, one, pull) or status
+            n_pending = update.pending()
     out("✓ All collections updated.\n" if not status else "✗ Some collections could not be updated.\n")
     if n_pending:
         out(f"\n{embed_advice(n_pending)}")
     return status
 
 
-def _update_with_hook(session: Session, writer: IndexWriter, collection: Collection, verify: bool, pull: bool) -> int:
+def _update_with_hook(session: Session, update: Update, collection: Collection, pull: bool) -> int:
     """Run the collection's command, then update it; a failure here does not keep the others from being updated."""
     from qmd.cli.hooks import git_pull_command, run_hook
 
@@ -200,7 +134,7 @@ def _update_with_hook(session: Session, writer: IndexWriter, collection: Collect
             out(f"✗ Update command failed with exit code {status}\n")
             return status
     try:
-        report = run_update(writer, collection, verify=verify)
+        report = run_update(update, collection)
     except NotFoundError as exc:
         warn(exc.message)
         return exc.exit_code
@@ -220,7 +154,7 @@ def embed(
     index: Index = None,
 ) -> int:
     """Compute the vectors that are missing."""
-    from qmd.cli.embedding import EmbedRequest, embed_index
+    from qmd.cli.embedding import embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
     for value, label in ((max_docs, "maxDocsPerBatch"), (max_megabytes, "maxBatchBytes")):
@@ -229,18 +163,17 @@ def embed(
             raise UsageError(f"{label} must be a positive integer, not '{value}'")
     if timeout is not None and timeout < 0:
         raise UsageError("--timeout must be a non-negative number of minutes (0 = no limit)")
-    locations = session.locate(index)
-    config = load_config(locations)
-    for name in collection or ():
-        require_collection(config, name)
-    config = apply_trust(session, locations, config)
-    if not config.collections and not locations.database.exists():
-        out("No collections found. Run 'qmd collection add .' to index files.\n")
-        return 0
-    timeout_s = timeout * 60 if timeout else None
-    request = EmbedRequest(collection or None, force, timeout_s, not no_gpu, cut_declarations)
-    with open_current_writer(locations, config) as writer:
-        embed_index(session, locations, config, writer, request)
+    with session.open(session.locate(index), allow_gpu=not no_gpu) as opened:
+        if not opened.path.exists() and not opened.collections():
+            out("No collections found. Run 'qmd collection add .' to index files.\n")
+            return 0
+        embed_index(
+            opened,
+            collection or None,
+            force=force,
+            timeout_s=timeout * 60 if timeout else None,
+            cut_declarations=cut_declarations,
+        )
     return 0
 
 
@@ -250,14 +183,8 @@ def cleanup(
     index: Index = None,
 ) -> int:
     """Drop what nothing uses."""
-    from qmd.store import open_writer
-    from qmd.workspace.locks import clean_index
-
-    locations = session.locate(index)
-    if not locations.database.exists():
-        raise NotFoundError(f"no index at '{locations.database}'", "make one: qmd index PATH")
-    with open_writer(locations.database) as writer, ProgressLine("Cleaning"):
-        counts = dict(clean_index(writer, locations.database, dry_run=dry_run))
+    with session.open(session.locate(index)) as opened, ProgressLine("Cleaning"):
+        counts = dict(opened.cleanup(dry_run=dry_run))
     n_cached = counts.pop("cached answers", 0)
     if dry_run:
         out(f"Dry run — no changes made.\n\nWould clear {n_cached} cached API responses\n")

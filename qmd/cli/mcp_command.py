@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from qmd.cli.options import Index
-from qmd.cli.session import Session, open_current_reader, out, say
+from qmd.cli.output import out, say
+from qmd.cli.session import Session
 from qmd.errors import UsageError
 
 if TYPE_CHECKING:
+    from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.server.guard import AccessPolicy
-    from qmd.server.service import SearchService
 
 _DEFAULT_HOST = "localhost"
 _DEFAULT_PORT = 8181
@@ -79,49 +80,41 @@ def _stop(action: str, locations: Locations) -> int:
     return 0
 
 
-def _service(session: Session, locations: Locations) -> SearchService:
-    from qmd.server.service import open_service
-
-    return open_service(locations, session.environ, lambda: open_current_reader(locations))
-
-
 def _serve_stdio(session: Session, locations: Locations) -> int:
     from qmd.server.stdio import run_stdio
 
-    run_stdio(_service(session, locations))
+    run_stdio(session.serve(locations))
     return 0
 
 
 def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, port: int, *, watches: bool) -> int:
-    from qmd.server.calls import ServiceCalls
     from qmd.server.http_app import serve
     from qmd.server.lifecycle import end_process, remove_own_pid, running_server, server_files, write_pid
-    from qmd.server.worker import worker_beside
 
     files = server_files(locations.cache, locations.index_name)
-    service = _service(session, locations)
+    index = session.serve(locations)
     has_pid_file = running_server(files) is None
     if has_pid_file:
         with contextlib.suppress(OSError):
             write_pid(files)
-    watching = _watching_beside(session, locations, service) if watches else contextlib.nullcontext()
+    watching = _watching_beside(index) if watches else contextlib.nullcontext()
     try:
-        with worker_beside(locations.cache, locations.database, ServiceCalls(service), session.environ), watching:
-            serve(service, policy, port)
+        with watching:
+            serve(index, policy, port)
     finally:
         remove_own_pid(files)
     end_process()
 
 
 @contextlib.contextmanager
-def _watching_beside(session: Session, locations: Locations, service: SearchService) -> Iterator[None]:
-    """Watch all collections while the block runs, with the models that the service has loaded."""
+def _watching_beside(index: OpenIndex) -> Iterator[None]:
+    """Watch all collections while the block runs, with the models that the index has loaded."""
     import threading
 
     from qmd.cli.watch_command import WatchedIndex, make_watcher
     from qmd.server.watch import DEFAULT_INTERVAL_S
 
-    watcher = make_watcher(WatchedIndex(session, locations, service))
+    watcher = make_watcher(WatchedIndex(index))
     thread = threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True)
     thread.start()
     try:

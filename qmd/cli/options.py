@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from qmd.cli import completion
-from qmd.cli.session import warn
+from qmd.cli.output import warn
 from qmd.errors import UsageError
 from qmd.render.hits import FORMATS, Format
 

@@ -8,7 +8,8 @@ from typer import Argument
 
 from qmd.cli import completion
 from qmd.cli.options import Index
-from qmd.cli.session import Session, describe_gated, out
+from qmd.cli.output import out
+from qmd.cli.session import Session, describe_gated
 from qmd.config.paths import PROJECT_FOLDER, locate
 from qmd.config.settings import load_config
 from qmd.errors import QmdError, UsageError
@@ -19,7 +20,7 @@ _TEMPLATE = "collections: {}\n"
 def init(session: Session) -> int:
     """Start an index of this folder's own."""
     from qmd.config.edits import locked_config_file, write_config_file
-    from qmd.store import open_writer
+    from qmd.store.index import open_writer
 
     folder = session.cwd / PROJECT_FOLDER
     if session.cwd.resolve() == session.locate(None).home.resolve():
@@ -48,7 +49,6 @@ def trust(
     index: Index = None,
 ) -> int:
     """Trust this project's configuration, list what is trusted, or revoke it."""
-    from qmd.cli.collections import mirror_to_index
     from qmd.config.trust import gated_items, record_trust, revoke_trust, trusted_configs
 
     locations = session.locate(index)
@@ -61,7 +61,7 @@ def trust(
         return 0
     if action == "revoke":
         done = revoke_trust(locations)
-        mirror_to_index(locations, load_config(locations))
+        session.open(locations).mirror_configuration()
         out(f"✓ Revoked trust for {locations.config_file}\n" if done else f"{locations.config_file} was not trusted.\n")
         return 0
     if action is not None:
@@ -74,6 +74,6 @@ def trust(
         return 0
     out("\n".join(describe_gated(items)) + "\n")
     record_trust(items, locations)
-    mirror_to_index(locations, load_config(locations))
+    session.open(locations).mirror_configuration()
     out(f"✓ Trusted {locations.config_file}\n")
     return 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.app.disk_paths import missing_warning
+from qmd.app.searching import SearchRequest
 from qmd.cli.options import (
     All,
     Budget,
@@ -33,20 +35,19 @@ from qmd.cli.options import (
     cuts_declarations,
     positive_number,
 )
-from qmd.cli.session import Session, current_config, open_current_reader, out, say, warn
-from qmd.errors import NotFoundError
-from qmd.quick_dataclasses import dataclass, replace
+from qmd.cli.output import out, say, warn
+from qmd.cli.session import Session
+from qmd.quick_dataclasses import replace
 from qmd.render.hits import Format, HitOptions, render_hits
-from qmd.workspace.collections import require_collection
+from qmd.retrieval.options import CANDIDATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qmd.app.searching import SearchRequest
+    from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
-    from qmd.records import Query, SearchResponse
+    from qmd.records import SearchResponse
     from qmd.retrieval.options import Mode
-    from qmd.store import IndexReader
 
 _DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
 _TERMINAL_LIMIT = 5
@@ -54,23 +55,9 @@ _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": 
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
 
-_LOADING_MS = 700
-"""Budget from which a process of its own can load the built-in models and still use them (about 0.5 s with imports)."""
-
 _START_MS = 150
 """What a budget has lost before a search begins: starting Python, reading the configuration, opening the index."""
 _STALE_DAYS = 14
-
-
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """The command line, checked: what is asked for, and how the answer is shown."""
-
-    search: SearchRequest
-    format: Format
-    full_path: bool
-    line_numbers: bool
-    allow_gpu: bool
 
 
 def find(
@@ -106,9 +93,6 @@ def find(
         raise session.missing_argument()
     cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
-    from qmd.app.searching import SearchRequest
-    from qmd.retrieval.options import CANDIDATES
-
     mode = _MODES[session.command]
     everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
     default = _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
@@ -123,33 +107,63 @@ def find(
         expand=expand,
         candidate_limit=positive_number(candidate_limit, "-C", CANDIDATES) if candidate_limit is not None else None,
         budget_ms=budget,
+        overhead_ms=_START_MS,
         explain=explain,
         full_body=full,
     )
-    command = _Command(request, chosen, full_path, line_numbers and not no_line_numbers, not no_gpu)
-    return _run(session, session.locate(index), command)
-
-
-def _run(session: Session, locations: Locations, command: _Command) -> int:
-    from qmd.app.searching import narrow_query, read_query
-
-    query = read_query(command.search)
-    with _open(locations, command) as reader:
-        query, warnings = narrow_query(query, reader.collections(), command.search.collections)
-        response = _answer(session, locations, command, query, reader)
-        shown = _hit_options(session, locations, command, response, reader)
+    locations = session.locate(index)
+    with session.open(locations, allow_gpu=not no_gpu) as opened:
+        response = opened.search(request)
+        shown = HitOptions(
+            index_name=locations.index_name,
+            full=full,
+            line_numbers=line_numbers and not no_line_numbers,
+            explain=explain,
+            disk_paths=_paths_shown(opened, response) if full_path else None,
+            empty_note="No results found above minimum score threshold." if min_score > 0 else "No results found.",
+        )
+        if chosen == "cli" and session.has_colour:
+            links = opened.disk_paths([hit.document for hit in response.hits])
+            shown = replace(shown, editor_template=_editor_template(session, opened), absolute_paths=links)
         if session.command != "search":
-            _mention_age(reader)
-    for warning in (*warnings, *response.warnings):
+            _mention_age(opened)
+    _mention(session, locations, response, explain=explain, is_for_people=chosen == "cli")
+    out(render_hits(response, chosen, shown))
+    return 0
+
+
+def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str]:
+    """Paths on disk to show instead of addresses; what has none keeps its address, and a warning says so."""
+    documents = [hit.document for hit in response.hits]
+    paths = index.disk_paths(documents, relative=True)
+    if len(paths) < len(documents):
+        warn(missing_warning(len(documents) - len(paths), len(documents)))
+    return paths
+
+
+def _editor_template(session: Session, index: OpenIndex) -> str:
+    return session.environ.get("QMD_EDITOR_URI") or index.editor_uri() or "vscode://file/{path}:{line}:{col}"
+
+
+def _mention_age(index: OpenIndex) -> None:
+    """Say when the collections have not been looked at for two weeks: what was written since cannot be found."""
+    days = index.days_since_update() or 0
+    if days >= _STALE_DAYS:
+        say(f"Tip: Index last updated {days} days ago. Run 'qmd update' to refresh.")
+
+
+def _mention(
+    session: Session, locations: Locations, response: SearchResponse, *, explain: bool, is_for_people: bool
+) -> None:
+    """What stderr says of an answer: warnings, how it came about, how sure it is."""
+    for warning in response.warnings:
         warn(warning)
-    if command.search.explain:
+    if explain:
         _explain_expansion(response)
     if session.command == "query":
-        _mention_built_in_models(session, locations, response)
-    if command.format == "cli" and response.hits:
+        _mention_built_in_models(locations, response)
+    if is_for_people and response.hits:
         _mention_verdict(response)
-    out(render_hits(response, command.format, shown))
-    return 0
 
 
 def _mention_verdict(response: SearchResponse) -> None:
@@ -158,82 +172,6 @@ def _mention_verdict(response: SearchResponse) -> None:
 
     if response.verdict in VERDICT_NOTES:
         say(VERDICT_NOTES[response.verdict])
-
-
-def _answer(
-    session: Session, locations: Locations, command: _Command, query: Query, reader: IndexReader
-) -> SearchResponse:
-    """The response of the warm worker when one runs for this index, else of this process; the two are the same."""
-    from qmd.app.searching import needed_roles, search_options
-    from qmd.inference.base import Engines
-
-    options = search_options(command.search)
-    if options.mode == "lexical":
-        from qmd.retrieval import search
-
-        return search(reader, Engines(None, None, None), query, options)
-    from qmd.cli.engines import engine_settings, open_engines
-    from qmd.server.client import ask_daemon
-
-    settings = engine_settings(session, locations, allow_gpu=command.allow_gpu)
-    roles = needed_roles(query, options)
-    answer = ask_daemon(locations, query, options, settings, roles, session.environ)
-    if answer is not None:
-        return answer
-    from qmd.retrieval import search
-
-    if options.budget_ms is None:
-        return search(reader, open_engines(settings, roles), query, options)
-    if options.budget_ms < _LOADING_MS:
-        note = f"budget of {options.budget_ms} ms: loading models would take longer; a running worker has them ready"
-        return search(reader, Engines(None, None, None, (note,)), query, options)
-    from time import monotonic
-
-    started = monotonic()
-    engines = open_engines(settings, roles)
-    left_ms = options.budget_ms - _START_MS - (monotonic() - started) * 1000
-    return search(reader, engines, query, replace(options, budget_ms=max(int(left_ms), 1)))
-
-
-def _open(locations: Locations, command: _Command) -> IndexReader:
-    """The index; when there is none, an unknown collection is still the better thing to complain about."""
-    try:
-        return open_current_reader(locations)
-    except NotFoundError:
-        for name in command.search.collections:
-            require_collection(current_config(locations), name)
-        raise
-
-
-def _hit_options(
-    session: Session, locations: Locations, command: _Command, response: SearchResponse, reader: IndexReader
-) -> HitOptions:
-    from qmd.cli.disk_paths import disk_paths, missing_warning
-
-    links: Mapping[str, str] = {}
-    template: str | None = None
-    shown_paths: Mapping[str, str] | None = None
-    documents = [hit.document for hit in response.hits]
-    if command.full_path:
-        shown_paths = disk_paths(documents, reader.collections(), session.cwd)
-        if len(shown_paths) < len(documents):
-            warn(missing_warning(len(documents) - len(shown_paths), len(documents)))
-    if command.format == "cli" and session.has_colour:
-        template = _editor_template(session, locations)
-        links = disk_paths(documents, reader.collections(), None)
-    note = "No results found."
-    if command.search.min_relevance > 0:
-        note = "No results found above minimum score threshold."
-    return HitOptions(
-        index_name=locations.index_name,
-        full=command.search.full_body,
-        line_numbers=command.line_numbers,
-        explain=command.search.explain,
-        disk_paths=shown_paths,
-        editor_template=template,
-        absolute_paths=links,
-        empty_note=note,
-    )
 
 
 def _explain_expansion(response: SearchResponse) -> None:
@@ -245,32 +183,7 @@ def _explain_expansion(response: SearchResponse) -> None:
     say("time: " + ", ".join(f"{one.stage} {one.elapsed_ms:.0f} ms" for one in response.timings))
 
 
-def _editor_template(session: Session, locations: Locations) -> str:
-    from qmd.config.settings import load_config, needs_full_config
-
-    if session.environ.get("QMD_EDITOR_URI"):
-        return session.environ["QMD_EDITOR_URI"]
-    configured = None
-    if needs_full_config(locations):
-        from qmd.config.trust import trusted_part
-
-        configured = trusted_part(load_config(locations), locations, session.environ).editor_uri
-    return configured or "vscode://file/{path}:{line}:{col}"
-
-
-def _mention_age(reader: IndexReader) -> None:
-    """Say when the collections have not been looked at for two weeks: what was written since cannot be found."""
-    from datetime import UTC, datetime
-
-    from qmd.render.text import parse_time
-
-    moment = reader.updated_at()
-    days = (datetime.now(UTC) - parse_time(moment)).days if moment else 0
-    if days >= _STALE_DAYS:
-        say(f"Tip: Index last updated {days} days ago. Run 'qmd update' to refresh.")
-
-
-def _mention_built_in_models(session: Session, locations: Locations, response: SearchResponse) -> None:
+def _mention_built_in_models(locations: Locations, response: SearchResponse) -> None:
     """Say once for each cache folder that larger models exist; a line on every query would only be noise."""
     import contextlib
 

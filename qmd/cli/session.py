@@ -1,4 +1,4 @@
-"""What every command starts from: environment, places, configuration, the index, and the trust gate."""
+"""What every command starts from: its arguments' world, and the index it works on."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.cli.output import ask, is_interactive, stdout_is_terminal
-from qmd.cli.output import out as out
-from qmd.cli.output import say as say
-from qmd.cli.output import warn as warn
+from qmd.app.notices import Notices
+from qmd.cli.output import ask, is_interactive, say, stdout_is_terminal, warn
 from qmd.config.paths import Locations, locate
-from qmd.config.settings import Config, config_digest, load_config
 from qmd.errors import QmdError, UsageError
 from qmd.quick_dataclasses import dataclass
-from qmd.workspace import opening
 
 if TYPE_CHECKING:
+    from qmd.app.index import Index
     from qmd.config.trust import GatedItems
-    from qmd.store import IndexReader, IndexWriter
 
 _LONGEST_NAME = 220
 """Bytes of an index's name: file systems hold 255, and locks and temporary files are named after it."""
@@ -45,6 +41,38 @@ class Session:
             raise UsageError(f"--index '{index}' is too long for the name of a file", "choose a shorter one")
         return locations
 
+    def open(self, locations: Locations, *, allow_gpu: bool = True) -> Index:
+        """The index at these places, which tells this terminal what it has to say; opened by its first use."""
+        from qmd.app.configuration import FileConfiguration
+        from qmd.app.index import Index
+
+        notices = TerminalNotices()
+        configuration = FileConfiguration(locations, self.environ, notices, vouches=True)
+        return Index(locations, configuration, self.environ, notices=notices, allow_gpu=allow_gpu)
+
+    def serve(self, locations: Locations, *, allow_gpu: bool = True, is_attended: bool = False) -> Index:
+        """The same for a process that stays: idle models go, requests end after a while.
+
+        Args:
+            locations: Where the index lies.
+            allow_gpu: False keeps models on the CPU.
+            is_attended: Whether a person may be asked for trust.
+        """
+        from qmd.app.configuration import FileConfiguration
+        from qmd.app.index import Index
+        from qmd.app.limits import parse_timeout
+
+        notices = TerminalNotices() if is_attended else ServerNotices()
+        return Index(
+            locations,
+            FileConfiguration(locations, self.environ, notices),
+            self.environ,
+            notices=notices,
+            allow_gpu=allow_gpu,
+            keeps_models=False,
+            timeout_s=parse_timeout(self.environ),
+        )
+
     def missing_argument(self) -> UsageError:
         """What to raise when a required word is absent: the usage line stands for itself."""
         return UsageError(f"Usage: qmd {self.usage}")
@@ -60,6 +88,29 @@ class Session:
         return stdout_is_terminal() and not self.environ.get("NO_COLOR") and self.environ.get("TERM") != "dumb"
 
 
+class ServerNotices(Notices):
+    """Tells stderr, and trusts nobody."""
+
+    def warn(self, message: str) -> None:
+        """See `Notices`."""
+        warn(message)
+
+    def say(self, message: str) -> None:
+        """See `Notices`."""
+        say(message)
+
+
+class TerminalNotices(ServerNotices):
+    """Tells stderr, and asks the person at the terminal, if there is one, for trust."""
+
+    def grants_trust(self, items: GatedItems) -> bool:
+        """See `Notices`; shows in any case what a project wants."""
+        for line in describe_gated(items):
+            say(line)
+        question = "Trust this project's .qmd config? [y/N] "
+        return is_interactive() and ask(question).strip().lower() in ("y", "yes")
+
+
 def working_folder() -> Path:
     """The working directory; where it was deleted the place it had, below which nothing is found.
 
@@ -73,56 +124,6 @@ def working_folder() -> Path:
         if not place.is_absolute():
             raise QmdError("the working directory does not exist any more", "go to another one: cd ~") from exc
         return place
-
-
-def open_current_reader(locations: Locations) -> IndexReader:
-    """The index, with its copy of the configuration made equal to the file if that was edited since.
-
-    Raises:
-        NotFoundError: There is no index yet.
-        StoreError: The index is damaged or foreign.
-    """
-    return opening.open_current_reader(locations, os.environ, warn)
-
-
-def open_current_writer(locations: Locations, config: Config) -> IndexWriter:
-    """The index for writing, holding exactly the collections of `config`; made when missing.
-
-    Where another program has the place, the index lies beside its file.
-    """
-    return opening.open_current_writer(locations, config, os.environ, say)
-
-
-def current_config(locations: Locations) -> Config:
-    """The configuration file, or where there is none the copy that an index of that place holds."""
-    if locations.config_file.exists() or not locations.database.exists():
-        return load_config(locations)
-    from qmd.store import open_reader
-
-    with open_reader(locations.database) as reader:
-        return Config(tuple(reader.collections()), reader.global_context(), digest=config_digest(locations))
-
-
-def apply_trust(session: Session, locations: Locations, config: Config) -> Config:
-    """`config` as far as it is trusted: a project's own file may not run commands, leave it, or choose models.
-
-    On a terminal the user is asked; elsewhere the gated items are left out with a warning.
-    """
-    from qmd.config.trust import gated_items, is_trusted, record_trust, trusted_part
-
-    items = gated_items(config, locations)
-    if is_trusted(items, locations, session.environ):
-        return config
-    for line in describe_gated(items):
-        say(line)
-    if session.is_interactive and ask("Trust this project's .qmd config? [y/N] ").strip().lower() in ("y", "yes"):
-        record_trust(items, locations)
-        return config
-    for name, path in items.paths:
-        warn(f"Skipping collection '{name}' — path {path} is outside this project and this .qmd config is not trusted.")
-    if items.hooks or items.models or items.links:
-        warn("update commands, custom models and links of this project are not used; to allow them run: qmd trust")
-    return trusted_part(config, locations, session.environ)
 
 
 def describe_gated(items: GatedItems) -> list[str]:

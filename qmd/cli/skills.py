@@ -12,7 +12,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from qmd.cli.options import Json
-from qmd.cli.session import Session, out, say
+from qmd.cli.output import out, say
+from qmd.cli.session import Session
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageError
 from qmd.quick_dataclasses import dataclass
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qmd.cli.options import Index, Json
-from qmd.cli.session import Session, current_config, open_current_reader, out
+from qmd.cli.output import out
+from qmd.cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,21 +22,11 @@ def status(session: Session, json: Json = False, index: Index = None) -> int:
     from qmd.render.listings import StatusReport, render_status, status_json
 
     locations = session.locate(index)
-    if locations.database.exists():
-        with open_current_reader(locations) as reader:
-            collections: Sequence[Collection] = reader.collections()
-            counts = reader.status(None)
-    else:
-        collections, counts = current_config(locations).collections, _empty(locations)
-    report = StatusReport(counts, tuple(collections), (), _tips(counts, collections), _daemon_pid(locations))
+    with session.open(locations) as opened:
+        counts, collections = opened.status(), opened.indexed_collections()
+    report = StatusReport(counts, collections, (), _tips(counts, collections), _daemon_pid(locations))
     out(status_json(report) if json else render_status(report, datetime.now(UTC)))
     return 0
-
-
-def _empty(locations: Locations) -> IndexStatus:
-    from qmd.records import IndexStatus
-
-    return IndexStatus(locations.database, 0, 0, 0, 0, 0, 0, None, None, ())
 
 
 def _daemon_pid(locations: Locations) -> int | None:

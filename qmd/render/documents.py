@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qmd.app.records import DocumentText
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import StoredDocument
 from qmd.render.hits import Format
@@ -28,22 +29,14 @@ class FetchedDocument:
         return None if self.on_disk else self.document.docid
 
 
-def render_document(header: str, context: str | None, lines: Sequence[str], first: int, line_numbers: bool) -> str:
-    """One document: header line, context, `---`, and its lines, numbered from `first`.
+def render_document(header: str, found: DocumentText, line_numbers: bool) -> str:
+    """One document: header line, context, `---`, and its lines, numbered as in the file.
 
     A range that holds no line shows one empty line.
     """
-    text = "\n".join(lines)
-    folder = f"Folder Context: {context}\n" if context else ""
-    return f"{header}\n{folder}---\n\n{number_lines(text, first) if line_numbers else text}\n"
-
-
-def keep_lines(text: str, max_lines: int | None) -> str:
-    """The first `max_lines` lines, followed by a note of how many are missing."""
-    lines = text.split("\n")
-    if max_lines is None or len(lines) <= max_lines:
-        return text
-    return "\n".join([*lines[:max_lines], "", f"[... truncated {len(lines) - max_lines} more lines]"])
+    text = found.text.removesuffix("\n") if found.is_whole else found.text
+    folder = f"Folder Context: {found.context}\n" if found.context else ""
+    return f"{header}\n{folder}---\n\n{number_lines(text, found.first_line) if line_numbers else text}\n"
 
 
 def render_documents(documents: Sequence[FetchedDocument], format: Format, line_numbers: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from qmd.app.records import ContextNote
 from qmd.names import to_text
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
@@ -113,18 +114,19 @@ def _listing_time(moment: str, now: datetime) -> str:
     return f"{day}  {at.year}" if (now - at).days > _OLD_DAYS else f"{day} {at:%H:%M}"
 
 
-def render_contexts(collections: Sequence[Collection], global_context: str | None) -> str:
+def render_contexts(notes: Sequence[ContextNote]) -> str:
     """`context list`."""
-    blocks = [("*", {"/": global_context})] if global_context else []
-    blocks += [(one.name, dict(one.context)) for one in collections if one.context]
-    if not blocks:
+    if not notes:
         return "No contexts configured. Use 'qmd context add' to add one.\n"
     lines = ["", "Configured Contexts", ""]
-    for name, notes in blocks:
-        lines.append(name)
-        for prefix, note in notes.items():
-            lines.append(f"  {prefix}" if prefix.strip("/") or name == "*" else "  / (root)")
-            lines += [f"    {line}" for line in note.split("\n")]
+    name = None
+    for note in notes:
+        if note.collection != name:
+            name = note.collection
+            lines.append(name or "*")
+        root = "  / (root)" if name else "  /"
+        lines.append(f"  {note.prefix}" if note.prefix else root)
+        lines += [f"    {line}" for line in note.text.split("\n")]
     return "\n".join(lines) + "\n"
 
 

@@ -41,6 +41,7 @@ def dense_rankings(
     known = [(item, trust) for item in texts if (trust := embedder.query_trust(_text(item))) > 0]
     if not known:
         return []
+    trace.listener.begin("embedding")
     vectors = embedder.embed_queries([_text(item) for item, _ in known])
     trace.used(embedder.description)
     rankings = []

@@ -15,6 +15,7 @@ from qmd.retrieval.expansion import skip_reason
 from qmd.retrieval.fusion import Fused, fuse_zscores
 from qmd.retrieval.hits import Ordered, Yardstick, build_hits
 from qmd.retrieval.lexical import LexicalQuery
+from qmd.retrieval.listening import Listener
 from qmd.retrieval.marks import read_marks
 from qmd.retrieval.matching import coverage, find_occurrences, fold
 from qmd.retrieval.options import SearchOptions
@@ -51,20 +52,22 @@ def search(
     engines: Engines,
     query: Query,
     options: SearchOptions,
+    listener: Listener = Listener(),
     judge: Callable[[Evidence], float] = calibration.relevance,
 ) -> SearchResponse:
-    """Answer a query.
+    """Answer a query. `listener` hears of the stages in which a model works.
 
     Stages that cannot run (no model, no vectors, no time) are left out, and a warning says so; the answer then comes
     from the others. `judge` turns the evidence for a document into its relevance; only fitting replaces it.
 
     Raises:
+        CancelledSearch: The listener has gone; no run of a model begins after that.
         UsageError: The query is empty or too long.
         ModelError: A model failed, and the search is strict.
         StoreError: The index cannot be read.
     """
     check_size(query)
-    trace = Trace(options.budget_ms, strict=options.strict)
+    trace = Trace(options.budget_ms, listener, strict=options.strict)
     if not query.text.strip() and not query.subqueries:
         return _list_by_date(reader, query, options)
     for failure in engines.failures if options.mode != "lexical" else ():
@@ -136,13 +139,18 @@ def _expand(
         if options.expand:
             trace.warn("not expanded: no expansion model; run 'qmd models pull'")
         return (), ()
+    listener = trace.listener
     first = legs.lexical[0] if legs.lexical else Ranking("bm25", "original", query.text, ())
     if skip_reason(query, options, engines.embedder, first, _title_coverage(reader, first, legs.queries[0])):
         return (), ()
     if not trace.has_time(EXPAND_ESTIMATE_MS, "expansion"):
         return (), ()
     with trace.stage("expand"):
-        expansion = engines.expander.expand(query.text, intent=query.intent, deadline_s=trace.deadline_s())
+        listener.begin("expanding")
+        expansion = engines.expander.expand(
+            query.text, intent=query.intent, deadline_s=trace.deadline_s(), is_cancelled=lambda: listener.is_gone
+        )
+        listener.check()
         trace.used(engines.expander.description)
         for subquery in expansion.subqueries:
             if subquery.kind == "lex" and options.mode == "hybrid":

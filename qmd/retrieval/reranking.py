@@ -77,7 +77,16 @@ def rerank(
     passages = _passages(reader, head, terms)
     if isinstance(reranker, CollectionAware):
         reranker = reranker.with_idf(lambda words: word_weights(reader, words, query.scope))
-    scores = reranker.score(query.text, passages, intent=query.intent, deadline_s=trace.deadline_s())
+    listener = trace.listener
+    listener.begin("reranking")
+    scores = reranker.score(
+        query.text,
+        passages,
+        intent=query.intent,
+        deadline_s=trace.deadline_s(),
+        is_cancelled=lambda: listener.is_gone,
+    )
+    listener.check()
     read = [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
     if len(read) < len(head):
         trace.warn(f"budget of {options.budget_ms} ms: {len(read)} of {len(head)} passages reranked")

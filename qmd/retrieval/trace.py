@@ -1,4 +1,4 @@
-"""Clock and notebook of one search: time per stage, what remains of the budget, and what the user must be told."""
+"""Clock and notebook of one search: time per stage, what remains of the budget, what the user must know, who waits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from contextlib import contextmanager
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.records import StageTiming
+from qmd.retrieval.listening import Listener
 
 FINISH_MS = 40.0
 """Kept back from a budget for calibration and passages; 10 to 30 ms for ten documents of 20 kB."""
 
 
 class Trace:
-    """Collects timings, warnings and model names while the stages run."""
+    """Collects timings, warnings and model names while the stages run; `listener` is told when a model begins."""
 
-    def __init__(self, budget_ms: int | None, *, strict: bool = False) -> None:
+    def __init__(self, budget_ms: int | None, listener: Listener = Listener(), *, strict: bool = False) -> None:
         self._started = time.monotonic()
         self._budget_ms = budget_ms
         self._strict = strict
+        self.listener = listener
         self.warnings: list[str] = []
         self.timings: list[StageTiming] = []
         self.models: list[str] = []

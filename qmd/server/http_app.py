@@ -22,13 +22,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
 from qmd.server import presentation
 from qmd.server.deadline import within
 from qmd.server.guard import AccessPolicy, AsgiApp, Message, Receive, Scope, Send, guard_app
 from qmd.server.mcp_server import build_server
 from qmd.server.requests import parse_query
-from qmd.server.service import SearchService
 
 _logger = logging.getLogger("qmd.http")
 
@@ -39,7 +39,7 @@ _IDLE_POLL_S = 5.0
 class _Endpoints:
     """The plain routes."""
 
-    service: SearchService
+    index: Index
     started: float
 
     async def health(self, request: Request) -> Response:
@@ -54,7 +54,7 @@ class _Endpoints:
             if "searches" not in given and "query" not in given:
                 return _failure(400, "Missing required field: searches (array)")
             wanted = parse_query(given)
-            response = await within(self.service.timeout_s, lambda: self.service.query(wanted))
+            response = await within(self.index.timeout_s, lambda: self.index.search(wanted))
         except UsageError as error:
             return _failure(400, error.message, error.hint)
         except NotFoundError as error:
@@ -90,21 +90,21 @@ def _json_object(body: bytes) -> Mapping[str, object]:
     return value
 
 
-def build_app(service: SearchService, policy: AccessPolicy) -> AsgiApp:
+def build_app(index: Index, policy: AccessPolicy) -> AsgiApp:
     """The guarded application. Its lifespan must run, as every ASGI server does."""
     sessions = StreamableHTTPSessionManager(
-        build_server(service),
+        build_server(index),
         stateless=True,
         # The guard has checked Host and Origin already, for every route and with one set of rules.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=policy.max_body_bytes,
     )
-    endpoints = _Endpoints(service, time.monotonic())
+    endpoints = _Endpoints(index, time.monotonic())
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with sessions.run(), anyio.create_task_group() as tasks:
-            tasks.start_soon(_release_while_idle, service)
+            tasks.start_soon(_release_while_idle, index)
             yield
             tasks.cancel_scope.cancel()
 
@@ -143,10 +143,10 @@ async def _failed(request: Request, exc: Exception) -> Response:
     return _failure(500, f"{type(exc).__name__}: {exc}")
 
 
-async def _release_while_idle(service: SearchService) -> None:
+async def _release_while_idle(index: Index) -> None:
     while True:
         await anyio.sleep(_IDLE_POLL_S)
-        await anyio.to_thread.run_sync(service.release_idle)
+        await anyio.to_thread.run_sync(index.release_idle)
 
 
 def _logged(app: AsgiApp) -> AsgiApp:
@@ -180,7 +180,7 @@ def _logged(app: AsgiApp) -> AsgiApp:
     return logged
 
 
-def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
+def serve(index: Index, policy: AccessPolicy, port: int) -> None:
     """Listen and serve until SIGTERM or SIGINT.
 
     Raises:
@@ -198,7 +198,7 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
     bound_port = listener.getsockname()[1]
     host = f"[{policy.bind_host}]" if ":" in policy.bind_host else policy.bind_host
     config = uvicorn.Config(
-        build_app(service, policy),
+        build_app(index, policy),
         http=prompt_protocol(),
         log_config=None,
         access_log=False,
@@ -216,7 +216,7 @@ def serve(service: SearchService, policy: AccessPolicy, port: int) -> None:
     try:
         EndingServer(config).run(sockets=[listener])
     finally:
-        service.close()
+        index.close()
         for number, handler in zip((signal.SIGTERM, signal.SIGINT), signals, strict=True):
             signal.signal(number, handler)
 

@@ -20,18 +20,21 @@ from mcp.server import CacheHint, Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 import qmd
+from qmd.app.index import Index
+from qmd.app.records import DocumentText
 from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.retrieval.listening import CancelledSearch, Listener
 from qmd.server import presentation, requests
 from qmd.server.deadline import within
-from qmd.server.opening import LIST_TTL_MS, SERVER_NAME, SERVER_TITLE, instructions_for
-from qmd.server.service import FetchedLines, SearchService
-from qmd.server.stages import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
 
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
+
+_LIST_TTL_MS = 60_000
+"""How long clients may reuse the lists: they change only with the program."""
 
 _STAGES = ("loading models", "searching", "expanding", "embedding", "reranking")
 
@@ -81,24 +84,19 @@ LEGACY_TOOLS = ("search", "vector_search", "deep_search")
 """Names of version 1, answered but not listed."""
 
 
-def build_server(service: SearchService, told: str | None = None) -> Server[Any]:
-    """An MCP server over `service`. Nothing but a few counts is read from the index here, and no model is loaded.
-
-    Args:
-        service: What answers.
-        told: The instructions, where they have been made already.
-    """
-    handlers = _Handlers(service)
+def build_server(index: Index) -> Server[Any]:
+    """An MCP server over an index. Nothing but a few counts is read from it here, and no model is loaded."""
+    handlers = _Handlers(index)
     server: Server[Any] = Server(
-        SERVER_NAME,
+        "qmd",
         version=qmd.__version__,
-        title=SERVER_TITLE,
-        instructions=told if told is not None else instructions_for(service),
+        title="QMD",
+        instructions=_instructions(index),
         cache_hints={
-            "tools/list": CacheHint(ttl_ms=LIST_TTL_MS),
-            "resources/list": CacheHint(ttl_ms=LIST_TTL_MS),
-            "resources/templates/list": CacheHint(ttl_ms=LIST_TTL_MS),
-            "server/discover": CacheHint(ttl_ms=LIST_TTL_MS),
+            "tools/list": CacheHint(ttl_ms=_LIST_TTL_MS),
+            "resources/list": CacheHint(ttl_ms=_LIST_TTL_MS),
+            "resources/templates/list": CacheHint(ttl_ms=_LIST_TTL_MS),
+            "server/discover": CacheHint(ttl_ms=_LIST_TTL_MS),
         },
         get_tool_input_schema=_input_schema,
         on_list_tools=handlers.list_tools,
@@ -110,16 +108,27 @@ def build_server(service: SearchService, told: str | None = None) -> Server[Any]
     return server
 
 
+def _instructions(index: Index) -> str:
+    """What a client is told at the start of a session; a damaged index must not keep the session from opening."""
+    try:
+        return presentation.instructions(index.overview())
+    except NotFoundError:
+        return presentation.instructions(None)
+    except QmdError as error:
+        # The tools then say what is wrong.
+        return f"{presentation.instructions(None)}\n\nThe index cannot be read: {error.message}"
+
+
 def _input_schema(name: str) -> Mapping[str, Any] | None:
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     return requests.input_schema(tool.arguments) if tool else None
 
 
 class _Handlers:
-    """The request handlers; each runs the service in a worker thread and shapes its answer."""
+    """The request handlers; each runs the index in a thread and shapes its answer."""
 
-    def __init__(self, service: SearchService) -> None:
-        self._service = service
+    def __init__(self, index: Index) -> None:
+        self._index = index
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -147,11 +156,11 @@ class _Handlers:
                     ctx, _checked(name, lambda given: requests.parse_legacy_query(name, given), arguments)
                 )
             if params.name == "get":
-                return await self._get(_checked("get", requests.parse_get, arguments))
+                return await self._get(_checked("get", requests.check_get, arguments))
             if params.name == "multi_get":
-                return await self._multi_get(_checked("multi_get", requests.parse_multi_get, arguments))
+                return await self._multi_get(_checked("multi_get", requests.check_multi_get, arguments))
             if params.name == "status":
-                _checked("status", lambda given: requests.check_arguments((), given), arguments)
+                _checked("status", requests.check_status, arguments)
                 return await self._status()
         except QmdError as error:
             return _error_result(error_text(error))
@@ -185,47 +194,52 @@ class _Handlers:
         if not wanted.lower().startswith("qmd:"):
             raise MCPError(types.INVALID_PARAMS, f"Resource {uri} not found: expected qmd://collection/path")
         try:
-            fetched = await self._within(lambda: self._service.get(requests.GetRequest(wanted)))
+            fetched = await self._within(lambda: self._index.get(wanted))
         except (NotFoundError, UsageError):
             missing = f"Document not found: {wanted.split('://', 1)[-1]}"
             return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=missing)])
         except QmdError as error:
             raise MCPError(types.INTERNAL_ERROR, error_text(error)) from error
-        return types.ReadResourceResult(contents=[_resource(fetched, uri)])
+        return types.ReadResourceResult(contents=[_resource(fetched, uri=uri)])
 
     async def _within(self, work: Callable[[], T]) -> T:
-        return await within(self._service.timeout_s, work)
+        return await within(self._index.timeout_s, work)
 
     async def _query(self, ctx: Context, request: SearchRequest) -> types.CallToolResult:
         client = _Client(ctx)
-        response = await client.wait_for(self._within(lambda: self._service.query(request, client)))
+        response = await client.wait_for(self._within(lambda: self._index.search(request, client)))
         return types.CallToolResult(
             content=[types.TextContent(text=presentation.results_text(response, request.label))],
             structured_content=presentation.structured_results(response),
         )
 
-    async def _get(self, request: requests.GetRequest) -> types.CallToolResult:
+    async def _get(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
+        file: str = wanted["file"]
         try:
-            fetched = await self._within(lambda: self._service.get(request))
+            fetched = await self._within(
+                lambda: self._index.get(file, from_line=wanted["fromLine"], max_lines=wanted["maxLines"])
+            )
         except NotFoundError as error:
-            return _error_result(_not_found_text(request.file, error))
-        return types.CallToolResult(content=[_embedded(fetched)])
+            return _error_result(_not_found_text(file, error))
+        return types.CallToolResult(content=[_embedded(fetched, line_numbers=wanted["lineNumbers"])])
 
-    async def _multi_get(self, request: requests.MultiGetRequest) -> types.CallToolResult:
-        found = await self._within(lambda: self._service.multi_get(request))
+    async def _multi_get(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
+        found = await self._within(
+            lambda: self._index.multi_get(wanted["pattern"], max_bytes=wanted["maxBytes"], max_lines=wanted["maxLines"])
+        )
         content: list[types.ContentBlock] = []
         problems = presentation.problems_text(found)
         if problems:
             content.append(types.TextContent(text=problems))
         for entry in found.entries:
-            if isinstance(entry, FetchedLines):
-                content.append(_embedded(entry))
+            if isinstance(entry, DocumentText):
+                content.append(_embedded(entry, line_numbers=wanted["lineNumbers"]))
             else:
                 content.append(types.TextContent(text=presentation.skipped_text(entry)))
         return types.CallToolResult(content=content)
 
     async def _status(self) -> types.CallToolResult:
-        status = await self._within(self._service.status)
+        status = await self._within(self._index.status)
         return types.CallToolResult(
             content=[types.TextContent(text=presentation.status_text(status))],
             structured_content=presentation.structured_status(status),
@@ -265,20 +279,22 @@ def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _resource(fetched: FetchedLines, uri: str | None = None) -> types.TextResourceContents:
+def _resource(
+    fetched: DocumentText, *, line_numbers: bool = True, uri: str | None = None
+) -> types.TextResourceContents:
     return types.TextResourceContents(
         uri=uri or presentation.document_uri(fetched.document),
         mime_type="text/markdown",
-        text=presentation.document_text(fetched),
+        text=presentation.document_text(fetched, line_numbers=line_numbers),
     )
 
 
-def _embedded(fetched: FetchedLines) -> types.EmbeddedResource:
-    return types.EmbeddedResource(resource=_resource(fetched))
+def _embedded(fetched: DocumentText, *, line_numbers: bool) -> types.EmbeddedResource:
+    return types.EmbeddedResource(resource=_resource(fetched, line_numbers=line_numbers))
 
 
-class _Client:
-    """A `Listener`: hears of stages as progress, from the thread that works for it, until its request is cancelled."""
+class _Client(Listener):
+    """Hears of stages as progress, from the thread that works for it, until its request is cancelled."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -290,12 +306,12 @@ class _Client:
         """Whether the request was cancelled."""
         return self._has_gone.is_set()
 
-    def stage(self, stage: str, /) -> None:
+    def stage(self, name: str, /) -> None:
         """See `Listener`."""
         self._reported += 1
         # A client that has gone shows by the cancellation, not here.
         with contextlib.suppress(Exception):
-            anyio.from_thread.run(self._ctx.session.report_progress, float(self._reported), float(len(_STAGES)), stage)
+            anyio.from_thread.run(self._ctx.session.report_progress, float(self._reported), float(len(_STAGES)), name)
 
     async def wait_for(self, work: Awaitable[T]) -> T:
         """The result of `work`; when this request is cancelled the work is told."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from qmd.app.records import DocumentText, DocumentTexts, Overview, SkippedDocument
 from qmd.names import to_text
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import snippet_text
 from qmd.render.text import VERDICT_NOTES, number_lines, round_half_up
 from qmd.server.requests import PASSAGE_CHARS
-from qmd.server.service import FetchedDocuments, FetchedLines, Overview, SkippedDocument
 
 
 def document_uri(document: StoredDocument) -> str:
@@ -73,9 +73,9 @@ def _hit_text(row: dict[str, Any]) -> str:
     return "\n".join([*lines, row["snippet"]])
 
 
-def document_text(fetched: FetchedLines) -> str:
+def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
     """The lines of a document under its context, numbered as in the source unless asked otherwise."""
-    text = number_lines(fetched.text, fetched.first_line) if fetched.line_numbers else fetched.text
+    text = number_lines(fetched.text, fetched.first_line) if line_numbers else fetched.text
     if not fetched.context:
         return text
     # "-->" would end the comment early and let the rest of the note pass for the document.
@@ -88,7 +88,7 @@ def skipped_text(skipped: SkippedDocument) -> str:
     return f"[SKIPPED: {file} - {skipped.reason}. Use 'get' with file=\"{file}\" to retrieve.]"
 
 
-def problems_text(fetched: FetchedDocuments) -> str | None:
+def problems_text(fetched: DocumentTexts) -> str | None:
     """What could not be resolved, or None."""
     return "Errors:\n" + "\n".join(fetched.problems) if fetched.problems else None
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from qmd.app.records import DEFAULT_MAX_BYTES
 from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError
 from qmd.records import SubQuery
@@ -18,7 +19,6 @@ from qmd.retrieval.options import Mode
 
 MAX_SEARCHES = 10
 MAX_LIMIT = 1000
-DEFAULT_MAX_BYTES = 64 * 1024
 PASSAGE_CHARS = 300
 """Longest passage in an answer to a program, as in the original."""
 
@@ -36,26 +36,6 @@ class Argument:
     default: str | int | float | bool | None = None
     minimum: float | None = None
     maximum: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GetRequest:
-    """One document, or lines `from_line` … `from_line + max_lines - 1` of it."""
-
-    file: str
-    from_line: int | None = None
-    max_lines: int | None = None
-    line_numbers: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class MultiGetRequest:
-    """Several documents by glob or comma-separated list."""
-
-    pattern: str
-    max_lines: int | None = None
-    max_bytes: int = DEFAULT_MAX_BYTES
-    line_numbers: bool = True
 
 
 QUERY_ARGUMENTS = (
@@ -280,21 +260,20 @@ def parse_legacy_query(tool: str, given: Mapping[str, object]) -> SearchRequest:
     )
 
 
-def parse_get(given: Mapping[str, object]) -> GetRequest:
-    """The document that the arguments of `get` ask for.
+def check_get(given: Mapping[str, object]) -> Mapping[str, Any]:
+    """The arguments of `get`, missing ones with their defaults.
 
     Raises:
         UsageError: For wrong arguments.
     """
-    values = check_arguments(GET_ARGUMENTS, given)
-    return GetRequest(values["file"], values["fromLine"], values["maxLines"], values["lineNumbers"])
+    return check_arguments(GET_ARGUMENTS, given)
 
 
-def parse_multi_get(given: Mapping[str, object]) -> MultiGetRequest:
-    """The documents that the arguments of `multi_get` ask for.
+def check_multi_get(given: Mapping[str, object]) -> Mapping[str, Any]:
+    """The arguments of `multi_get`; see `check_get`."""
+    return check_arguments(MULTI_GET_ARGUMENTS, given)
 
-    Raises:
-        UsageError: For wrong arguments.
-    """
-    values = check_arguments(MULTI_GET_ARGUMENTS, given)
-    return MultiGetRequest(values["pattern"], values["maxLines"], values["maxBytes"], values["lineNumbers"])
+
+def check_status(given: Mapping[str, object]) -> Mapping[str, Any]:
+    """The arguments of `status`, which has none; see `check_get`."""
+    return check_arguments((), given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import signal
@@ -11,14 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from qmd.server.opening import answer_opening, instructions_for, read_line
-from qmd.server.service import SearchService
+from qmd.app.index import Index
 
 _PARENT_POLL_S = 1.0
 _IDLE_POLL_S = 5.0
 
 
-def run_stdio(service: SearchService) -> None:
+def run_stdio(index: Index) -> None:
     """Serve one client on this process's stdin and stdout, then end the process with status 0."""
     # stdout carries the protocol and nothing else.
     logging.basicConfig(
@@ -27,24 +25,11 @@ def run_stdio(service: SearchService) -> None:
     # The reader thread blocks in read(2), where an interrupt handler of Python's never gets to run.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _watch_parent(lambda: _end("the parent process is gone"))
-    _release_while_idle(service)
-    first = read_line(sys.stdin.buffer)
-    if first:
-        _serve(service, first)
-    _end("stdin closed")
-
-
-def _serve(service: SearchService, first: bytes) -> None:
-    """Answer the opening line `first` at once if that is simple, and leave the session to the SDK."""
-    told = functools.cache(lambda: instructions_for(service))
-    opening = answer_opening(first, told)
-    if opening is not None:
-        sys.stdout.buffer.write(opening[1])
-        sys.stdout.buffer.flush()
-    # Imported only now: this takes many times as long as all that came before it.
+    _release_while_idle(index)
     from qmd.server.stdio_session import run_session
 
-    run_session(service, told(), first, opening[0] if opening else None)
+    run_session(index)
+    _end("stdin closed")
 
 
 def _end(reason: str) -> None:
@@ -73,10 +58,10 @@ def _watch_parent(on_death: Callable[[], None]) -> None:
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
-def _release_while_idle(service: SearchService) -> None:
+def _release_while_idle(index: Index) -> None:
     def release() -> None:
         while True:
             time.sleep(_IDLE_POLL_S)
-            service.release_idle()
+            index.release_idle()
 
     threading.Thread(target=release, name="idle-release", daemon=True).start()

@@ -1,13 +1,11 @@
-"""A session of the SDK over this process's stdin and stdout, its first line read, perhaps answered, already."""
+"""A session of the SDK over this process's stdin and stdout."""
 
 from __future__ import annotations
 
-import functools
 import json
-import logging
 import sys
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import anyio
 import anyio.to_thread
@@ -24,49 +22,49 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from qmd.app.index import Index
 from qmd.server.mcp_server import build_server
-from qmd.server.opening import MAX_LINE_BYTES, read_line
-from qmd.server.service import SearchService
 
-_logger = logging.getLogger("qmd.mcp")
+MAX_LINE_BYTES = 1024 * 1024
+"""Longest message, as over HTTP."""
 
 DRAIN_TIMEOUT_S = 5.0
 """How long answers may still be written after the client closed stdin: `printf … | qmd mcp` wants them."""
 
 
-def run_session(service: SearchService, told: str, first: bytes, answered: int | str | None) -> None:
-    """Serve until stdin ends.
-
-    Args:
-        service: What answers.
-        told: The instructions for the client.
-        first: The session's first line.
-        answered: Id of the request in it when that has been answered; the SDK's own answer is then kept back.
-    """
-    anyio.run(functools.partial(_serve, build_server(service, told), first, answered))
+def run_session(index: Index) -> None:
+    """Serve until stdin ends."""
+    anyio.run(_serve, build_server(index))
 
 
-async def _serve(server: Server[Any], first: bytes, answered: int | str | None) -> None:
-    lines = _Lines(first)
+async def _serve(server: Server[Any]) -> None:
+    lines = _Lines()
     source: Any = lines
     async with stdio_server(stdin=source) as (read_stream, write_stream):
         lines.refuse_on(write_stream)
         pending = _Pending()
         await server.run(
             _DrainingReader(read_stream, pending),
-            _CountingWriter(write_stream, pending, answered),
+            _CountingWriter(write_stream, pending),
             server.create_initialization_options(),
         )
 
 
+def _read_line(stream: BinaryIO) -> bytes:
+    """The next line of a client; of one longer than `MAX_LINE_BYTES` the beginning, which is longer than that."""
+    line = rest = stream.readline(MAX_LINE_BYTES + 1)
+    while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+        rest = stream.readline(MAX_LINE_BYTES + 1)
+    return line
+
+
 class _Lines:
-    """The messages on stdin, beginning with one that was read before; what is none is answered with an error.
+    """The messages on stdin; a line that is none is answered with an error.
 
     The SDK drops such lines without a word, and who sent them waits for ever.
     """
 
-    def __init__(self, first: bytes) -> None:
-        self._first: bytes | None = first
+    def __init__(self) -> None:
         self._output: Any = None
         self._has_output = anyio.Event()
 
@@ -80,8 +78,7 @@ class _Lines:
 
     async def __anext__(self) -> str:
         while True:
-            first, self._first = self._first, None
-            line = first if first is not None else await anyio.to_thread.run_sync(read_line, sys.stdin.buffer)
+            line = await anyio.to_thread.run_sync(_read_line, sys.stdin.buffer)
             if not line:
                 raise StopAsyncIteration
             text = line.decode("utf-8", "replace")
@@ -189,22 +186,8 @@ class _DrainingReader(_Stream):
 
 
 class _CountingWriter(_Stream):
-    """The outgoing stream, which notes what has been answered and keeps back what the client has got already."""
-
-    def __init__(self, inner: Any, pending: _Pending, answered: int | str | None) -> None:
-        super().__init__(inner, pending)
-        self._answered = answered
+    """The outgoing stream, which notes what has been answered."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        message = item.message
-        if (
-            self._answered is not None
-            and isinstance(message, (JSONRPCResponse, JSONRPCError))
-            and message.id == self._answered
-        ):
-            self._answered = None
-            if isinstance(message, JSONRPCError):
-                _logger.error("the opening was answered but is refused: %s", message.error.message)
-        else:
-            await self._inner.send(item)
-        self._pending.saw(message)
+        await self._inner.send(item)
+        self._pending.saw(item.message)

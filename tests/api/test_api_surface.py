@@ -25,7 +25,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_every_method_of_a_store_is_annotated_and_documented() -> None:
-    methods = [member for name, member in inspect.getmembers(qmd.Store, inspect.isfunction) if not name.startswith("_")]
+    methods = [member for name, member in inspect.getmembers(qmd.Index, inspect.isfunction) if not name.startswith("_")]
     assert len(methods) > 20
     for method in methods:
         assert method.__doc__, method.__name__
@@ -41,7 +41,7 @@ def test_importing_loads_no_module_but_the_package_itself() -> None:
 def test_opening_and_lexical_search_load_no_model_and_no_server(folder: Path) -> None:
     program = (
         "import qmd, sys\n"
-        "with qmd.open_store('i.sqlite', config={'collections': {'notes': {'path': 'notes'}}}) as store:\n"
+        "with qmd.open_index('i.sqlite', config={'collections': {'notes': {'path': 'notes'}}}) as store:\n"
         "    store.update()\n"
         "    assert store.search_lexical('limiter').hits\n"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'fastembed', 'mcp', 'rich', 'typer', 'starlette'}\n"

@@ -19,9 +19,9 @@ NOTES = {"collections": {"notes": {"path": "notes"}}}
 
 
 @pytest.fixture
-def store(folder: Path) -> Iterator[qmd.Store]:
+def store(folder: Path) -> Iterator[qmd.Index]:
     """Words of `notes` are indexed, nothing is embedded."""
-    with qmd.open_store("index.sqlite", config=NOTES) as opened:
+    with qmd.open_index("index.sqlite", config=NOTES) as opened:
         opened.update()
         yield opened
 
@@ -34,7 +34,7 @@ def paths(response: qmd.SearchResponse) -> list[str]:
 
 
 def test_without_arguments_it_is_the_index_of_the_command_line(folder: Path, tmp_path: Path) -> None:
-    with qmd.open_store() as store:
+    with qmd.open_index() as store:
         assert store.path == tmp_path / "cache" / "qmd" / "index.sqlite" == qmd.default_index_path()
         store.add_collection("notes", "notes", ignore=["daily/**"])
         store.update()
@@ -44,14 +44,14 @@ def test_without_arguments_it_is_the_index_of_the_command_line(folder: Path, tmp
 
 
 def test_an_index_can_be_named(folder: Path, tmp_path: Path) -> None:
-    assert qmd.open_store(index="work").path == tmp_path / "cache" / "qmd" / "work.sqlite"
+    assert qmd.open_index(index="work").path == tmp_path / "cache" / "qmd" / "work.sqlite"
 
 
 def test_edits_keep_the_comments_of_a_configuration_file(folder: Path) -> None:
     file = folder / "conf" / "my.yml"
     file.parent.mkdir()
     file.write_text("# mine\ncollections:\n  notes:\n    path: ../notes  # all of them\n")
-    with qmd.open_store("index.sqlite", config=file) as store:
+    with qmd.open_index("index.sqlite", config=file) as store:
         store.update()
         store.add_context("notes", "", "Everything")
         assert store.search_lexical("limiter").hits[0].context == "Everything"
@@ -61,7 +61,7 @@ def test_edits_keep_the_comments_of_a_configuration_file(folder: Path) -> None:
 def test_a_configuration_file_edited_meanwhile_is_followed(folder: Path) -> None:
     file = folder / "my.yml"
     file.write_text("collections:\n  notes:\n    path: notes\n")
-    with qmd.open_store("index.sqlite", config="my.yml") as store:
+    with qmd.open_index("index.sqlite", config="my.yml") as store:
         store.update()
         assert paths(store.search_lexical("limiter")) == ["daily/sunday.md"]
         file.write_text("collections:\n  notes:\n    path: notes\n    includeByDefault: false\n")
@@ -71,31 +71,31 @@ def test_a_configuration_file_edited_meanwhile_is_followed(folder: Path) -> None
 
 
 def test_edits_of_a_mapping_stay_in_memory(folder: Path) -> None:
-    with qmd.open_store("index.sqlite", config=NOTES) as store:
+    with qmd.open_index("index.sqlite", config=NOTES) as store:
         store.add_collection("code", "src", pattern="*.py")
         assert [one.name for one in store.collections()] == ["notes", "code"]
-    with qmd.open_store("other.sqlite", config=NOTES) as store:
+    with qmd.open_index("other.sqlite", config=NOTES) as store:
         assert [one.name for one in store.collections()] == ["notes"]
     assert not list(folder.glob("*.yml"))
 
 
-def test_what_a_mapping_leaves_out_is_only_searched_by_name_until_the_next_update(store: qmd.Store) -> None:
-    with qmd.open_store(store.path, config={"collections": {"code": {"path": "src", "pattern": "*.py"}}}) as other:
+def test_what_a_mapping_leaves_out_is_only_searched_by_name_until_the_next_update(store: qmd.Index) -> None:
+    with qmd.open_index(store.path, config={"collections": {"code": {"path": "src", "pattern": "*.py"}}}) as other:
         assert paths(other.search_lexical("limiter")) == []
         assert paths(other.search_lexical("limiter", collections="notes")) == ["daily/sunday.md"]
         other.update()
         assert [document.path for document in other.documents()] == ["store.py"]
 
 
-def test_an_index_alone_remembers_its_collections_and_edits(store: qmd.Store) -> None:
+def test_an_index_alone_remembers_its_collections_and_edits(store: qmd.Index) -> None:
     store.close()
-    with qmd.open_store(store.path) as alone:
+    with qmd.open_index(store.path) as alone:
         assert [one.path for one in alone.collections()] == [store.path.parent / "notes"]
         alone.add_collection("code", "src", pattern="*.py", ignore=["x"])
         alone.add_context("notes", "daily/", "By day")
         alone.set_global_context("Mine")
         alone.set_included("code", False)
-    with qmd.open_store(store.path) as again:
+    with qmd.open_index(store.path) as again:
         assert again.default_collections() == ("notes",)
         assert again.contexts() == (qmd.ContextNote("", "", "Mine"), qmd.ContextNote("notes", "daily", "By day"))
         again.rename_collection("notes", "diary")
@@ -114,7 +114,7 @@ def test_an_untrusted_project_reads_nothing_outside_itself(
     (folder / ".qmd" / "index.yml").write_text(
         f"collections:\n  notes:\n    path: notes\n  secret:\n    path: {outside}\nmodels:\n  embed: /elsewhere\n"
     )
-    with caplog.at_level(logging.WARNING, logger="qmd"), qmd.open_store() as store:
+    with caplog.at_level(logging.WARNING, logger="qmd"), qmd.open_index() as store:
         assert store.path == folder / ".qmd" / "index.sqlite"
         store.update()
         assert {document.collection for document in store.documents()} == {"notes"}
@@ -132,14 +132,14 @@ def test_an_untrusted_project_reads_nothing_outside_itself(
 )
 def test_contradictory_arguments_are_refused(folder: Path, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(qmd.QmdError, match=message):
-        qmd.open_store(**arguments)  # type: ignore[arg-type]
+        qmd.open_index(**arguments)  # type: ignore[arg-type]
 
 
 # --- searching and reading ------------------------------------------------------------------------
 
 
 def test_before_anything_is_indexed_the_state_is_zeros_and_a_search_says_so(folder: Path) -> None:
-    store = qmd.open_store("none.sqlite")
+    store = qmd.open_index("none.sqlite")
     assert store.status().documents == 0
     assert store.health() == qmd.IndexHealth(0, 0, None)
     assert store.collections() == ()
@@ -148,14 +148,14 @@ def test_before_anything_is_indexed_the_state_is_zeros_and_a_search_says_so(fold
     assert not (folder / "none.sqlite").exists()
 
 
-def test_words_find_documents_with_numbered_passages(store: qmd.Store) -> None:
+def test_words_find_documents_with_numbered_passages(store: qmd.Index) -> None:
     (hit,) = store.search_lexical("window", full_body=True).hits
     assert (hit.document.uri, hit.passage.line) == ("qmd://notes/daily/sunday.md", 4)
     assert hit.body is not None and hit.body.startswith("# Sunday")
     assert 0 < hit.relevance <= 1
 
 
-def test_meaning_finds_documents_once_they_are_embedded(store: qmd.Store) -> None:
+def test_meaning_finds_documents_once_they_are_embedded(store: qmd.Index) -> None:
     report = store.embed()
     assert (report.documents, store.embed().documents) == (2, 0)
     assert paths(store.search_dense("what customers pay"))[0] == "pricing.md"
@@ -165,43 +165,43 @@ def test_meaning_finds_documents_once_they_are_embedded(store: qmd.Store) -> Non
 
 
 def test_source_code_shows_the_lines_of_the_declaration(folder: Path) -> None:
-    with qmd.open_store("code.sqlite", config={"collections": {"src": {"path": "src", "pattern": "**/*.py"}}}) as store:
+    with qmd.open_index("code.sqlite", config={"collections": {"src": {"path": "src", "pattern": "**/*.py"}}}) as store:
         store.update()
         store.embed()
         assert store.search_lexical("open").hits[0].passage.line == 5
         assert "def open" in store.search_dense("how is the index opened").hits[0].passage.text
 
 
-def test_typed_subqueries_are_searched_and_checked(store: qmd.Store) -> None:
+def test_typed_subqueries_are_searched_and_checked(store: qmd.Index) -> None:
     assert paths(store.search([qmd.SubQuery("lex", "tomato"), qmd.SubQuery("lex", "interviews")])) == ["pricing.md"]
     with pytest.raises(qmd.UsageError, match="Structured search"):
         store.search([qmd.SubQuery("vec", "two\nlines")])
 
 
 @pytest.mark.parametrize("query", ["", "  \n", []])
-def test_an_empty_query_is_refused(store: qmd.Store, query: str) -> None:
+def test_an_empty_query_is_refused(store: qmd.Index, query: str) -> None:
     with pytest.raises(qmd.UsageError, match="the query is empty"):
         store.search(query)
 
 
-def test_an_unknown_collection_is_an_error_that_names_the_nearest(store: qmd.Store) -> None:
+def test_an_unknown_collection_is_an_error_that_names_the_nearest(store: qmd.Index) -> None:
     with pytest.raises(qmd.NotFoundError, match="Collection not found: nots") as caught:
         store.search_lexical("limiter", collections=["nots"])
     assert caught.value.hint is not None and "notes" in caught.value.hint
 
 
-def test_without_an_expansion_model_expanding_says_so(store: qmd.Store) -> None:
+def test_without_an_expansion_model_expanding_says_so(store: qmd.Index) -> None:
     with pytest.raises(qmd.ModelError):
         store.expand_query("limiter")
 
 
-def test_lines_are_taken_from_the_reference_or_the_arguments(store: qmd.Store) -> None:
+def test_lines_are_taken_from_the_reference_or_the_arguments(store: qmd.Index) -> None:
     assert store.get("sunday.md:3:1").text == "Talked about the rate limiter."
     assert store.get("sunday.md:3", from_line=4, max_lines=1).text == "It has a sliding window."
     assert store.get(store.documents()[0].docid).document == store.documents()[0]
 
 
-def test_what_a_pattern_cannot_give_is_told(store: qmd.Store) -> None:
+def test_what_a_pattern_cannot_give_is_told(store: qmd.Index) -> None:
     found = store.multi_get("pricing.md, nothing.md, sunday.md", max_bytes=67)
     assert [one.document.path for one in found.documents] == ["daily/sunday.md"]
     assert [(one.document.path, one.reason.split(" (")[0]) for one in found.skipped] == [
@@ -210,13 +210,13 @@ def test_what_a_pattern_cannot_give_is_told(store: qmd.Store) -> None:
     assert [problem.split(" (")[0] for problem in found.problems] == ["File not found: nothing.md"]
 
 
-def test_several_threads_may_search(store: qmd.Store) -> None:
+def test_several_threads_may_search(store: qmd.Index) -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: paths(store.search_lexical("limiter")), range(40)))
     assert answers == [["daily/sunday.md"]] * 40
 
 
-def test_a_closed_store_opens_again_when_it_is_used(store: qmd.Store) -> None:
+def test_a_closed_store_opens_again_when_it_is_used(store: qmd.Index) -> None:
     store.close()
     assert paths(store.search_lexical("limiter")) == ["daily/sunday.md"]
 
@@ -224,7 +224,7 @@ def test_a_closed_store_opens_again_when_it_is_used(store: qmd.Store) -> None:
 # --- changing -------------------------------------------------------------------------------------
 
 
-def test_removing_a_collection_removes_its_documents(store: qmd.Store) -> None:
+def test_removing_a_collection_removes_its_documents(store: qmd.Index) -> None:
     assert store.remove_collection("notes") == 2
     assert store.documents() == ()
     assert store.collections() == ()
@@ -233,7 +233,7 @@ def test_removing_a_collection_removes_its_documents(store: qmd.Store) -> None:
 
 
 def test_what_an_update_writes_to_a_collection_that_was_removed_meanwhile_goes_with_the_next_write(
-    store: qmd.Store, folder: Path
+    store: qmd.Index, folder: Path
 ) -> None:
     store.remove_collection("notes")
     with open_writer(store.path) as late:
@@ -242,7 +242,7 @@ def test_what_an_update_writes_to_a_collection_that_was_removed_meanwhile_goes_w
     assert paths(store.search_lexical("limiter")) == []
 
 
-def test_a_renamed_collection_keeps_its_documents_and_vectors(store: qmd.Store) -> None:
+def test_a_renamed_collection_keeps_its_documents_and_vectors(store: qmd.Index) -> None:
     store.embed()
     store.rename_collection("notes", "diary")
     assert store.search_lexical("limiter").hits[0].document.uri == "qmd://diary/daily/sunday.md"
@@ -250,7 +250,7 @@ def test_a_renamed_collection_keeps_its_documents_and_vectors(store: qmd.Store) 
     assert store.embed().documents == 0
 
 
-def test_a_name_that_is_taken_or_unusable_is_refused(store: qmd.Store) -> None:
+def test_a_name_that_is_taken_or_unusable_is_refused(store: qmd.Index) -> None:
     store.add_collection("code", "src")
     for action in (
         lambda: store.add_collection("code", "notes"),
@@ -267,23 +267,23 @@ def test_a_name_that_is_taken_or_unusable_is_refused(store: qmd.Store) -> None:
 
 def test_update_tells_its_progress_by_collection(folder: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    with qmd.open_store("index.sqlite", config=NOTES) as store:
+    with qmd.open_index("index.sqlite", config=NOTES) as store:
         store.update(on_progress=lambda *progress: seen.append(progress))
     assert seen[-1] == ("notes", 2, 2)
 
 
-def test_two_embeddings_of_one_index_do_not_run_at_once(store: qmd.Store) -> None:
+def test_two_embeddings_of_one_index_do_not_run_at_once(store: qmd.Index) -> None:
     with embed_lock(store.path), pytest.raises(qmd.BusyError, match="another process is computing vectors"):
         store.embed()
 
 
-def test_force_computes_vectors_anew(store: qmd.Store) -> None:
+def test_force_computes_vectors_anew(store: qmd.Index) -> None:
     first = store.embed()
     again = store.embed(force=True)
     assert (again.chunks, again.embedded) == (first.chunks, first.embedded)
 
 
-def test_the_index_can_be_checked_and_cleaned(store: qmd.Store) -> None:
+def test_the_index_can_be_checked_and_cleaned(store: qmd.Index) -> None:
     store.remove_collection("notes")
     assert store.check() == ()
     assert set(store.cleanup(dry_run=True)) == set(store.cleanup())

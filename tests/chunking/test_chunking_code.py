@@ -132,7 +132,7 @@ public class Store {
 C = """#include <stdio.h>
 
 /* Opens. */
-static int *open_store(const char *key) { return 0; }
+static int *open_index(const char *key) { return 0; }
 
 struct store { int n; };
 typedef struct { int n; } Till;
@@ -202,7 +202,7 @@ def split(path: str, text: str, max_tokens: int = 60) -> tuple[Chunk, ...]:
         ("a.go", GO, "type Store|type A, B|func Store.Open|func main"),
         ("a.rs", RUST, "struct Store|impl fmt::Display for Store|fn fmt|mod tests|fn opens"),
         ("A.java", JAVA, "class Store|open|enum Colour"),
-        ("a.c", C, "open_store|struct store|typedef Till|close_store"),
+        ("a.c", C, "open_index|struct store|typedef Till|close_store"),
     ],
 )
 def test_declarations_are_found_with_keyword_and_name(path: str, text: str, expected: str) -> None:

@@ -19,7 +19,7 @@ HEAVY = (
     "sqlite_vec",
     "asyncio",
 )
-SLOW_TO_IMPORT = ("dataclasses", "_hashlib", "email", "http", "logging")
+SLOW_TO_IMPORT = ("dataclasses", "_hashlib", "email", "http")
 """Typer takes as long to import as all else of a search: there is no time for these."""
 
 

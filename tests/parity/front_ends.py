@@ -142,8 +142,8 @@ def ask_warm_process(ask: Ask | Fetch) -> Answer | None:
 # --- Python ---------------------------------------------------------------------------------------
 
 
-def python_front_end(store: qmd.Store) -> FrontEnd:
-    """The methods of `qmd.Store`."""
+def python_front_end(store: qmd.Index) -> FrontEnd:
+    """The methods of `qmd.Index`."""
 
     def ask_python(ask: Ask | Fetch) -> Answer:
         try:
@@ -154,7 +154,7 @@ def python_front_end(store: qmd.Store) -> FrontEnd:
     return ask_python
 
 
-def _found(store: qmd.Store, ask: Ask) -> Answer:
+def _found(store: qmd.Index, ask: Ask) -> Answer:
     method: Any = {"hybrid": store.search, "dense": store.search_dense, "lexical": store.search_lexical}[ask.mode]
     wishes: dict[str, Any] = {"collections": ask.collections, "limit": ask.limit}
     wishes |= {"min_relevance": ask.min_score} if ask.min_score is not None else {}
@@ -166,7 +166,7 @@ def _found(store: qmd.Store, ask: Ask) -> Answer:
     return Answer(rows, response.warnings)
 
 
-def _fetched(store: qmd.Store, ask: Fetch) -> Answer:
+def _fetched(store: qmd.Index, ask: Fetch) -> Answer:
     if ask.several:
         found = store.multi_get(ask.reference, max_lines=ask.max_lines)
         return Answer(tuple(_lines_of(one.document.uri, one.text) for one in found.documents), found.problems)

@@ -146,7 +146,7 @@ def service(world: Path) -> Iterator[SearchService]:
 
 @pytest.fixture(scope="module")
 def front_ends(world: Path, service: SearchService) -> Iterator[dict[str, FrontEnd]]:
-    with qmd.open_store() as store:
+    with qmd.open_index() as store:
         yield {
             "python": python_front_end(store),
             "mcp": mcp_front_end(service),
@@ -183,7 +183,7 @@ def test_every_front_end_loads_the_same_models(
 
     monkeypatch.setattr(loader, "load_engines", load_engines)
     ask_command_line(Ask(text))
-    with qmd.open_store() as store:
+    with qmd.open_index() as store:
         python_front_end(store)(Ask(text))
     opened = open_service(locate(None, world, os.environ), os.environ)
     mcp_front_end(opened)(Ask(text))

@@ -1,4 +1,4 @@
-"""`open_store`: which index, which configuration."""
+"""Which index is meant, and where its configuration lives."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qmd.api.store import Store
+from qmd.app.configuration import FileConfiguration, IndexConfiguration, MappingConfiguration
+from qmd.app.index import Index
+from qmd.app.notices import Notices
 from qmd.config.paths import PROJECT_FOLDER, Locations, locate, own_index
 from qmd.errors import NotFoundError, UsageError
 from qmd.quick_dataclasses import replace
 
 if TYPE_CHECKING:
-    from qmd.api.homes import ConfigHome
+    from qmd.app.configuration import Configuration
 
 ConfigSource = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping of the shape of `index.yml`, or the path of such a file."""
 
 
-def open_store(
+def open_index(
     path: str | os.PathLike[str] | None = None,
     *,
     config: ConfigSource | None = None,
     index: str | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Store:
-    """A store over an index; nothing is opened or loaded before it is needed.
+) -> Index:
+    """An index; nothing is opened or loaded before it is needed.
 
     Without arguments it is the index that `qmd` itself would use here: the nearest project's, else the user's.
 
@@ -42,28 +44,26 @@ def open_store(
         NotFoundError: `config` names a file that does not exist.
         ConfigError: The mapping is not of the shape of `index.yml`.
     """
-    from qmd.api.homes import FileHome, IndexHome, MappingHome
-
     environ = os.environ if environ is None else environ
-    locations = locate(index, Path.cwd(), environ)
-    home: ConfigHome
+    locations, notices = locate(index, Path.cwd(), environ), Notices()
+    configuration: Configuration
     if path is None:
         if config is not None:
-            raise UsageError("a configuration needs the path of an index", 'qmd.open_store("index.sqlite", config=…)')
-        home = FileHome(locations, environ)
+            raise UsageError("a configuration needs the path of an index", 'qmd.open_index("index.sqlite", config=…)')
+        configuration = FileConfiguration(locations, environ, notices)
     elif index is not None:
         raise UsageError(f"both a path and the index name '{index}' are given", "name one of the two")
     else:
         locations = _at(locations, Path(path))
         if config is None:
-            home = IndexHome(locations)
+            configuration = IndexConfiguration(locations, notices)
         elif isinstance(config, Mapping):
-            home = MappingHome(config, locations)
-            home.load()  # a mistake in it should show here, not at the first search
+            configuration = MappingConfiguration(config, locations, notices)
+            configuration.load()  # a mistake in it should show here, not at the first search
         else:
             locations = _configured_by(locations, Path(config))
-            home = FileHome(locations, environ)
-    return Store(locations, home, environ)
+            configuration = FileConfiguration(locations, environ, notices)
+    return Index(locations, configuration, environ, notices=notices)
 
 
 def default_index_path(index: str | None = None, environ: Mapping[str, str] | None = None) -> Path:

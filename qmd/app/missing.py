@@ -14,7 +14,7 @@ from qmd.names import to_disk, to_text
 
 if TYPE_CHECKING:
     from qmd.records import Collection
-    from qmd.store import IndexReader
+    from qmd.store.index import IndexReader
 
 _SCHEME = re.compile(r"\A(?:qmd:/*|//)(?=[^/])")
 

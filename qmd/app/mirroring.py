@@ -17,7 +17,7 @@ from qmd.quick_dataclasses import replace
 
 if TYPE_CHECKING:
     from qmd.records import Collection
-    from qmd.store import IndexReader, IndexWriter
+    from qmd.store.index import IndexReader, IndexWriter
 
 VERIFIED_FOR_S = 86_400
 """For how long an index that was found sound is not verified again."""
@@ -33,7 +33,7 @@ def open_current_reader(locations: Locations, environ: Mapping[str, str], warn: 
         NotFoundError: There is no index yet.
         StoreError: The index is damaged or foreign.
     """
-    from qmd.store import open_reader
+    from qmd.store.index import open_reader
 
     reader = open_reader(locations.database)
     # Without the file (an index copied alone) the index's own copy is all there is.
@@ -110,8 +110,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     The texts and words come from the files with the next update of their collections. Reads the whole file, at one to
     two seconds per gigabyte: once a day, and when damage was met since, unless `always`.
     """
-    from qmd.store import DamagedIndexError
-    from qmd.store.connection import verified_mark
+    from qmd.store.connection import DamagedIndexError, verified_mark
 
     path = own_index(locations.database)
     if not path.exists():
@@ -175,6 +174,6 @@ def _trusted_collections(locations: Locations, config: Config, environ: Mapping[
 
 
 def _open_writer(database: Path, busy_timeout_ms: int | None) -> IndexWriter:
-    from qmd.store import open_writer
+    from qmd.store.index import open_writer
 
     return open_writer(database, busy_timeout_ms=busy_timeout_ms)

@@ -1,26 +1,23 @@
-"""Readers and models shared by the requests of one server: opened on first use, given back, dropped when idle."""
+"""Readers and models shared by the requests to one index: opened on first use, given back, dropped when idle."""
 
 from __future__ import annotations
 
 import gc
-import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from qmd.errors import UsageError
 from qmd.inference.base import Engines
-from qmd.store.base import Reader
 
-Role = Literal["embed", "rerank", "expand"]
+if TYPE_CHECKING:
+    from qmd.inference.models.catalogue import Role
+    from qmd.store.index import IndexReader
+
 SettingsT = TypeVar("SettingsT")
-
-DEFAULT_MODEL_TTL_S = 300.0
-"""Seconds that idle models stay loaded: a conversation's pause, not a lunch break."""
 
 _RETRY_S = 30.0
 """After this long a model that could not be opened is tried again: its server may be back, its file mended."""
@@ -32,32 +29,6 @@ _TURN_POLL_S = 0.2
 
 _IDLE_READERS = 2
 """Readers kept open. Each may hold the vectors it scanned, so no more than usually run at once."""
-
-
-def parse_model_ttl(text: str | None) -> float | None:
-    """Seconds that idle models stay loaded (`QMD_MODEL_TTL`); None for `off`.
-
-    Raises:
-        UsageError: If the text is no duration.
-    """
-    return parse_duration("QMD_MODEL_TTL", text, DEFAULT_MODEL_TTL_S)
-
-
-def parse_duration(variable: str, text: str | None, default_s: float) -> float | None:
-    """Seconds of `90`, `90s`, `5m`, `2h`; None for `off`, the default for nothing.
-
-    Raises:
-        UsageError: If the text is none of these.
-    """
-    cleaned = (text or "").strip().lower()
-    if not cleaned:
-        return default_s
-    if cleaned in ("off", "never", "none", "-1"):
-        return None
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([smh]?)", cleaned)
-    if match is None:
-        raise UsageError(f"{variable} '{text}' is no duration", "write seconds, or 5m, 2h, off")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 _Identity = tuple[object, ...]
@@ -72,14 +43,14 @@ class ReaderPool:
             after whose change readers are opened anew as well.
     """
 
-    def __init__(self, open_reader: Callable[[], Reader], watched: tuple[Path, ...] = ()) -> None:
+    def __init__(self, open_reader: Callable[[], IndexReader], watched: tuple[Path, ...] = ()) -> None:
         self._open = open_reader
         self._watched = watched
-        self._idle: list[tuple[_Identity, Reader]] = []
+        self._idle: list[tuple[_Identity, IndexReader]] = []
         self._lock = threading.Lock()
 
     @contextmanager
-    def reader(self) -> Iterator[Reader]:
+    def reader(self) -> Iterator[IndexReader]:
         """A reader for the block; after an error it is closed instead of being kept.
 
         Raises:
@@ -106,7 +77,7 @@ class ReaderPool:
         """What tells a replaced index file or an edited configuration from the one that is open."""
         return tuple(_file_identity(path, by_content=number > 0) for number, path in enumerate(self._watched))
 
-    def _take(self, identity: _Identity) -> Reader | None:
+    def _take(self, identity: _Identity) -> IndexReader | None:
         with self._lock:
             stale = [reader for known, reader in self._idle if known != identity]
             self._idle = [entry for entry in self._idle if entry[0] == identity]
@@ -115,7 +86,7 @@ class ReaderPool:
             reader.close()
         return taken
 
-    def _give_back(self, identity: _Identity, reader: Reader) -> None:
+    def _give_back(self, identity: _Identity, reader: IndexReader) -> None:
         with self._lock:
             keep = len(self._idle) < _IDLE_READERS
             if keep:
@@ -148,7 +119,7 @@ class EnginePool(Generic[SettingsT]):
     def __init__(
         self,
         load: Callable[[SettingsT, frozenset[Role]], Engines],
-        ttl_s: float | None = DEFAULT_MODEL_TTL_S,
+        ttl_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         stamp: Callable[[SettingsT], object] = lambda _: None,
         is_memory_low: Callable[[], bool] | None = None,
@@ -198,6 +169,9 @@ class EnginePool(Generic[SettingsT]):
     @contextmanager
     def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
         """Like `engines`, but for work of minutes beside which searches go on; its models stay loaded meanwhile."""
+        if not roles:
+            yield Engines(embedder=None, reranker=None, expander=None)
+            return
         with self._lock:
             engines = _only(self._ensure(settings, roles), roles)
             self._leases += 1

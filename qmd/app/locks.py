@@ -11,7 +11,7 @@ from qmd.errors import BusyError
 from qmd.files import exclusive_lock
 
 if TYPE_CHECKING:
-    from qmd.store import IndexWriter
+    from qmd.store.index import IndexWriter
 
 _CLEANUP_WAIT_S = 2.0
 """Longer than a commit of `watch` between two of its slices, shorter than anybody waits without a word."""

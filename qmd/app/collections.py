@@ -1,0 +1,204 @@
+"""Collections by name: finding them, and changing index and configuration together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qmd.config.paths import Locations, expand_home
+from qmd.config.settings import DEFAULT_PATTERN, Config
+from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.names import to_text
+
+if TYPE_CHECKING:
+    from qmd.app.configuration import Configuration
+    from qmd.config.edits import Target
+    from qmd.records import Collection
+    from qmd.store.index import IndexWriter
+
+
+def as_names(collections: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names given one by one or together; None stays None."""
+    return (collections,) if isinstance(collections, str) else None if collections is None else tuple(collections)
+
+
+def check_name(name: str) -> None:
+    """Refuse names that no address could hold.
+
+    Raises:
+        UsageError: It is blank or has control characters.
+    """
+    if not name.strip("/ ") or any(ord(character) < 32 for character in name):
+        raise UsageError(f"collection name '{name}' is not usable", "use letters, digits, dots, dashes")
+
+
+def require_collection(config: Config, name: str) -> Collection:
+    """The collection called `name`.
+
+    Raises:
+        NotFoundError: There is none; the hint names the nearest.
+    """
+    collection = config.collection(name)
+    if collection is None:
+        raise collection_not_found(name, [known.name for known in config.collections])
+    return collection
+
+
+def refuse_unknown(names: Sequence[str], known: Sequence[Collection]) -> None:
+    """Check that there is a collection of each name.
+
+    Raises:
+        NotFoundError: There is none of one of them; the hint names the nearest.
+    """
+    known_names = [collection.name for collection in known]
+    for name in names:
+        if name not in known_names:
+            raise collection_not_found(name, known_names)
+
+
+def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
+    """The error for an unknown collection."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    if near:
+        hint = f"did you mean '{near[0]}'? see: qmd collection list"
+    elif known:
+        hint = f"known: {', '.join(known)}; see: qmd collection list"
+    else:
+        hint = "add one: qmd index PATH"
+    return NotFoundError(f"Collection not found: {name}", hint)
+
+
+def add_collection(
+    configuration: Configuration, name: str, folder: Path, pattern: str, ignore: Sequence[str] = ()
+) -> Config:
+    """Configure a folder, or a single file; the new configuration.
+
+    Raises:
+        QmdError: The name is taken, or another collection has this folder and pattern.
+        UsageError: The name cannot be part of an address.
+    """
+    from qmd.config import edits
+
+    check_name(name)
+    config = configuration.written()
+    if config.collection(name) is not None:
+        raise QmdError(f"Collection '{name}' already exists.", "Use a different name with --name <name>")
+    for one in config.collections:
+        if one.path.resolve() == folder and one.pattern == pattern:
+            raise QmdError(
+                f"A collection already exists for this path and pattern: {one.name} (qmd://{one.name}/)",
+                "Use 'qmd update' to re-index it, or remove it first with 'qmd collection remove'",
+            )
+    config = edits.add_collection(configuration.target, name, folder, pattern, ignore)
+    configuration.vouch()
+    return config
+
+
+def ensure_collection(configuration: Configuration, path: Path, name: str | None, pattern: str | None) -> str:
+    """The name of the collection at `path` (with that name and pattern, where given), added when there is none.
+
+    Raises:
+        UsageError: `name` is taken, or no usable name.
+    """
+    from qmd.config import edits
+
+    while (known := _known_at(config := configuration.written(), path, name, pattern)) is None:
+        new = name or _free_name(config, path)
+        check_name(new)
+        if config.collection(new) is not None:
+            raise UsageError(f"collection '{new}' already exists", "choose another with --name")
+        # Refused when another process has taken the name since; then the next turn chooses another.
+        with suppress(UsageError):
+            edits.add_collection(configuration.target, new, path, pattern or DEFAULT_PATTERN)
+            configuration.vouch()
+    return known
+
+
+def _known_at(config: Config, path: Path, name: str | None, pattern: str | None) -> str | None:
+    for one in config.collections:
+        if one.path.resolve() == path and pattern in (None, one.pattern) and name in (None, one.name):
+            return one.name
+    return None
+
+
+def _free_name(config: Config, path: Path) -> str:
+    """A name for a collection at `path`: its last part, with the parent's or a number where that is taken."""
+    base = to_text(path.stem if path.is_file() else path.name) or "root"
+    if config.collection(base) is None:
+        return base
+    candidate, number = f"{to_text(path.parent.name) or 'root'}-{base}", 2
+    while config.collection(candidate) is not None:
+        candidate, number = f"{base}-{number}", number + 1
+    return candidate
+
+
+def find_place(config: Config, path: str, collection: str | None, cwd: Path) -> tuple[str, str]:
+    """(collection, prefix) that a note is for: a path inside `collection`, a `qmd://` address, or a path on disk.
+
+    Raises:
+        NotFoundError: It is in no collection.
+    """
+    if collection is not None:
+        require_collection(config, collection)
+        return collection, path.strip("/") if path != "." else ""
+    virtual = re.match(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", path, re.DOTALL)
+    if virtual:
+        rest = virtual["rest"]
+        for one in sorted(config.collections, key=lambda known: -len(known.name)):
+            if rest == one.name or rest.startswith(f"{one.name}/"):
+                return one.name, rest[len(one.name) + 1 :].strip("/")
+        require_collection(config, rest.partition("/")[0])
+    absolute = (cwd / expand_home(path)).resolve()
+    for one in sorted(config.collections, key=lambda known: -len(str(known.path))):
+        if absolute.is_relative_to(one.path.resolve()):
+            prefix = to_text(absolute.relative_to(one.path.resolve()).as_posix())
+            return one.name, "" if prefix == "." else prefix
+    raise NotFoundError(
+        f"Path is not in any indexed collection: {Path(path)}", "Run 'qmd status' to see indexed collections"
+    )
+
+
+def rename_collection(writer: IndexWriter, target: Target, config: Config, old: str, new: str) -> Config:
+    """Give a collection another name in the index and the configuration; nothing is read or embedded again.
+
+    Raises:
+        NotFoundError: There is no collection `old`.
+        QmdError: `new` is taken.
+        UsageError: `new` is no usable name.
+    """
+    from qmd.config import edits
+
+    require_collection(config, old)
+    check_name(new)
+    if config.collection(new) is not None:
+        raise QmdError(f"Collection name already exists: {new}", "choose another name")
+    with _in_one_step(writer, target):
+        writer.rename_collection(old, new)
+        return edits.rename_collection(target, old, new)
+
+
+def remove_collection(writer: IndexWriter, target: Target, config: Config, name: str) -> tuple[int, Config]:
+    """Forget a collection; (number of documents deleted, the new configuration). Its files stay.
+
+    Raises:
+        NotFoundError: There is no such collection.
+    """
+    from qmd.config import edits
+
+    require_collection(config, name)
+    with _in_one_step(writer, target):
+        return writer.remove_collection(name), edits.remove_collection(target, name)
+
+
+def _in_one_step(writer: IndexWriter, target: Target) -> AbstractContextManager[None]:
+    """Keep other processes from mirroring the configuration file between the change of the index and that of the file.
+
+    They would take the documents of a new name for those of a collection that left the file, and drop them. A
+    configuration kept elsewhere may live in the index itself, whose editor needs the write lock.
+    """
+    return writer.transaction() if isinstance(target, Locations) else nullcontext()

@@ -1,0 +1,277 @@
+"""The three places of an index's configuration: its YAML file, a mapping of the caller, the index itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Protocol
+
+from qmd.app.notices import Notices
+from qmd.config.paths import Locations
+from qmd.config.settings import Config, config_digest, load_config, needs_full_config, parse_config
+from qmd.errors import BusyError, NotFoundError
+from qmd.names import to_text
+
+if TYPE_CHECKING:
+    from qmd.config.edits import Change, Target
+    from qmd.config.trust import GatedItems
+    from qmd.store.index import IndexReader, IndexWriter
+
+
+class Configuration(Protocol):
+    """Reads and edits a configuration, and opens the index with its copy of it up to date."""
+
+    @property
+    def target(self) -> Target:
+        """What the functions of `qmd.config.edits` change."""
+        ...
+
+    def written(self) -> Config:
+        """The configuration as it is written."""
+        ...
+
+    def load(self) -> Config:
+        """The configuration as far as it is trusted."""
+        ...
+
+    def settings(self) -> Config:
+        """The same as far as a search needs it, which is the models and the editor."""
+        ...
+
+    def vouch(self) -> None:
+        """Trust what the configuration holds now: its user has just edited it."""
+        ...
+
+    def open_reader(self) -> IndexReader: ...
+    def open_writer(self) -> IndexWriter: ...
+
+
+class FileConfiguration:
+    """`index.yml`: edits are written to the file and keep its comments.
+
+    Args:
+        locations: The index.
+        environ: Vouches for a project's configuration.
+        notices: Asked for trust, and told of what is left out without it.
+        vouches: Whether edits made through qmd are trusted: a person at the command line knows what they typed.
+    """
+
+    def __init__(
+        self, locations: Locations, environ: Mapping[str, str], notices: Notices, *, vouches: bool = False
+    ) -> None:
+        self._locations = locations
+        self._environ = environ
+        self._notices = notices
+        self._vouches = vouches
+        self._refused: GatedItems | None = None
+        self._parsed: Config | None = None
+
+    @property
+    def target(self) -> Target:
+        """The file."""
+        return self._locations
+
+    def written(self) -> Config:
+        """The file, or where there is none the copy that an index of that place holds."""
+        if self._locations.config_file.exists() or not self._locations.database.exists():
+            return self._read()
+        from qmd.store.index import open_reader
+
+        with open_reader(self._locations.database) as reader:
+            collections, note = tuple(reader.collections()), reader.global_context()
+        return Config(collections, note, digest=config_digest(self._locations))
+
+    def load(self) -> Config:
+        """The file's content as it is now, without what an untrusted project's file may not decide."""
+        config = self._read()
+        if self._locations.project_root is None:
+            return config
+        from qmd.config.trust import gated_items, is_trusted, record_trust, trusted_part
+
+        items = gated_items(config, self._locations)
+        if is_trusted(items, self._locations, self._environ):
+            return config
+        if items != self._refused:
+            if self._notices.grants_trust(items):
+                record_trust(items, self._locations)
+                return config
+            self._refused = items
+            for line in _left_out(items):
+                self._notices.warn(line)
+        return trusted_part(config, self._locations, self._environ)
+
+    def settings(self) -> Config:
+        """An empty configuration when the file names neither, which spares parsing it."""
+        return self.load() if needs_full_config(self._locations) else Config()
+
+    def vouch(self) -> None:
+        """See `Configuration`; does nothing unless edits are vouched for."""
+        from qmd.config.trust import gated_items, record_trust
+
+        items = gated_items(self._read(), self._locations)
+        if items and self._vouches:
+            record_trust(items, self._locations)
+
+    def open_reader(self) -> IndexReader:
+        """The index, after taking over the file if that was edited."""
+        from qmd.app.mirroring import open_current_reader
+
+        return open_current_reader(self._locations, self._environ, self._notices.warn)
+
+    def open_writer(self) -> IndexWriter:
+        """The index, made when missing."""
+        from qmd.app.mirroring import open_current_writer
+
+        return open_current_writer(self._locations, self._read(), self._environ, self._notices.say)
+
+    def _read(self) -> Config:
+        """The file, parsed only when it has changed."""
+        if self._parsed is None or self._parsed.digest != config_digest(self._locations):
+            self._parsed = load_config(self._locations)
+        return self._parsed
+
+
+def _left_out(items: GatedItems) -> list[str]:
+    """What a project's configuration is not allowed, a line each."""
+    lines = [
+        f"Skipping collection '{name}' — path {path} is outside this project and this .qmd config is not trusted."
+        for name, path in items.paths
+    ]
+    if items.hooks or items.models or items.links:
+        lines.append(
+            "update commands, custom models and links of this project are not used; to allow them run: qmd trust"
+        )
+    return lines
+
+
+class MappingConfiguration:
+    """A mapping given by the caller: edits change a copy of it in memory."""
+
+    def __init__(self, content: Mapping[str, Any], locations: Locations, notices: Notices) -> None:
+        self._content = deepcopy(dict(content))
+        self._locations = locations
+        self._notices = notices
+
+    @property
+    def target(self) -> Target:
+        """A function that edits the mapping."""
+        return self._edit
+
+    def load(self) -> Config:
+        """The mapping as records."""
+        return _parse(self._content, self._locations)
+
+    written = settings = load
+
+    def vouch(self) -> None:
+        """Nothing: who gives a mapping is trusted."""
+
+    def open_reader(self) -> IndexReader:
+        """The index, holding the mapping's collections; others in it are searched only when they are named."""
+        from qmd.app.mirroring import MIRROR_TIMEOUT_MS, with_the_rest
+        from qmd.store.index import open_reader, open_writer
+
+        reader = open_reader(self._locations.database)
+        config = self.load()
+        if reader.config_hash() == config.digest:
+            return reader
+        collections = with_the_rest(config.collections, reader.collections())
+        reader.close()
+        try:
+            with open_writer(self._locations.database, busy_timeout_ms=MIRROR_TIMEOUT_MS) as writer:
+                writer.mirror_config(collections, config.global_context, config.digest)
+        except BusyError as exc:
+            self._notices.warn(f"the index still has its old settings: {exc.message}")
+        return open_reader(self._locations.database)
+
+    def open_writer(self) -> IndexWriter:
+        """The index, made when missing, without the documents of collections that are not in the mapping."""
+        return _mirrored_writer(self._locations, self.load, self._notices)
+
+    def _edit(self, change: Change) -> Config:
+        change(self._content)
+        return self.load()
+
+
+class IndexConfiguration:
+    """The copy in the index, where there is no other: edits change it there."""
+
+    def __init__(self, locations: Locations, notices: Notices) -> None:
+        self._locations = locations
+        self._notices = notices
+
+    @property
+    def target(self) -> Target:
+        """A function that edits the copy."""
+        return self._edit
+
+    def load(self) -> Config:
+        """What the index holds; empty before there is one."""
+        return _parse(self._content(), self._locations)
+
+    written = settings = load
+
+    def vouch(self) -> None:
+        """Nothing: there is no file that anybody else could have written."""
+
+    def open_reader(self) -> IndexReader:
+        """The index as it is."""
+        from qmd.store.index import open_reader
+
+        return open_reader(self._locations.database)
+
+    def open_writer(self) -> IndexWriter:
+        """The index, made when missing."""
+        from qmd.app.mirroring import open_or_make
+
+        return open_or_make(self._locations, self._notices.say)
+
+    def _edit(self, change: Change) -> Config:
+        content = self._content()
+        change(content)
+        config = _parse(content, self._locations)
+        _mirrored_writer(self._locations, lambda: config, self._notices).close()
+        return config
+
+    def _content(self) -> dict[str, Any]:
+        try:
+            reader = self.open_reader()
+        except NotFoundError:
+            return {}
+        with reader:
+            content: dict[str, Any] = {
+                "collections": {
+                    one.name: {
+                        "path": to_text(one.path),
+                        "pattern": one.pattern,
+                        "ignore": list(one.ignore),
+                        "context": dict(one.context),
+                        "update": one.update_command,
+                        "includeByDefault": one.include_by_default,
+                    }
+                    for one in reader.collections()
+                }
+            }
+            note = reader.global_context()
+        return {**content, "global_context": note} if note else content
+
+
+def _mirrored_writer(locations: Locations, load: Callable[[], Config], notices: Notices) -> IndexWriter:
+    from qmd.app.mirroring import mirror, open_or_make
+
+    config = load()
+    writer = open_or_make(locations, notices.say)
+    try:
+        mirror(writer, config, config)
+    except BaseException:
+        writer.close()
+        raise
+    return writer
+
+
+def _parse(content: Mapping[str, Any], locations: Locations) -> Config:
+    import hashlib
+
+    text = json.dumps([content, str(locations.base)], sort_keys=True, default=str)
+    return parse_config(content, locations, hashlib.sha256(text.encode()).hexdigest())  # type: ignore[arg-type]

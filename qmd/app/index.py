@@ -1,0 +1,322 @@
+"""`Index`: everything that can be asked of one index and done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from qmd.app.collections import as_names
+from qmd.app.reading import ReadingIndex
+from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest
+from qmd.config.paths import expand_home
+from qmd.errors import ModelError, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    import os
+
+    from qmd.app.records import EmbedOptions
+    from qmd.app.updating import Update
+    from qmd.config.settings import Config
+    from qmd.indexing.embed import EmbedReport
+    from qmd.indexing.update import UpdateReport
+    from qmd.records import Collection
+
+
+class Index(ReadingIndex):
+    """An index: searched, read, and kept equal to the files of its collections.
+
+    Made by `open_index`. Usable as a context manager and from several threads. The file is opened by the first call
+    that needs it, a model by the first search that uses it; both are kept until `close`.
+
+    Searches raise `NotFoundError` as long as nothing was indexed, and `StoreError` when the file is damaged.
+    """
+
+    # --- collections and notes --------------------------------------------------------------------
+
+    def add_collection(
+        self, name: str, path: str | os.PathLike[str], *, pattern: str = "**/*.md", ignore: Sequence[str] = ()
+    ) -> Collection:
+        """Configure a folder, or a single file; `update` then indexes it.
+
+        Args:
+            name: How results and scopes call it.
+            path: Relative paths start at the working directory, `~` is the home folder.
+            pattern: Glob of the files that belong to it; several with commas.
+            ignore: Globs of files that do not.
+
+        Raises:
+            NotFoundError: There is nothing at `path`.
+            QmdError: The name is taken, or another collection has this folder and pattern.
+            UsageError: The name cannot be part of an address.
+        """
+        from qmd.app.collections import add_collection, require_collection
+
+        folder = (self._locations.cwd / expand_home(Path(path))).resolve()
+        if not folder.exists():
+            raise NotFoundError(f"path '{path}' does not exist")
+        config = self._edited(add_collection(self._configuration, name, folder, pattern, ignore))
+        return require_collection(config, name)
+
+    def ensure_collections(
+        self, paths: Sequence[Path], *, name: str | None = None, pattern: str | None = None
+    ) -> tuple[str, ...]:
+        """Names of the collections at absolute paths (with that name and pattern, where given), new ones added.
+
+        Raises:
+            UsageError: `name` is taken, no usable name, or given for several paths.
+        """
+        from qmd.app.collections import ensure_collection
+
+        if name and len(paths) > 1:
+            raise UsageError("--name fits one path only", "index the paths one by one")
+        return tuple(ensure_collection(self._configuration, path, name, pattern) for path in paths)
+
+    def remove_collection(self, name: str) -> int:
+        """Forget a collection and its documents; the number of documents deleted. Its files stay.
+
+        Raises:
+            NotFoundError: There is no such collection.
+        """
+        from qmd.app.collections import remove_collection, require_collection
+
+        config = self._configuration.written()
+        require_collection(config, name)
+        with self._configuration.open_writer() as writer:
+            n_documents, config = remove_collection(writer, self._configuration.target, config, name)
+        self._edited(config)
+        return n_documents
+
+    def rename_collection(self, old: str, new: str) -> None:
+        """Give a collection another name; nothing is read or embedded again.
+
+        Raises:
+            NotFoundError: There is no collection `old`.
+            QmdError: `new` is taken.
+        """
+        from qmd.app.collections import rename_collection, require_collection
+
+        config = self._configuration.written()
+        require_collection(config, old)
+        with self._configuration.open_writer() as writer:
+            config = rename_collection(writer, self._configuration.target, config, old, new)
+        self._edited(config)
+
+    def set_included(self, name: str, included: bool) -> None:
+        """Search a collection when none is named, or only when it is.
+
+        Raises:
+            NotFoundError: There is no such collection.
+        """
+        from qmd.config import edits
+
+        self.collection(name)
+        self._edited(edits.set_included(self._configuration.target, name, included))
+
+    def set_update_command(self, name: str, command: str | None) -> None:
+        """Set or clear the command that `qmd update` runs before it reads the files of a collection.
+
+        Raises:
+            NotFoundError: There is no such collection.
+        """
+        from qmd.config import edits
+
+        self.collection(name)
+        config = edits.set_update_command(self._configuration.target, name, command)
+        self._configuration.vouch()
+        self._edited(config)
+
+    def contexts(self) -> tuple[ContextNote, ...]:
+        """Every note on a path, the one on everything first."""
+        config = self._configuration.written()
+        notes = [ContextNote("", "", config.global_context)] if config.global_context else []
+        for one in config.collections:
+            notes += [ContextNote(one.name, prefix.strip("/"), text) for prefix, text in one.context.items()]
+        return tuple(notes)
+
+    def find_place(self, path: str, collection: str | None = None) -> tuple[str, str]:
+        """(collection, prefix) that a note is for: a path inside `collection`, a `qmd://` address, or a path on disk.
+
+        Raises:
+            NotFoundError: It is in no collection.
+        """
+        from qmd.app.collections import find_place
+
+        return find_place(self._configuration.written(), path, collection, self._locations.cwd)
+
+    def add_context(self, collection: str, prefix: str, text: str) -> None:
+        """Attach a note to the documents below a path of a collection (`""` for all of it); results show it.
+
+        Raises:
+            NotFoundError: There is no such collection.
+            UsageError: The note is empty.
+        """
+        from qmd.config import edits
+
+        if not text.strip():
+            raise UsageError("the note is empty", "qmd context add /path 'what is there'")
+        self._edited(edits.set_context(self._configuration.target, collection, prefix, text))
+
+    def remove_context(self, collection: str, prefix: str) -> None:
+        """Remove the note of a path.
+
+        Raises:
+            NotFoundError: There is no such collection or note.
+        """
+        from qmd.config import edits
+
+        self._edited(edits.remove_context(self._configuration.target, collection, prefix))
+
+    def set_global_context(self, text: str | None) -> None:
+        """Set the note that applies to every document; None removes it."""
+        from qmd.config import edits
+
+        self._edited(edits.set_global_context(self._configuration.target, text))
+
+    def places_without_context(self) -> tuple[tuple[str, str], ...]:
+        """(collection, folder) of every collection without a note (folder empty), and of top-level folders without."""
+        from qmd.records import Scope
+
+        config = self._configuration.written()
+        places = [(one.name, "") for one in config.collections if not one.context]
+        if self.path.exists():
+            with self._readers.reader() as reader:
+                for one in config.collections:
+                    paths = (document.path for document in reader.iter_documents(Scope((one.name,))))
+                    folders = {path.partition("/")[0] for path in paths if "/" in path}
+                    noted = {key.strip("/").partition("/")[0] for key in one.context}
+                    places += [(one.name, folder) for folder in sorted(folders - noted)]
+        return tuple(places)
+
+    def mirror_configuration(self) -> None:
+        """Bring an existing index's copy of the configuration up to date, after an edit or a change of trust."""
+        if self.path.exists():
+            self._configuration.open_writer().close()
+
+    # --- indexing ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def updating(self, collections: Sequence[str] | None = None, *, verify: bool = False) -> Iterator[Update]:
+        """Open the index to make it equal to the files of its collections, which `Update.run` does one by one.
+
+        An index that is found damaged is built anew first.
+
+        Args:
+            collections: Only these; None = all.
+            verify: Read every file, even those that look unchanged, and all of the index.
+
+        Raises:
+            NotFoundError: An unknown collection.
+            BusyError: Another process keeps the index.
+        """
+        from qmd.app.collections import refuse_unknown
+        from qmd.app.mirroring import mend
+        from qmd.app.updating import Update
+
+        known = self._configuration.load().collections
+        refuse_unknown(collections or (), known)
+        chosen = tuple(one for one in known if collections is None or one.name in collections)
+        mend(self._locations, self._notices.warn, always=verify)
+        with self._configuration.open_writer() as writer:
+            yield Update(writer, chosen, verify=verify)
+
+    def update(
+        self,
+        collections: str | Sequence[str] | None = None,
+        *,
+        verify: bool = False,
+        on_progress: Callable[[str, int, int], None] | None = None,
+    ) -> tuple[UpdateReport, ...]:
+        """Make the index equal to the files of the collections; their update commands are not run.
+
+        Args:
+            collections: Only these; None = all.
+            verify: Read every file, even those that look unchanged.
+            on_progress: Gets (collection, files done, files to read).
+
+        Raises:
+            NotFoundError: An unknown collection, or its folder cannot be read; those before it are up to date.
+            BusyError: Another process keeps the index.
+        """
+        with self.updating(as_names(collections), verify=verify) as update:
+            return tuple(update.run(one, _for_collection(on_progress, one.name)) for one in update.collections)
+
+    def embed(
+        self,
+        collections: str | Sequence[str] | None = None,
+        *,
+        on_start: Callable[[EmbeddingStart], None] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        **options: Unpack[EmbedOptions],
+    ) -> EmbedReport:
+        """Compute the vectors that are missing; searches go on beside it.
+
+        Args:
+            collections: Only texts of these; None = all.
+            on_start: Gets the model and how many texts wait, once that is known.
+            on_progress: Gets (chunks done, estimate of all chunks).
+            should_stop: Asked every few seconds; what was computed is kept.
+            **options: See `EmbedRequest`.
+
+        Raises:
+            ModelError: There is no embedding model.
+            AlreadyEmbeddingError: Another process is embedding.
+            BusyError: Another process keeps the index.
+            NotFoundError: An unknown collection.
+        """
+        from qmd.app.collections import refuse_unknown
+        from qmd.app.locks import embed_lock
+        from qmd.app.updating import AlreadyEmbeddingError, embed
+
+        names = as_names(collections)
+        refuse_unknown(names or (), self._configuration.load().collections)
+        request = EmbedRequest(names, **options)
+        with embed_lock(self.path) as is_ours:
+            if not is_ours:
+                message = "another process is computing vectors for this index"
+                raise AlreadyEmbeddingError(message, "wait until it has ended")
+            with self._engines.lease(self.engine_settings(), frozenset({"embed"})) as engines:
+                if engines.embedder is None:
+                    # The first note is the failure. Another model would fill the index with vectors of its own.
+                    reason = engines.notes[0] if engines.notes else "there is no embedding model"
+                    raise ModelError(reason, "search by words works; see: qmd doctor")
+                for note in engines.notes:
+                    self._notices.warn(note)
+                with self._configuration.open_writer() as writer:
+                    return embed(
+                        writer,
+                        engines.embedder,
+                        request,
+                        on_start=on_start,
+                        on_progress=on_progress,
+                        should_stop=should_stop,
+                    )
+
+    def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
+        """Drop what nothing uses and make the file small again; counts by kind of thing.
+
+        Args:
+            dry_run: Only count.
+
+        Raises:
+            NotFoundError: There is no index.
+            BusyError: Another process is embedding, or keeps the index.
+        """
+        from qmd.app.locks import clean_index
+
+        if not self.path.exists():
+            raise NotFoundError(f"no index at '{self.path}'", "make one: qmd index PATH")
+        with self._configuration.open_writer() as writer:
+            return clean_index(writer, self.path, dry_run=dry_run)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _edited(self, config: Config) -> Config:
+        self.mirror_configuration()
+        return config
+
+
+def _for_collection(report: Callable[[str, int, int], None] | None, name: str) -> Callable[[int, int], None] | None:
+    return None if report is None else lambda done, total: report(name, done, total)

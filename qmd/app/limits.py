@@ -1,0 +1,96 @@
+"""How long things may take: a request until its deadline, idle models until they are dropped."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+from qmd.errors import DeadlineError, UsageError
+from qmd.retrieval.listening import Listener
+
+_TIMEOUT = "QMD_REQUEST_TIMEOUT"
+_DEFAULT_TIMEOUT_S = 120.0
+"""A search takes seconds; the first one may have to load models from a slow disk."""
+
+_MODEL_TTL = "QMD_MODEL_TTL"
+_DEFAULT_MODEL_TTL_S = 300.0
+"""A conversation's pause, not a lunch break."""
+
+
+def parse_timeout(environ: Mapping[str, str]) -> float | None:
+    """Seconds that a request may take (`QMD_REQUEST_TIMEOUT`), None for `off`.
+
+    Raises:
+        UsageError: If the variable holds no duration.
+    """
+    return parse_duration(_TIMEOUT, environ.get(_TIMEOUT), _DEFAULT_TIMEOUT_S)
+
+
+def parse_model_ttl(environ: Mapping[str, str]) -> float | None:
+    """Seconds that idle models stay loaded (`QMD_MODEL_TTL`); None for `off`.
+
+    Raises:
+        UsageError: If the variable holds no duration.
+    """
+    return parse_duration(_MODEL_TTL, environ.get(_MODEL_TTL), _DEFAULT_MODEL_TTL_S)
+
+
+def parse_duration(variable: str, text: str | None, default_s: float) -> float | None:
+    """Seconds of `90`, `90s`, `5m`, `2h`; None for `off`, the default for nothing.
+
+    Raises:
+        UsageError: If the text is none of these.
+    """
+    cleaned = (text or "").strip().lower()
+    if not cleaned:
+        return default_s
+    if cleaned in ("off", "never", "none", "-1"):
+        return None
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([smh]?)", cleaned)
+    if match is None:
+        raise UsageError(f"{variable} '{text}' is no duration", "write seconds, or 5m, 2h, off")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def overdue(timeout_s: float) -> DeadlineError:
+    """What is said of a request that took too long."""
+    return DeadlineError(f"the request took longer than {timeout_s:g} s", f"ask for less, or set {_TIMEOUT}=5m")
+
+
+class Deadline(Listener):
+    """A listener that is gone as well when the time of a request is over.
+
+    The thread that works asks it at every stage, between runs of a model, at every SQL statement and in every loop over
+    documents. Whoever waits for such a thread gives up a moment later, so that the client hears of it even if the
+    thread is inside something that does not ask.
+    """
+
+    def __init__(self, listener: Listener, timeout_s: float | None) -> None:
+        self._listener = listener
+        self._timeout_s = timeout_s
+        self._started = time.monotonic()
+
+    @property
+    def is_gone(self) -> bool:
+        """See `Listener`."""
+        return self._listener.is_gone or self._is_over
+
+    def stage(self, name: str, /) -> None:
+        """See `Listener`."""
+        self._listener.stage(name)
+
+    def check(self) -> None:
+        """Go on only while somebody waits.
+
+        Raises:
+            DeadlineError: The time is over.
+            CancelledSearch: The client has gone.
+        """
+        self._listener.check()
+        if self._timeout_s is not None and self._is_over:
+            raise overdue(self._timeout_s)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._timeout_s is not None and time.monotonic() - self._started >= self._timeout_s

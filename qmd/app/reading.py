@@ -1,0 +1,392 @@
+"""The half of an index that asks: searches, documents, state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from qmd.app.limits import Deadline, parse_model_ttl
+from qmd.app.notices import Notices
+from qmd.app.pools import EnginePool, ReaderPool
+from qmd.app.records import DEFAULT_MAX_BYTES
+from qmd.errors import ModelError, NotFoundError, StoreError
+from qmd.inference.base import Engines
+from qmd.quick_dataclasses import replace
+from qmd.records import Scope
+from qmd.retrieval.listening import CancelledSearch, Listener
+
+if TYPE_CHECKING:
+    from qmd.app.configuration import Configuration
+    from qmd.app.records import DocumentText, DocumentTexts, IndexHealth, Listing, Overview
+    from qmd.app.searching import SearchRequest, SearchWishes
+    from qmd.config.paths import Locations
+    from qmd.inference.models.catalogue import Role
+    from qmd.inference.settings import EngineSettings
+    from qmd.records import Collection, IndexStatus, Query, SearchResponse, StoredDocument, SubQuery
+    from qmd.retrieval.options import SearchOptions
+    from qmd.store.index import IndexReader
+
+_CLOSE_TIMEOUT_S = 2.0
+
+
+class ReadingIndex:
+    """An index and the models that search it; `Index` adds what changes them.
+
+    Args:
+        locations: Where it lies.
+        configuration: Its collections, notes and models.
+        environ: Variables that choose models and how long idle ones are kept.
+        notices: Told what concerns the user beside the answers.
+        allow_gpu: False keeps models on the CPU.
+        keeps_models: Whether models stay loaded however long they are idle.
+        timeout_s: How long a request may take; None for as long as it takes. Computing vectors is not limited.
+    """
+
+    def __init__(
+        self,
+        locations: Locations,
+        configuration: Configuration,
+        environ: Mapping[str, str],
+        *,
+        notices: Notices = Notices(),
+        allow_gpu: bool = True,
+        keeps_models: bool = True,
+        timeout_s: float | None = None,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._locations = locations
+        self._configuration = configuration
+        # Only these are heard by engines; any other change of the environment would load the models again.
+        self._environ = {name: value for name, value in environ.items() if name.startswith("QMD_")}
+        self._notices = notices
+        self._allow_gpu = allow_gpu
+        self._readers = ReaderPool(configuration.open_reader, (locations.database, locations.config_file))
+        ttl_s = None if keeps_models else parse_model_ttl(environ)
+        self._engines: EnginePool[EngineSettings] = EnginePool(_load_engines, ttl_s, stamp=_models_stamp)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up models and open files, after a moment for a search that still runs.
+
+        The index can still be used, and then opens them again.
+        """
+        self._engines.unload(_CLOSE_TIMEOUT_S)
+        self._readers.close()
+
+    def release_idle(self) -> None:
+        """Give up models and open readers once they have not been used for their time to live."""
+        if self._engines.unload_if_idle():
+            self._readers.close()
+
+    @property
+    def path(self) -> Path:
+        """The index file."""
+        return self._locations.database
+
+    # --- searching --------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str | Sequence[SubQuery] | SearchRequest,
+        listener: Listener = Listener(),
+        *,
+        collections: str | Sequence[str] | None = None,
+        **wishes: Unpack[SearchWishes],
+    ) -> SearchResponse:
+        """Search by words and by meaning, fused and reranked, or in another `mode`.
+
+        Args:
+            query: A question, words, or a query document (`lex:`, `vec:`, `hyde:` lines); typed sub-queries, most
+                important first; or a whole request.
+            listener: Hears of the stages, and may end the search.
+            collections: Only these; None = those that the query names, else those that are searched by default.
+            **wishes: See `SearchRequest`.
+
+        Raises:
+            CancelledSearch: The listener goes before the answer is there.
+            DeadlineError: It takes too long; every other answer may fail so, too.
+            UsageError: The query breaks the rules of its language.
+            NotFoundError: There is no index, or no collection of a name.
+            StoreError: The index cannot be read.
+        """
+        from qmd.app.searching import as_request, narrow_query, needed_roles, read_query, search_options
+
+        request = as_request(query, collections, wishes)
+        asked, options = read_query(request), search_options(request)
+        roles = needed_roles(asked, options)
+        try:
+            with self._request(listener) as (reader, deadline):
+                narrowed, warnings = narrow_query(asked, reader.collections(), request.collections)
+                response = self._run(reader, narrowed, options, roles, request.overhead_ms, deadline)
+        except NotFoundError:
+            # When there is no index, an unknown collection is still the better thing to complain about.
+            for name in request.collections:
+                self.collection(name)
+            raise
+        return replace(response, warnings=(*warnings, *response.warnings))
+
+    def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
+        """The sub-queries that the expansion model proposes; empty when none is of use.
+
+        Raises:
+            ModelError: There is no expansion model.
+        """
+        with self._engines.engines(self.engine_settings(), frozenset({"expand"})) as engines:
+            if engines.expander is None:
+                raise ModelError("; ".join(engines.notes) or "there is no expansion model", "run: qmd models pull")
+            return engines.expander.expand(query, intent=intent).subqueries
+
+    def _run(
+        self,
+        reader: IndexReader,
+        query: Query,
+        options: SearchOptions,
+        roles: frozenset[Role],
+        overhead_ms: int,
+        deadline: Deadline,
+    ) -> SearchResponse:
+        from qmd.app.budget import LoadingBudget
+        from qmd.retrieval.pipeline import search
+
+        if not roles:
+            return search(reader, Engines(None, None, None), query, options, deadline)
+        settings = self.engine_settings()
+        budget = LoadingBudget(options.budget_ms, overhead_ms, is_loaded=self._engines.is_loaded)
+        if budget.refusal is not None:
+            return search(reader, Engines(None, None, None, (budget.refusal,)), query, options, deadline)
+        if not self._engines.is_loaded:
+            deadline.begin("loading models")
+        with self._engines.engines(settings, roles, deadline.check) as engines:
+            deadline.begin("searching")
+            return search(reader, engines, query, replace(options, budget_ms=budget.left_ms()), deadline)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def get(self, reference: str, *, from_line: int | None = None, max_lines: int | None = None) -> DocumentText:
+        """One document, or lines of it.
+
+        Args:
+            reference: A `qmd://` address, `collection/path`, a path or its end, or a docid such as `#a1b2c3`; may end
+                in `:LINE` or `:LINE:COUNT`.
+            from_line: First line, from 1; goes before the one in `reference`.
+            max_lines: Most lines.
+
+        Raises:
+            NotFoundError: Nothing fits; the hint names similar paths, or the message why an existing file is left out.
+            UsageError: Several documents fit.
+        """
+        from qmd.app.documents import fetch_document
+
+        with self._request() as (reader, _):
+            try:
+                return fetch_document(reader, reference, from_line, max_lines)
+            except NotFoundError as error:
+                from qmd.app.missing import explain_missing
+
+                raise explain_missing(error, reference, reader, self._locations.cwd) from error
+
+    def multi_get(
+        self, pattern: str, *, max_bytes: int = DEFAULT_MAX_BYTES, max_lines: int | None = None
+    ) -> DocumentTexts:
+        """Every document that a glob (`journals/2026-*.md`) or a comma list of references names.
+
+        Args:
+            pattern: See above.
+            max_bytes: Larger documents come without their text.
+            max_lines: Most lines of each.
+
+        Raises:
+            UsageError: The pattern is empty.
+        """
+        from qmd.app.documents import fetch_documents
+
+        with self._request() as (reader, _):
+            return fetch_documents(reader, pattern, max_bytes, max_lines)
+
+    def ls(self, place: str) -> Listing:
+        """The documents of `collection`, `collection/prefix`, their addresses, or a path inside a collection's folder.
+
+        Raises:
+            NotFoundError: There is no such collection.
+        """
+        from qmd.app.documents import list_documents, split_place
+
+        try:
+            with self._request() as (reader, _):
+                return list_documents(reader, place)
+        except NotFoundError:
+            if not self.path.exists():
+                split_place(place, self._configuration.written().collections)
+                raise NotFoundError("nothing is indexed yet", "run: qmd update") from None
+            raise
+
+    def documents(self, collection: str | None = None, prefix: str = "") -> tuple[StoredDocument, ...]:
+        """Documents by collection and path: all, those of a collection, or those below a path in it.
+
+        Raises:
+            NotFoundError: An unknown collection.
+        """
+        from qmd.app.collections import refuse_unknown
+
+        with self._request() as (reader, _):
+            names = None if collection is None else (collection,)
+            refuse_unknown(names or (), reader.collections())
+            return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
+
+    def disk_paths(self, documents: Sequence[StoredDocument], *, relative: bool = False) -> Mapping[str, str]:
+        """Address → path of each document whose file still exists, below the working directory as `./path` if asked."""
+        from qmd.app.disk_paths import disk_paths
+
+        with self._request() as (reader, _):
+            return disk_paths(documents, reader.collections(), self._locations.cwd if relative else None)
+
+    # --- state ------------------------------------------------------------------------------------
+
+    def collections(self) -> tuple[Collection, ...]:
+        """The configured collections, in the order of the configuration."""
+        return self._configuration.written().collections
+
+    def indexed_collections(self) -> tuple[Collection, ...]:
+        """The collections that the index holds, which are the configured ones before there is one."""
+        try:
+            with self._request() as (reader, _):
+                return tuple(reader.collections())
+        except NotFoundError:
+            return self.collections()
+
+    def trusted_collections(self) -> tuple[Collection, ...]:
+        """The configured collections without those that an untrusted project's configuration may not reach."""
+        return self._configuration.load().collections
+
+    def collection(self, name: str) -> Collection:
+        """The collection called `name`.
+
+        Raises:
+            NotFoundError: There is none; the hint names the nearest.
+        """
+        from qmd.app.collections import require_collection
+
+        return require_collection(self._configuration.written(), name)
+
+    def default_collections(self) -> tuple[str, ...]:
+        """Names of the collections that are searched when none is named."""
+        return tuple(one.name for one in self.collections() if one.include_by_default)
+
+    def editor_uri(self) -> str | None:
+        """The configured template of links to results, as far as it is trusted."""
+        return self._configuration.settings().editor_uri
+
+    def status(self) -> IndexStatus:
+        """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
+        from qmd.records import IndexStatus
+
+        try:
+            with self._request() as (reader, _):
+                return reader.status(None)
+        except NotFoundError:
+            return IndexStatus(self.path, 0, 0, 0, 0, 0, 0, None, None, ())
+
+    def days_since_update(self) -> int | None:
+        """Whole days since the last completed update; None before the first."""
+        from datetime import UTC, datetime
+
+        with self._request() as (reader, _):
+            moment = reader.updated_at()
+        return None if moment is None else (datetime.now(UTC) - datetime.fromisoformat(moment)).days
+
+    def health(self) -> IndexHealth:
+        """Whether the index needs an update or vectors."""
+        from qmd.app.records import IndexHealth
+
+        status = self.status()
+        days = None if status.updated_at is None else self.days_since_update()
+        return IndexHealth(status.documents, status.pending_documents, days)
+
+    def overview(self) -> Overview:
+        """What a client is told about the index when a session opens.
+
+        Raises:
+            NotFoundError: There is no index.
+        """
+        from qmd.app.records import Overview
+
+        with self._request() as (reader, _):
+            names = tuple(collection.name for collection in reader.collections() if collection.include_by_default)
+            return Overview(reader.count_documents(), reader.global_context(), names)
+
+    def check(self) -> tuple[str, ...]:
+        """Everything found wrong with the index file, one line each; empty when it is sound. Reads the whole file."""
+        with self._configuration.open_reader() as reader:
+            return tuple(reader.check())
+
+    def engine_settings(self) -> EngineSettings:
+        """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
+        from qmd.inference.settings import EngineSettings
+
+        models = self._configuration.settings().models
+        return EngineSettings(
+            models_dir=self._locations.models,
+            embed=models.get("embed", "auto"),
+            rerank=models.get("rerank", "auto"),
+            expand=models.get("generate", "auto"),
+            allow_gpu=self._allow_gpu,
+            env=self._environ,
+        )
+
+    @contextmanager
+    def reader(self) -> Iterator[IndexReader]:
+        """The index file itself, for those who measure and examine.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        with self._request() as (reader, _):
+            yield reader
+
+    @contextmanager
+    def engines(self, roles: frozenset[Role]) -> Iterator[Engines]:
+        """The models themselves, for those who measure and examine."""
+        with self._engines.lease(self.engine_settings(), roles) as engines:
+            yield engines
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _request(self, listener: Listener = Listener()) -> Iterator[tuple[IndexReader, Deadline]]:
+        """A reader that stops when the time is over or the listener has gone, and who to ask about that."""
+        deadline = Deadline(listener, self.timeout_s)
+        with self._readers.reader() as reader:
+            reader.stop_when(lambda: deadline.is_gone)
+            try:
+                yield reader, deadline
+            except (CancelledSearch, StoreError):
+                # Both are how the work ends; the deadline knows why.
+                deadline.check()
+                raise
+            finally:
+                reader.stop_when(None)
+
+
+def _load_engines(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
+    try:
+        from qmd.inference.loader import load_engines
+
+        return load_engines(settings, roles)
+    except ImportError as exc:
+        raise ModelError(f"the inference packages cannot be imported: {exc}", "'qmd search' works without") from exc
+
+
+def _models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:
+    """Names and times of the model folders: a pull or a removal changes what `auto` means."""
+    try:
+        return tuple(sorted((entry.name, entry.stat().st_mtime_ns) for entry in settings.models_dir.iterdir()))
+    except OSError:
+        return ()

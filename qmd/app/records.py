@@ -1,0 +1,127 @@
+"""What adapters ask an index and what it answers, where `qmd.records` and `qmd.indexing` have no record for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from qmd.quick_dataclasses import dataclass
+from qmd.records import StoredDocument
+
+if TYPE_CHECKING:
+    from qmd.inference.base import EngineDescription
+
+DEFAULT_MAX_BYTES = 65_536
+"""Longest document, in bytes, that is shown as one of several unless the request says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """A document with its text, or the lines of it that were asked for."""
+
+    document: StoredDocument
+    context: str | None
+    """The user's notes on its path."""
+    text: str
+    first_line: int = 1
+    """Number of the first line of `text` in the file."""
+    is_whole: bool = True
+    """Whether `text` is all of it, its last line break included; lines that were asked for end without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedDocument:
+    """A document that a pattern names but whose text was left out."""
+
+    document: StoredDocument
+    context: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentTexts:
+    """What a pattern names, in order."""
+
+    entries: tuple[DocumentText | SkippedDocument, ...]
+    problems: tuple[str, ...] = ()
+    """One line for each part of the pattern that names nothing, or too much."""
+    is_glob: bool = False
+    """Whether the pattern was one, not a list of names."""
+
+    @property
+    def documents(self) -> tuple[DocumentText, ...]:
+        """Those with their texts."""
+        return tuple(entry for entry in self.entries if isinstance(entry, DocumentText))
+
+    @property
+    def skipped(self) -> tuple[SkippedDocument, ...]:
+        """Those without."""
+        return tuple(entry for entry in self.entries if isinstance(entry, SkippedDocument))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The documents of a collection below a path, in order."""
+
+    collection: str
+    prefix: str
+    documents: tuple[StoredDocument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextNote:
+    """A note on the documents below a path; collection and prefix are empty for the note on everything."""
+
+    collection: str
+    prefix: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHealth:
+    """Whether the index needs work."""
+
+    documents: int
+    pending_documents: int
+    """Texts without vectors of the model that was used last; `Index.embed` computes them."""
+    days_since_update: int | None
+    """Whole days since the last completed update; None before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """An index in three facts: number of documents, the user's note on everything, collections searched by default."""
+
+    documents: int
+    global_context: str | None
+    default_collections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedRequest:
+    """Which texts get vectors, and for how long."""
+
+    collections: tuple[str, ...] | None = None
+    """Only texts of these; None = all."""
+    force: bool = False
+    """Forget the vectors of these texts first."""
+    timeout_s: float | None = None
+    """Stop after so long; what was computed is kept."""
+    cut_declarations: bool = True
+    """Cut source files at their declarations; False cuts them as plain text."""
+
+
+class EmbedOptions(TypedDict, total=False):
+    """The fields of `EmbedRequest` that may be given by name."""
+
+    force: bool
+    timeout_s: float | None
+    cut_declarations: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingStart:
+    """What is known when an embedding run begins."""
+
+    model: EngineDescription
+    pending: int
+    """Texts without vectors of that model."""

@@ -1,0 +1,94 @@
+"""Bringing an index up to date: words from the files of its collections, then the vectors that are missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from qmd.app.records import EmbeddingStart, EmbedRequest
+from qmd.errors import BusyError
+from qmd.indexing.update import UpdateReport, update_collection
+
+if TYPE_CHECKING:
+    from qmd.indexing.embed import EmbedReport
+    from qmd.inference.base import Embedder
+    from qmd.records import Collection
+    from qmd.store.index import IndexWriter
+
+
+class AlreadyEmbeddingError(BusyError):
+    """Another process computes the vectors of this index."""
+
+
+class Update:
+    """An index, open for writing, and the collections that are to be made equal to their files.
+
+    Args:
+        writer: The index.
+        collections: As far as they are trusted.
+        verify: Read every file, also those that look unchanged.
+    """
+
+    def __init__(self, writer: IndexWriter, collections: tuple[Collection, ...], *, verify: bool) -> None:
+        self._writer = writer
+        self._verify = verify
+        self.collections = collections
+
+    def run(
+        self,
+        collection: Collection,
+        on_progress: Callable[[int, int], None] | None = None,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> UpdateReport:
+        """Make the index equal to the files of one collection.
+
+        Args:
+            collection: One of `collections`.
+            on_progress: Gets (files done, files to read).
+            on_warning: Gets what concerns single files as it is found; None leaves it to the report.
+
+        Raises:
+            NotFoundError: Its folder cannot be read.
+        """
+        return update_collection(
+            self._writer, collection, verify=self._verify, on_progress=on_progress, on_warning=on_warning
+        )
+
+    def pending(self) -> int:
+        """Texts without vectors of the model that was used last."""
+        return self._writer.status(None).pending_documents
+
+
+def embed(
+    writer: IndexWriter,
+    embedder: Embedder,
+    request: EmbedRequest,
+    *,
+    on_start: Callable[[EmbeddingStart], None] | None,
+    on_progress: Callable[[int, int], None] | None,
+    should_stop: Callable[[], bool] | None,
+) -> EmbedReport:
+    """Compute the vectors that are missing; what was computed is kept however it ends."""
+    from qmd.indexing.embed import embed_pending
+    from qmd.indexing.makers import forget_outdated_chunks
+
+    if request.force:
+        writer.clear_vectors(request.collections)
+    forget_outdated_chunks(writer, embedder.fingerprint)
+    if on_start is not None:
+        pending, _ = writer.count_pending(embedder.fingerprint, request.collections)
+        on_start(EmbeddingStart(embedder.description, pending))
+    end = None if request.timeout_s is None else time.monotonic() + request.timeout_s
+
+    def is_over() -> bool:
+        return (end is not None and time.monotonic() > end) or (should_stop is not None and should_stop())
+
+    return embed_pending(
+        writer,
+        embedder,
+        collections=request.collections,
+        on_progress=on_progress,
+        should_stop=is_over,
+        cut_declarations=request.cut_declarations,
+    )

@@ -1,0 +1,112 @@
+"""Who waits for a search hears of its stages and can end it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from qmd.inference.base import Expansion
+from qmd.records import Query, SearchResponse
+from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from tests.fakes import FixedExpander, HashingEmbedder, OverlapReranker, fake_engines
+from tests.note_index import NoteIndex
+
+EMBEDDER = HashingEmbedder()
+FORCED = SearchOptions(expand=True)
+
+
+class Recorder(Listener):
+    """Notes the stages, and goes when it is told to."""
+
+    def __init__(self, *, has_gone: bool = False) -> None:
+        self.stages: list[str] = []
+        self.has_gone = has_gone
+
+    @property
+    def is_gone(self) -> bool:
+        return self.has_gone
+
+    def stage(self, name: str, /) -> None:
+        self.stages.append(name)
+
+
+@dataclass
+class LeavingReranker(OverlapReranker):
+    """A reranker whose listener goes after the second passage."""
+
+    listener: Recorder = field(default_factory=Recorder)
+    n_read: int = 0
+
+    def score(
+        self,
+        query: str,
+        passages: Sequence[str],
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Sequence[float | None]:
+        assert is_cancelled is not None
+        for _ in passages:
+            if is_cancelled():
+                break
+            self.n_read += 1
+            self.listener.has_gone = self.n_read == 2
+        return [None for _ in passages]
+
+
+def ask(listener: Listener, reranker: OverlapReranker | None = None) -> SearchResponse:
+    """A search through all three models."""
+    with NoteIndex(embedder=EMBEDDER) as reader:
+        for number in range(5):
+            reader.add(f"{number}.md", f"# Apples {number}\n\nApples and pears, {number} of them.\n")
+        engines = fake_engines(EMBEDDER, reranker or OverlapReranker(), FixedExpander())
+        return search(reader, engines, Query("apples and pears"), FORCED, listener)
+
+
+def test_it_hears_of_each_model_in_order() -> None:
+    listener = Recorder()
+    assert ask(listener).hits
+    assert listener.stages == ["expanding", "embedding", "reranking"]
+
+
+def test_a_search_needs_no_listener() -> None:
+    assert ask(Listener()).hits
+
+
+def test_no_model_works_once_nobody_waits() -> None:
+    listener = Recorder(has_gone=True)
+    with pytest.raises(CancelledSearch):
+        ask(listener)
+    assert listener.stages == []
+
+
+def test_reranking_ends_between_passages_when_nobody_waits_any_more() -> None:
+    reranker = LeavingReranker(listener=Recorder())
+    with pytest.raises(CancelledSearch):
+        ask(reranker.listener, reranker)
+    assert reranker.n_read == 2
+
+
+def test_an_expansion_that_nobody_waits_for_is_followed_by_no_other_model() -> None:
+    listener = Recorder()
+
+    class LeavingExpander(FixedExpander):
+        def expand(self, query: str, **_: object) -> Expansion:
+            listener.has_gone = True
+            return Expansion(())
+
+    class NoEmbedder(HashingEmbedder):
+        def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+            raise AssertionError("embedded for nobody")
+
+    with NoteIndex(embedder=EMBEDDER) as reader, pytest.raises(CancelledSearch):
+        reader.add("a.md", "# Apples\n")
+        search(reader, fake_engines(NoEmbedder(), None, LeavingExpander()), Query("apples"), FORCED, listener)
+    assert listener.stages == ["expanding"]
