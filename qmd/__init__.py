@@ -93,9 +93,7 @@ def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
     for module, names in _MODULES.items():
         if name in names.split():
-            from qmd.lazy import load_module
-
-            return getattr(load_module(f"{__name__}.{module}"), name)
+            return getattr(__import__(f"{__name__}.{module}", fromlist=["*"]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

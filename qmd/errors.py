@@ -12,6 +12,8 @@ QmdError                 exit 1
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 EXIT_OK = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -86,3 +88,19 @@ class ConfigError(QmdError):
     """`index.yml` cannot be read or holds something qmd does not understand."""
 
     code = "config"
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` was most likely meant to be, for a hint; None when none is near.
+
+    Letter case, `-` and `_` make no difference.
+    """
+    from difflib import get_close_matches
+
+    folded = {_folded(one): one for one in known}
+    near = get_close_matches(_folded(name), folded, n=1)
+    return folded[near[0]] if near else None
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "").replace("-", "")

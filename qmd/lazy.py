@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Container, Mapping
 from types import ModuleType
-from typing import Any, AnyStr, cast
 
 
 def lazy_names(package: str, names: Container[str], homes: Mapping[str, str], home: str) -> Callable[[str], object]:
@@ -29,20 +27,3 @@ def lazy_names(package: str, names: Container[str], homes: Mapping[str, str], ho
 def load_module(name: str) -> ModuleType:
     """The module of that dotted name; `importlib.import_module` without importing importlib."""
     return __import__(name, fromlist=["*"])
-
-
-def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """A regular expression that is compiled when one of its methods is first used."""
-    return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
-
-
-class _LazyPattern:
-    def __init__(self, pattern: Any, flags: int) -> None:
-        self._pattern = pattern
-        self._flags = flags
-
-    def __getattr__(self, name: str) -> object:
-        # Kept on the object, so that the next use finds the compiled pattern's method without coming here.
-        value = getattr(re.compile(self._pattern, self._flags), name)
-        setattr(self, name, value)
-        return value

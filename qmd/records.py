@@ -16,6 +16,9 @@ MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]
 Verdict = Literal["good", "weak", "none"]
 
+DEFAULT_PATTERN = "**/*.md"
+"""The mask of a collection that was given none."""
+
 
 # --- ingest ---------------------------------------------------------------------------------------
 
@@ -26,7 +29,7 @@ class Collection:
 
     name: str
     path: Path
-    pattern: str = "**/*.md"
+    pattern: str = DEFAULT_PATTERN
     ignore: tuple[str, ...] = ()
     context: Mapping[str, str] = field(default_factory=dict)
     """Path prefix (`"/"` or `""` = whole collection) → user's note."""

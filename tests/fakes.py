@@ -52,7 +52,8 @@ class HashingEmbedder:
                 vectors[row, int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest()) % self.dim] += 1
         if on_progress is not None:
             on_progress(len(texts))
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        return vectors
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         if self.failure is not None:

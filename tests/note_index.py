@@ -8,13 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from qmd.analysis import analyze_document
-from qmd.indexing import embed_pending
+from qmd.indexing.embed import embed_pending
 from qmd.inference.base import Embedder
 from qmd.ingest import parse_document
 from qmd.quick_dataclasses import replace
 from qmd.records import Collection, Document, MetadataValue, StoredDocument
 from qmd.store import IndexWriter, open_writer, pack_text
-from qmd.store.base import NewDocument
+from qmd.store.documents import NewDocument
 
 
 class NoteIndex(IndexWriter):

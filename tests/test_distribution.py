@@ -12,7 +12,7 @@ import pytest
 import qmd
 
 ROOT = Path(__file__).parents[1]
-_PLACES = ("qmd", "docs", "models", ".ci", "README.md", "CHANGELOG.md", "justfile", "pyproject.toml")
+_PLACES = ("qmd", "docs", "models", ".ci", "justfile", "pyproject.toml", *(file.name for file in ROOT.glob("*.md")))
 _TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".json", ".txt", ".sh", ""}
 _INSTALLERS = (
     r"pip3? install|pip3? download|uv tool (?:install|run|upgrade)|uv add|uvx|pipx \w+|poetry add|conda install"

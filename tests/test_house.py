@@ -6,10 +6,22 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+from packaging.requirements import Requirement
+
+import qmd
+
 _ROOT = Path(__file__).parent.parent
+
+_DECLARED_AHEAD = {
+    "rich": "what a person sees on a terminal is to be drawn by it",
+    "sqlite-vec": "the exact scan of vectors is to run in SQLite",
+}
+"""Requirements that nothing imports yet, and what for they are there."""
 
 
 def _canonical(name: str) -> str:
@@ -25,21 +37,49 @@ def _imported_modules() -> set[str]:
                 names.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names.add(node.module.partition(".")[0])
+            elif isinstance(node, ast.Constant) and str(node.value).startswith("tree-sitter-"):
+                # A grammar: the table of languages names its distribution, by which it is imported.
+                names.add(str(node.value).replace("-", "_"))
     return names - set(sys.stdlib_module_names) - {"qmd"}
 
 
-def _declared_distributions() -> set[str]:
+def _declared() -> list[Requirement]:
+    """What the package asks for, with its extras."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    optional = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
-    return {_canonical(re.split(r"[\s<>=!~;\[]", one, maxsplit=1)[0]) for one in [*project["dependencies"], *optional]}
+    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
+    return [Requirement(one) for one in [*project["dependencies"], *extras]]
+
+
+def _distributions_of(module: str) -> set[str]:
+    """The distributions that a top-level name may come from; where none is installed, its own name."""
+    return {_canonical(one) for one in _installed().get(module, [module])}
+
+
+_installed = cache(packages_distributions)
 
 
 def test_whatever_is_imported_is_declared() -> None:
-    known = packages_distributions()
-    declared = _declared_distributions()
-    undeclared = {
-        name
-        for name in _imported_modules()
-        if not {_canonical(distribution) for distribution in known.get(name, [name])} & declared
-    }
+    declared = {_canonical(one.name) for one in _declared()}
+    undeclared = {name for name in _imported_modules() if not _distributions_of(name) & declared}
     assert undeclared == set()
+
+
+def test_whatever_is_declared_is_imported() -> None:
+    declared = {_canonical(one.name) for one in _declared() if one.marker is None or one.marker.evaluate()}
+    imported = {distribution for name in _imported_modules() for distribution in _distributions_of(name)}
+    # Equal, so that an exception goes with its first import.
+    assert declared - imported == declared & _DECLARED_AHEAD.keys()
+
+
+@pytest.mark.parametrize("paper", ["CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"])
+def test_the_files_that_a_paper_names_exist(paper: str) -> None:
+    named = re.findall(r"`((?:qmd|tests|docs|models)/[\w/.-]+)`", (_ROOT / paper).read_text("utf-8"))
+    linked = re.findall(r"\]\((?!http)([^)#]+)", (_ROOT / paper).read_text("utf-8"))
+    missing = [name for name in named if not (_ROOT / name).exists()]
+    assert missing + [name for name in linked if not ((_ROOT / paper).parent / name).exists()] == []
+
+
+def test_the_changelog_has_the_version_and_what_is_not_yet_released() -> None:
+    headings = re.findall(r"^## (.+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    versions = [heading.partition(" - ")[0] for heading in headings]
+    assert qmd.__version__ in versions[: 2 if versions[0] == "Unreleased" else 1]

@@ -1,30 +1,6 @@
-"""What is made on first use behaves like what is made at once."""
+"""What is made on first use is what was asked for."""
 
-import re
-
-import pytest
-
-from qmd.lazy import lazy_pattern, load_module
-
-
-@pytest.mark.parametrize(("pattern", "text"), [(r"(?P<word>\w+) \d", "page 7"), (rb"\w+", b"page")])
-def test_a_lazy_pattern_answers_like_a_compiled_one(pattern, text) -> None:
-    lazy, compiled = lazy_pattern(pattern), re.compile(pattern)
-    assert lazy.pattern == pattern
-    assert lazy.findall(text) == compiled.findall(text)
-    for _ in range(2):
-        assert lazy.search(text).groupdict() == compiled.search(text).groupdict()
-
-
-def test_a_lazy_pattern_keeps_its_flags() -> None:
-    assert lazy_pattern("PAGE", re.IGNORECASE).match("page")
-    assert not lazy_pattern("PAGE").match("page")
-
-
-def test_a_lazy_pattern_is_compiled_when_it_is_used() -> None:
-    broken = lazy_pattern("(")
-    with pytest.raises(re.error):
-        broken.match("")
+from qmd.lazy import load_module
 
 
 def test_a_module_inside_a_package_is_the_innermost_one() -> None:

@@ -5,7 +5,8 @@ import dataclasses
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,7 +52,9 @@ FIELDS = st.fixed_dictionaries(
 
 
 @given(FIELDS, FIELDS)
-def test_values_equality_and_text_are_those_of_a_standard_dataclass(first, second) -> None:
+def test_values_equality_and_text_are_those_of_a_standard_dataclass(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
     quick, standard = Quick(**first), Standard(**first)
     assert repr(quick) == repr(standard).replace("Standard", "Quick")
     assert (quick.name, quick.level, quick.tags, quick.notes, quick.label) == (
@@ -62,14 +65,14 @@ def test_values_equality_and_text_are_those_of_a_standard_dataclass(first, secon
 
 
 @given(FIELDS, FIELDS)
-def test_both_replaces_and_asdict_work_on_them(first, second) -> None:
+def test_both_replaces_and_asdict_work_on_them(first: dict[str, Any], second: dict[str, Any]) -> None:
     expected = dataclasses.asdict(dataclasses.replace(Standard(**first), **second))
     assert dataclasses.asdict(quick_dataclasses.replace(Quick(**first), **second)) == expected
     assert dataclasses.asdict(dataclasses.replace(Quick(**first), **second)) == expected
 
 
 @given(FIELDS)
-def test_they_survive_pickling_and_copying(values) -> None:
+def test_they_survive_pickling_and_copying(values: dict[str, Any]) -> None:
     record = Quick(**values)
     assert pickle.loads(pickle.dumps(record)) == copy.deepcopy(record) == record
 
@@ -84,7 +87,8 @@ def test_a_default_factory_makes_a_new_value_for_each() -> None:
 
 
 def test_a_record_is_unequal_to_another_class_with_the_same_fields() -> None:
-    assert Quick("a") != Standard("a")
+    standard: object = Standard("a")
+    assert Quick("a") != standard
 
 
 @pytest.mark.parametrize("name", ["level", "new"])
@@ -105,7 +109,7 @@ def test_a_record_that_is_not_frozen_may_change_but_not_be_hashed() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"name": "a", "other": 1}])
-def test_missing_and_unknown_fields_are_type_errors(arguments) -> None:
+def test_missing_and_unknown_fields_are_type_errors(arguments: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         Quick(**arguments)
 
@@ -126,7 +130,7 @@ def test_defining_and_making_a_record_imports_neither_dataclasses_nor_inspect() 
     assert done.stdout == "set()\n"
 
 
-def _fresh(module):
+def _fresh(module: Any) -> Callable[..., Any]:
     @module.dataclass(slots=True)
     class Record:
         name: str
@@ -141,7 +145,9 @@ def _fresh(module):
     ("args", "kwargs"),
     [(("a",), {}), (("a", 2), {}), (("a",), {"notes": ["n"]}), ((), {"level": 3, "name": "a"})],
 )
-def test_the_first_objects_of_a_class_are_made_like_all_others(before, args, kwargs) -> None:
+def test_the_first_objects_of_a_class_are_made_like_all_others(
+    before: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     quick, standard = _fresh(quick_dataclasses), _fresh(dataclasses)
     for _ in range(before):
         quick("filler")
@@ -155,7 +161,9 @@ def test_the_first_objects_of_a_class_are_made_like_all_others(before, args, kwa
     ("args", "kwargs"),
     [((), {}), (("a", 1, [], 4), {}), (("a",), {"name": "b"}), (("a",), {"size": 1}), ((), {"level": 1})],
 )
-def test_wrong_arguments_are_refused_like_a_standard_dataclass_does(before, args, kwargs) -> None:
+def test_wrong_arguments_are_refused_like_a_standard_dataclass_does(
+    before: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     quick, standard = _fresh(quick_dataclasses), _fresh(dataclasses)
     for _ in range(before):
         quick("filler")

@@ -6,29 +6,27 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from qmd.lazy import lazy_pattern
-
 _SYMBOLS: tuple[tuple[str, re.Pattern[str], Mapping[str, str]], ...] = (
     # In code `c++` in lower case is an increment: it counts only where prose would have it.
     (
         "++",
-        lazy_pattern(r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)"),
+        re.compile(r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)"),
         {"C": "cplusplus", "c": "cplusplus", "g": "gplusplus"},
     ),
     (
         "#",
-        lazy_pattern(r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])"),
+        re.compile(r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])"),
         {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"},
     ),
-    ("NET", lazy_pattern(r"NET(?<=\.NET)(?<!\.....)\b"), {".": "dotnet"}),
-    ("net", lazy_pattern(r"net(?<=\.net)(?<![\w.]....)\b"), {".": "dotnet"}),
+    ("NET", re.compile(r"NET(?<=\.NET)(?<!\.....)\b"), {".": "dotnet"}),
+    ("net", re.compile(r"net(?<=\.net)(?<![\w.]....)\b"), {".": "dotnet"}),
 )
 """(how it begins, pattern, term by the character before the match). Conditions on what comes before are written after
 the symbols: what begins with a literal is searched at memory speed."""
 
-_PART = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
-_PLURAL_ACRONYM = lazy_pattern(r"[A-Z]{2,}s\Z")
-_CAMEL_WORD = lazy_pattern(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_PLURAL_ACRONYM = re.compile(r"[A-Z]{2,}s\Z")
+_CAMEL_WORD = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
 # Letter classes of ASCII bytes: lower case → a, upper case → A, digits → 0, everything else (underscore included, which
 # the tokenizer splits at) → space. Searching the mapped bytes for the literal `aA` runs at memory speed; a character
@@ -36,8 +34,8 @@ _CAMEL_WORD = lazy_pattern(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CLASSES = bytes(
     ord("a" if 97 <= b <= 122 else "A" if 65 <= b <= 90 else "0" if 48 <= b <= 57 else " ") for b in range(256)
 )
-_LOWER_UPPER = lazy_pattern(rb"aA[aA0]*")
-_ACRONYM_FIRST = lazy_pattern(rb" AAA*a[aA0]*")
+_LOWER_UPPER = re.compile(rb"aA[aA0]*")
+_ACRONYM_FIRST = re.compile(rb" AAA*a[aA0]*")
 
 
 @lru_cache(maxsize=1 << 16)

@@ -8,31 +8,31 @@ from collections.abc import Iterable, Iterator
 from qmd.analysis.identifiers import identifier_parts, symbol_terms
 from qmd.analysis.scripts import bigrams, cjk_segments, has_cjk, normalize
 from qmd.analysis.stopwords import stop_words_of
-from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import LexicalTerm
 
-_TOKEN = lazy_pattern(r"[^\W_]+")
+_TOKEN = re.compile(r"[^\W_]+")
 # What separates words of a query. What is left out joins: - _ . / : @ \ # + $ ' and combining marks.
-_WORD = lazy_pattern(r"[^\s,;!?(){}\[\]<>\"|*&%^=~`«»‹›„“”‚‘…、。，！？：；（）「」『』【】《》〈〉・—–¿¡]+")
-_JOINER = lazy_pattern(r"[-_./:@\\#+$'’]+")
-_APOSTROPHE = lazy_pattern(r"(?<=\w)['’](?=\w)")
-_VERSION = lazy_pattern(r"v?(\d+(?:\.\d+)+)\Z", re.IGNORECASE)
-_LEX_ITEM = lazy_pattern(r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)(?:"|\Z)|(?P<word>[^\s"]+))')
-_OPERATORS = lazy_pattern(r'(?:^|\s)[+-]?"[^"]*[^\W_][^"]*"|(?:^|\s)[+-][^\W\d_][\w.]|(?:^|\s)[^\W_]{2,}\*(?=\s|$)')
+_WORD = re.compile(r"[^\s,;!?(){}\[\]<>\"|*&%^=~`«»‹›„“”‚‘…、。，！？：；（）「」『』【】《》〈〉・—–¿¡]+")
+_JOINER = re.compile(r"[-_./:@\\#+$'’]+")
+_APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)+)\Z", re.IGNORECASE)
+_LEX_ITEM = re.compile(r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)(?:"|\Z)|(?P<word>[^\s"]+))')
+_OPERATORS = re.compile(r'(?:^|\s)[+-]?"[^"]*[^\W_][^"]*"|(?:^|\s)[+-][^\W\d_][\w.]|(?:^|\s)[^\W_]{2,}\*(?=\s|$)')
 _OPERATOR_SIGNS = frozenset('"+-*')
-_IDENTIFIER = lazy_pattern(
+# Kept as text: `re` compiles it when a query first asks, and a plain search never does; so with the endings below.
+_IDENTIFIER = (
     r"\w*[a-z0-9][A-Z]\w*|\w+_\w*|_\w+|[A-Z]{1,5}-?\d{2,}\w*|\w+(?:::|\.|/|->|\\)[\w./:\\-]+|--?[A-Za-z][\w-]+"
     r"|[\w.:]+\(\)|0x[0-9a-fA-F]+|\.?[\w-]+\.\w{1,5}"
 )
 # Endings that Russian and Ukrainian words lose, longest first; what is left is searched as a prefix.
-_CYRILLIC = lazy_pattern(r"[\u0400-\u04ff]{5,}\Z")
-_CYRILLIC_ENDING = lazy_pattern(
+_CYRILLIC = re.compile(r"[\u0400-\u04ff]{5,}\Z")
+_CYRILLIC_ENDING = (
     r"(?:иями|ями|ами|ого|его|ому|ему|ыми|ими|иях|иям|ией|ение|ения|ению|ать|ять|ить|еть|ует|ает|яет|ются|ется|ться|ов|ев|ей|ой"
     r"|ий|ый|ая|яя|ое|ее|ые|ие|ую|юю|ых|их|ым|им|ом|ем|ам|ям|ах|ях|ии|ия|ию|іі|ії|а|я|о|е|ы|и|у|ю|ь|й|і|ї)\Z"
 )
 _MIN_STEM = 4
-_JOINED = lazy_pattern(r"[^\W\d_]+(?:-[^\W\d_]+)+")
+_JOINED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
 
 LONG_QUERY = 5
 """Words from which a hyphenated word is searched by its parts alone: there its phrase counts one idea twice. nDCG@10 on
@@ -104,7 +104,7 @@ def has_user_operators(text: str) -> bool:
 def is_identifier_like(text: str) -> bool:
     """Whether `text` is one to three words that all look like code: `getUserName`, `std::vector`, `C2065`, `--flag`."""
     words = text.split()
-    return 0 < len(words) <= 3 and all(_IDENTIFIER.fullmatch(word) for word in words)
+    return 0 < len(words) <= 3 and all(re.fullmatch(_IDENTIFIER, word) for word in words)
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def _single(token: str) -> _Word:
 def _stemmed(word: str) -> str:
     """The quoted word; for inflected Cyrillic words the prefix before the ending, as `porter` knows English alone."""
     if not word.isascii() and _CYRILLIC.match(word):
-        stem = _CYRILLIC_ENDING.sub("", word)
+        stem = re.sub(_CYRILLIC_ENDING, "", word)
         if len(stem) >= _MIN_STEM:
             return f"{_quote(stem)}*"
     return _quote(word)

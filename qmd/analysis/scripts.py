@@ -7,8 +7,6 @@ import re
 import unicodedata
 from typing import Literal
 
-from qmd.lazy import lazy_pattern
-
 CJK_CLASS = (
     "\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3131-\u318e\u31a0-\u31bf"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb\uf900-\ufaff\uff66-\uff9f\uffa1-\uffdc"
@@ -17,22 +15,29 @@ CJK_CLASS = (
 """Regex class of Han, Hiragana, Katakana (with the prolonged sound mark), Bopomofo and Hangul."""
 
 # Scripts of Europe and the Near East, typographic quotes, dashes and arrows: what most text that is not ASCII holds.
-_FAR_FROM_LATIN = lazy_pattern("[^\0-\u10ff\u1e00-\u2e7f]")
-_CJK_RUN = lazy_pattern(f"[{CJK_CLASS}]+")
-_MARK_RUN = lazy_pattern(r"[^\w\0-\x7f]{64,}")
-_LETTER = lazy_pattern(r"[^\W\d_]")
+_FAR_FROM_LATIN = "[^\0-\u10ff\u1e00-\u2e7f]"
+_CJK_RUN = f"[{CJK_CLASS}]+"
+"""Kept as text: `re` compiles it, for 3 ms, when a text first asks, and most searches never do."""
+
+_MARK_RUN = re.compile(r"[^\w\0-\x7f]{64,}")
+_LETTER = re.compile(r"[^\W\d_]")
 
 
 def has_cjk(text: str) -> bool:
     """Whether `text` holds a Chinese, Japanese or Korean character."""
-    return not text.isascii() and _FAR_FROM_LATIN.search(text) is not None and _CJK_RUN.search(text) is not None
+    return not text.isascii() and bool(re.search(_FAR_FROM_LATIN, text) and re.search(_CJK_RUN, text))
+
+
+def script_of(letter: str) -> str | None:
+    """The script of a letter as the first word of its Unicode name (`LATIN`, `CJK`); None for what is no letter."""
+    return unicodedata.name(letter, "UNKNOWN").split()[0] if letter.isalpha() else None
 
 
 def cjk_share(text: str) -> float:
     """Share of CJK characters among the letters of `text`, in [0, 1]; 0 when it has no letter."""
     if not has_cjk(text):
         return 0.0
-    n_cjk = sum(map(len, _CJK_RUN.findall(text)))
+    n_cjk = sum(map(len, re.findall(_CJK_RUN, text)))
     return n_cjk / max(len(_LETTER.findall(text)), n_cjk)
 
 
@@ -85,7 +90,7 @@ def _index_run(match: re.Match[str]) -> str:
 
 def split_cjk(text: str) -> str:
     """`text` with every CJK run replaced by its character pairs between spaces."""
-    return _CJK_RUN.sub(_index_run, text) if has_cjk(text) else text
+    return re.sub(_CJK_RUN, _index_run, text) if has_cjk(text) else text
 
 
 def cjk_segments(text: str) -> list[tuple[str, bool]]:
@@ -94,7 +99,7 @@ def cjk_segments(text: str) -> list[tuple[str, bool]]:
         return [(text, False)] if text else []
     pieces: list[tuple[str, bool]] = []
     position = 0
-    for match in _CJK_RUN.finditer(text):
+    for match in re.finditer(_CJK_RUN, text):
         if match.start() > position:
             pieces.append((text[position : match.start()], False))
         pieces.append((match[0], True))

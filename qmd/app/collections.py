@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.config.paths import Locations, expand_home
-from qmd.config.settings import DEFAULT_PATTERN, Config
-from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.config.settings import Config
+from qmd.errors import NotFoundError, QmdError, UsageError, nearest_name
 from qmd.names import to_text
+from qmd.records import DEFAULT_PATTERN
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
@@ -61,11 +62,9 @@ def refuse_unknown(names: Sequence[str], known: Sequence[Collection]) -> None:
 
 def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
     """The error for an unknown collection."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, n=1)
-    if near:
-        hint = f"did you mean '{near[0]}'? see: qmd collection list"
+    near = nearest_name(name, known)
+    if near is not None:
+        hint = f"did you mean '{near}'? see: qmd collection list"
     elif known:
         hint = f"known: {', '.join(known)}; see: qmd collection list"
     else:

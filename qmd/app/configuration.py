@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Protocol
 
 from qmd.app.notices import Notices
@@ -149,6 +147,8 @@ class MappingConfiguration:
     """A mapping given by the caller: edits change a copy of it in memory."""
 
     def __init__(self, content: Mapping[str, Any], locations: Locations, notices: Notices) -> None:
+        from copy import deepcopy
+
         self._content = deepcopy(dict(content))
         self._locations = locations
         self._notices = notices
@@ -272,6 +272,7 @@ def _mirrored_writer(locations: Locations, load: Callable[[], Config], notices: 
 
 def _parse(content: Mapping[str, Any], locations: Locations) -> Config:
     import hashlib
+    import json
 
     text = json.dumps([content, str(locations.base)], sort_keys=True, default=str)
     return parse_config(content, locations, hashlib.sha256(text.encode()).hexdigest())  # type: ignore[arg-type]

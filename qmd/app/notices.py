@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qmd.config.trust import GatedItems
+    from logging import Logger
 
-_LOG = logging.getLogger("qmd")
+    from qmd.config.trust import GatedItems
 
 
 class Notices:
@@ -16,12 +15,19 @@ class Notices:
 
     def warn(self, message: str) -> None:
         """Told of what was not done, or not as asked."""
-        _LOG.warning(message)
+        _log().warning(message)
 
     def say(self, message: str) -> None:
         """Told of what is worth knowing."""
-        _LOG.info(message)
+        _log().info(message)
 
     def grants_trust(self, items: GatedItems) -> bool:
         """Whether the user trusts what a project's configuration wants beyond its folder."""
         return False
+
+
+def _log() -> Logger:
+    # Imported here: commands have notices of their own, and this would be a tenth of a search's start.
+    import logging
+
+    return logging.getLogger("qmd")

@@ -12,6 +12,7 @@ from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.pools import EnginePool, ReaderPool
 from qmd.app.records import DEFAULT_MAX_BYTES
+from qmd.clock import days_since
 from qmd.errors import ModelError, NotFoundError, StoreError
 from qmd.inference.base import Engines
 from qmd.quick_dataclasses import replace
@@ -296,11 +297,9 @@ class ReadingIndex:
 
     def days_since_update(self) -> int | None:
         """Whole days since the last completed update; None before the first."""
-        from datetime import UTC, datetime
-
         with self._request() as (reader, _):
             moment = reader.updated_at()
-        return None if moment is None else (datetime.now(UTC) - datetime.fromisoformat(moment)).days
+        return None if moment is None else days_since(moment)
 
     def health(self) -> IndexHealth:
         """Whether the index needs an update or vectors."""

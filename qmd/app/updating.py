@@ -39,21 +39,17 @@ class Update:
         self,
         collection: Collection,
         on_progress: Callable[[int, int], None] | None = None,
-        on_warning: Callable[[str], None] | None = None,
     ) -> UpdateReport:
         """Make the index equal to the files of one collection.
 
         Args:
             collection: One of `collections`.
             on_progress: Gets (files done, files to read).
-            on_warning: Gets what concerns single files as it is found; None leaves it to the report.
 
         Raises:
             NotFoundError: Its folder cannot be read.
         """
-        return update_collection(
-            self._writer, collection, verify=self._verify, on_progress=on_progress, on_warning=on_warning
-        )
+        return update_collection(self._writer, collection, verify=self._verify, on_progress=on_progress)
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""
@@ -71,7 +67,7 @@ def embed(
 ) -> EmbedReport:
     """Compute the vectors that are missing; what was computed is kept however it ends."""
     from qmd.indexing.embed import embed_pending
-    from qmd.indexing.makers import forget_outdated_chunks
+    from qmd.indexing.stamps import forget_outdated_chunks
 
     if request.force:
         writer.clear_vectors(request.collections)

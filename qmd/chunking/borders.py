@@ -6,9 +6,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-Span = tuple[int, int]
+from qmd.ingest.fences import Span
 
-_FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)(?:\n|\Z)", re.M)
 _BORDER = re.compile(
     r"(?P<blank>\n[ \t\r]*\n\s*)"
     r"|(?P<item>\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]|[ \t]*\|))"
@@ -25,23 +24,6 @@ _CODE_WEIGHTS = {"blank": 40.0, "item": 20.0, "sentence": 0.0, "line": 20.0}
 _DISTANCE_LOSS = 0.7
 """A border at the far end of the search range keeps 30 % of its weight: a good border beats a slightly fuller chunk,
 not a half-empty one."""
-
-
-def code_fences(text: str, start: int, end: int) -> tuple[Span, ...]:
-    """Spans of fenced code in `text[start:end]`, fence lines included; an open fence runs to `end`."""
-    spans: list[Span] = []
-    opener = ""
-    opened = start
-    for match in _FENCE_LINE.finditer(text, start, end):
-        if not opener:
-            if match[1][0] == "~" or "`" not in match[2]:
-                opener, opened = match[1], match.start()
-        elif match[1][0] == opener[0] and len(match[1]) >= len(opener) and not match[2].strip():
-            spans.append((opened, match.end()))
-            opener = ""
-    if opener:
-        spans.append((opened, end))
-    return tuple(spans)
 
 
 def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | None:

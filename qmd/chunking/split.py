@@ -10,8 +10,9 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from qmd.chunking.borders import Span, best_cut, code_fences, overlap_start
+from qmd.chunking.borders import best_cut, overlap_start
 from qmd.chunking.declarations import Declaration
+from qmd.ingest.fences import Span, code_fences
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Chunk, Heading
 

@@ -25,7 +25,7 @@ from qmd.cli.commands import (
 from qmd.cli.failures import report, report_unforeseen
 from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, warn
 from qmd.cli.spelling import Arguments, Declared, Options, arrange, find_command, is_option
-from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError
+from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
 from qmd.names import typed_text
 
 EXIT_BROKEN_PIPE = 141
@@ -167,10 +167,8 @@ def _run_without_command(argv: Sequence[str]) -> int:
         return _run_group(name, rest, arguments)
     if name == "help":
         return _print_help(arguments)
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, NAMES, n=1)
-    hint = f"did you mean 'qmd {near[0]}'?" if near else "Run 'qmd --help' for usage."
+    near = nearest_name(name, NAMES)
+    hint = f"did you mean 'qmd {near}'?" if near else "Run 'qmd --help' for usage."
     raise UsageError(f"Unknown command: {name}", hint)
 
 

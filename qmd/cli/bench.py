@@ -12,6 +12,7 @@ from qmd.cli.bench_tasks import Request, Task, open_task
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
 from qmd.cli.output import out, say, warn
 from qmd.cli.session import Session
+from qmd.clock import time_text, utc_now
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, UsageError
 from qmd.quick_dataclasses import dataclass, field, replace
 
@@ -164,7 +165,7 @@ def _finish(name: str, judged: JudgedQueries, outcome: _Outcome, request: Reques
     n_queries = max((len(report.run) + len(report.failures) for report in outcome.reports), default=0)
     if request.json:
         rows = reports_json(outcome.reports, outcome.comparisons)
-        shown = {"timestamp": _now(), "name": name, "queries": n_queries, "backends": rows}
+        shown = {"timestamp": time_text(utc_now(), "seconds"), "name": name, "queries": n_queries, "backends": rows}
         out(_json({**shown, "unavailable": outcome.unavailable}))
     else:
         out(f"{name}: {n_queries} queries\n\n{render_reports(outcome.reports, outcome.comparisons)}")
@@ -197,7 +198,7 @@ def _finish_fixture(task: Task, fixture: Fixture, outcome: _Outcome, request: Re
     if results and not any(score.hits_at_k for result in results for score in result.scores.values()):
         warn("no expected file was found by any backend: are its names those of 'qmd ls'?")
     if request.json:
-        shown = fixture_json(task.name, _now(), results)
+        shown = fixture_json(task.name, time_text(utc_now(), "seconds"), results)
         shown["backends"] = reports_json(outcome.reports, outcome.comparisons)
         out(_json({**shown, "unavailable": outcome.unavailable}))
     else:
@@ -251,12 +252,6 @@ def _status(outcome: _Outcome) -> int:
     if failures:
         warn(f"{failures} searches failed and are left out of the means")
     return EXIT_FAILURE if failures or not outcome.reports else EXIT_OK
-
-
-def _now() -> str:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _json(value: object) -> str:

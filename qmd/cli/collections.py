@@ -12,9 +12,9 @@ from qmd.cli.options import Index, Json
 from qmd.cli.output import out
 from qmd.cli.session import Session
 from qmd.config.paths import expand_home
-from qmd.config.settings import DEFAULT_PATTERN
 from qmd.errors import QmdError
 from qmd.names import to_text
+from qmd.records import DEFAULT_PATTERN
 
 Name = Annotated[str | None, Argument(help="Name of the collection.", autocompletion=completion.collections)]
 Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which files.")]
@@ -22,14 +22,13 @@ Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which fil
 
 def list_collections(session: Session, json: Json = False, index: Index = None) -> int:
     """List the collections."""
-    from datetime import UTC, datetime
-
+    from qmd.clock import utc_now
     from qmd.render.listings import collections_json, render_collections
 
     with session.open(session.locate(index)) as opened:
         known = opened.collections()
         counts = {count.name: count for count in opened.status().collections}
-    out(collections_json(known, counts) if json else render_collections(known, counts, datetime.now(UTC)))
+    out(collections_json(known, counts) if json else render_collections(known, counts, utc_now()))
     return 0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
-from qmd.lazy import load_module
 from qmd.quick_dataclasses import dataclass
 
 CommandFunction = Callable[..., int]
@@ -32,7 +32,7 @@ class CommandSpec:
     def load(self) -> CommandFunction:
         """The function, its module imported."""
         module, _, name = self.place.partition(":")
-        function: CommandFunction = getattr(load_module(f"qmd.cli.{module}"), name)
+        function: CommandFunction = getattr(import_module(f"qmd.cli.{module}"), name)
         return function
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,13 +20,12 @@ from typer.main import get_command
 from qmd.cli.app import find_built_command
 from qmd.cli.commands import COMMANDS, COMPLETION_REQUEST, NAMES, build_command, find_spec, group_of
 from qmd.cli.output import out
-from qmd.cli.session import Session, TerminalNotices, working_folder
+from qmd.cli.session import Session, working_folder
 from qmd.config.paths import locate
 from qmd.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
-    from qmd.config.paths import Locations
-    from qmd.store.index import IndexReader
+    from qmd.app.index import Index
 
 _MOST = 500
 """Values that are offered at once; a shell asks before it lists so many."""
@@ -43,32 +42,32 @@ def one_of(*names: str) -> Callable[[], list[str]]:
 
 def indexes(incomplete: str) -> list[str]:
     """Names of the indexes in the user's cache folder."""
-    names = {file.stem.removesuffix(".qmd") for file in _locations(None).cache.glob("*.sqlite")}
+    names = {
+        file.stem.removesuffix(".qmd") for file in locate(None, working_folder(), os.environ).cache.glob("*.sqlite")
+    }
     return _offered(names, incomplete)
 
 
 def collections(ctx: Context, incomplete: str) -> list[str]:
     """Names of the configured collections."""
-    from qmd.app.configuration import FileConfiguration
-
-    config = FileConfiguration(_locations(ctx), os.environ, TerminalNotices()).written()
-    return _offered((one.name for one in config.collections), incomplete)
+    with _open_index(ctx) as index:
+        return _offered((one.name for one in index.collections()), incomplete)
 
 
 def documents(ctx: Context, incomplete: str) -> list[str]:
     """Documents as `collection/path`, `qmd://` addresses or, behind a `#`, docids."""
-    with _open_index(ctx) as reader:
+    with _open_index(ctx) as index:
         if incomplete.startswith("#"):
-            return _offered((document.docid for document in reader.iter_documents()), incomplete)
+            return _offered((document.docid for document in index.documents()), incomplete)
         scheme = "qmd://" if incomplete.startswith("qmd://") else ""
-        return _offered((f"{scheme}{path}" for path in _paths(reader, incomplete.removeprefix(scheme))), incomplete)
+        return _offered((f"{scheme}{path}" for path in _paths(index, incomplete.removeprefix(scheme))), incomplete)
 
 
 def folders(ctx: Context, incomplete: str) -> list[str]:
     """Collections, and the folders in them."""
-    with _open_index(ctx) as reader:
-        names = {one.name for one in reader.collections()}
-        for path in _paths(reader, incomplete):
+    with _open_index(ctx) as index:
+        names = {one.name for one in index.indexed_collections()}
+        for path in _paths(index, incomplete):
             parts = path.split("/")
             names.update("/".join(parts[:count]) for count in range(2, len(parts)))
         return _offered(names, incomplete)
@@ -91,23 +90,16 @@ def _offered(names: Iterable[str], incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete) and is_safe(name))[:_MOST]
 
 
-def _paths(reader: IndexReader, incomplete: str) -> Iterator[str]:
+def _paths(index: Index, incomplete: str) -> Iterator[str]:
     """`collection/path` of the documents; those of one collection once its name is complete."""
-    from qmd.records import Scope
-
     name, slash, _ = incomplete.partition("/")
-    for document in reader.iter_documents(Scope(collections=(name,)) if slash else Scope()):
+    for document in index.documents(name if slash else None):
         yield f"{document.collection}/{document.path}"
 
 
-def _locations(ctx: Context | None) -> Locations:
-    return locate(ctx.params.get("index") if ctx else None, working_folder(), os.environ)
-
-
-def _open_index(ctx: Context) -> IndexReader:
-    from qmd.store.index import open_reader
-
-    return open_reader(_locations(ctx).database)
+def _open_index(ctx: Context) -> Index:
+    session = Session("", "", os.environ, working_folder())
+    return session.open(session.locate(ctx.params.get("index")))
 
 
 # --- answering ------------------------------------------------------------------------------------
@@ -146,7 +138,8 @@ def answer_shell() -> int:
     root = get_command(app)
     # The one option that helps before there is a command; typer's own would install scripts.
     root.params = [one for one in build_command(find_spec("status")).params if one.name == "index"]
-    with suppress(Exception, SystemExit), redirect_stdout(StringIO()) as answer:
+    # A line that is being typed is no place for warnings and questions.
+    with suppress(Exception, SystemExit), redirect_stderr(StringIO()), redirect_stdout(StringIO()) as answer:
         root.main([], "qmd")
     text = answer.getvalue()
     if os.environ[COMPLETION_REQUEST] == "complete_bash":

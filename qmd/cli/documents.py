@@ -155,8 +155,7 @@ def list_files(
     index: Index = None,
 ) -> int:
     """List collections, or the files of one."""
-    from datetime import UTC, datetime
-
+    from qmd.clock import utc_now
     from qmd.render.listings import render_collection_names, render_files
 
     wanted = " ".join(path or ())
@@ -167,7 +166,7 @@ def list_files(
             return 0
         found = opened.ls(wanted)
     if found.documents:
-        out(render_files(found.documents, datetime.now(UTC)))
+        out(render_files(found.documents, utc_now()))
     else:
         place = f"qmd://{found.collection}/{found.prefix}"
         out(

@@ -184,14 +184,13 @@ def cleanup(
 ) -> int:
     """Drop what nothing uses."""
     with session.open(session.locate(index)) as opened, ProgressLine("Cleaning"):
-        counts = dict(opened.cleanup(dry_run=dry_run))
-    n_cached = counts.pop("cached answers", 0)
+        counts = opened.cleanup(dry_run=dry_run)
     if dry_run:
-        out(f"Dry run — no changes made.\n\nWould clear {n_cached} cached API responses\n")
+        out("Dry run — no changes made.\n\nWould clear 0 cached API responses\n")
         out("".join(f"Would remove {count} {what}\n" for what, count in counts.items() if count))
         out("Would compact FTS and vacuum the database\n")
         return 0
-    out(f"✓ Cleared {n_cached} cached API responses\n")
+    out("✓ Cleared 0 cached API responses\n")
     out("".join(f"✓ Removed {count} {what}\n" for what, count in counts.items() if count))
     out("✓ FTS compacted, database vacuumed\n")
     return 0

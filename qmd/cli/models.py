@@ -103,8 +103,8 @@ def prepare(
     index: Index = None,
 ) -> int:
     """Make the forms of models that run fastest on this machine's CPU; each must agree with the published file."""
+    from qmd.environment import usable_cpus
     from qmd.inference.models.folders import model_path
-    from qmd.inference.settings import usable_cpus
     from qmd.prepare.forms import prepare_model
 
     models_dir = _models_dir(session, index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from qmd.errors import UsageError
+from qmd.errors import UsageError, nearest_name
 from qmd.quick_dataclasses import dataclass
 
 Options = Mapping[str, bool]
@@ -193,12 +193,10 @@ def _settle(name: str, declared: Declared, warnings: list[str]) -> str:
 
 
 def _unknown_option(name: str, declared: Declared) -> UsageError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, declared.own, n=1, cutoff=0.6) if name.startswith("--") else []
+    near = nearest_name(name, declared.own) if name.startswith("--") else None
     manual = f"see: qmd {declared.command} --help" if declared.command else "see: qmd --help"
     if near:
-        hint = f"did you mean '{near[0]}'? {manual}"
+        hint = f"did you mean '{near}'? {manual}"
     elif name.startswith("--") or declared.command not in _QUERY_COMMANDS:
         hint = manual
     else:

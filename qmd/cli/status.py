@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 def status(session: Session, json: Json = False, index: Index = None) -> int:
     """Show what the index holds."""
-    from datetime import UTC, datetime
-
+    from qmd.clock import utc_now
     from qmd.render.listings import StatusReport, render_status, status_json
 
     locations = session.locate(index)
     with session.open(locations) as opened:
         counts, collections = opened.status(), opened.indexed_collections()
     report = StatusReport(counts, collections, (), _tips(counts, collections), _daemon_pid(locations))
-    out(status_json(report) if json else render_status(report, datetime.now(UTC)))
+    out(status_json(report) if json else render_status(report, utc_now()))
     return 0
 
 

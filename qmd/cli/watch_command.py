@@ -116,7 +116,9 @@ class WatchedIndex:
     def refresh(self, collection: Collection) -> None:
         """See `WatchActions`."""
         with self._index.updating([collection.name]) as update:
-            report = update.run(collection, on_warning=warn)
+            report = update.run(collection)
+        for warning in report.warnings:
+            warn(warning)
         if report.new or report.updated or report.removed:
             say(f"{collection.name}: {report.new} new, {report.updated} updated, {report.removed} removed")
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from qmd.config.paths import Locations
-from qmd.config.settings import DEFAULT_PATTERN, Config, config_text, load_config
+from qmd.config.settings import Config, config_text, load_config
 from qmd.errors import BusyError, ConfigError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, write_atomically
 from qmd.names import to_text
+from qmd.records import DEFAULT_PATTERN
 
 YamlMap = MutableMapping[str, Any]
 """A YAML mapping in memory; its values have no static type."""

@@ -11,12 +11,10 @@ from typing import Any, cast
 from qmd.config.paths import Locations
 from qmd.errors import ConfigError
 from qmd.files import read_regular_file
-from qmd.lazy import load_module
 from qmd.names import escape_bytes, to_disk
 from qmd.quick_dataclasses import dataclass, field
-from qmd.records import Collection
+from qmd.records import DEFAULT_PATTERN, Collection
 
-DEFAULT_PATTERN = "**/*.md"
 _MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start anew"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
@@ -112,7 +110,7 @@ def _sha256() -> Callable[[bytes], Any]:
     # hashlib loads OpenSSL, which a search would wait for; CPython's own module, where there is one, loads in no time.
     for module in ("_sha2", "_sha256", "hashlib"):
         with suppress(ImportError):
-            return cast("Callable[[bytes], Any]", load_module(module).sha256)
+            return cast("Callable[[bytes], Any]", __import__(module).sha256)
     raise AssertionError("hashlib is always there")
 
 

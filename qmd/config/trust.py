@@ -9,18 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
+from qmd.clock import time_text, utc_now
 from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import PROJECT_FOLDER, Locations
 from qmd.config.settings import Config
+from qmd.environment import is_on
 from qmd.files import read_regular_file
 from qmd.names import to_text
 from qmd.quick_dataclasses import dataclass, replace
 
 _MAX_BYTES = 10_000_000
-_OFF_WORDS = frozenset({"", "0", "false", "off", "no", "none"})
 _DEFAULT_MODELS = frozenset(
     {
         "auto",
@@ -75,7 +75,7 @@ def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, st
     if not items:
         return True
     variables = ("QMD_TRUST_LOCAL_CONFIG", "QMD_TRUST_UPDATE_HOOKS")
-    if any(environ.get(name, "").strip().lower() not in _OFF_WORDS for name in variables):
+    if any(is_on(environ.get(name)) for name in variables):
         return True
     record = _load(locations).get(_key(locations), {})
     return record.get("hooks") == items.digest
@@ -97,10 +97,9 @@ def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str
 
 def record_trust(items: GatedItems, locations: Locations) -> None:
     """Remember that the user trusts these items of this configuration."""
-    stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     with locked_config_file(_file(locations)):
         records = _load(locations)
-        records[_key(locations)] = {"hooks": items.digest, "trustedAt": stamp}
+        records[_key(locations)] = {"hooks": items.digest, "trustedAt": time_text(utc_now())}
         _save(records, locations)
 
 

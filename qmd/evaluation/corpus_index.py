@@ -8,12 +8,12 @@ from pathlib import Path
 
 from qmd.analysis import analyze_document
 from qmd.evaluation.collections import CorpusText, read_corpus
-from qmd.indexing import embed_pending
+from qmd.indexing.embed import embed_pending
 from qmd.inference.base import Embedder
 from qmd.ingest import parse_document
 from qmd.records import Collection, StoredDocument
 from qmd.store import open_writer, pack_text
-from qmd.store.base import NewDocument
+from qmd.store.documents import NewDocument
 
 COLLECTION = "corpus"
 SUFFIX = ".md"

@@ -7,7 +7,7 @@ import re
 
 from qmd.evaluation.collections import JudgedQueries
 from qmd.records import Scope
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 _HEADING = re.compile(r"^#{2,4}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\[]{8,80})\]\((?!https?:|#|mailto:)([^)\s#]+\.md)[^)]*\)")
@@ -15,7 +15,7 @@ _MARKUP = re.compile(r"[`*_\[\]]|\([^)]*\)|\{[^}]*\}|<[^>]*>")
 MIN_WORDS = 2
 
 
-def known_item_queries(reader: Reader, scope: Scope = Scope(), limit: int = 200, seed: int = 0) -> JudgedQueries:
+def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int = 200, seed: int = 0) -> JudgedQueries:
     """Known-item queries from headings and link texts; names are `collection/path`.
 
     Headings are used when they stand in one document only and have two words or more; a link's text asks for the

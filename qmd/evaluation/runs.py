@@ -11,8 +11,10 @@ from qmd.evaluation.collections import Qrels
 from qmd.evaluation.metrics import average, mrr_at, ndcg_at, precision_at, recall_at
 from qmd.inference.base import Engines
 from qmd.records import Query, Scope, SearchResponse, StoredDocument
-from qmd.retrieval import SearchOptions, build_scope, parse_query, search
-from qmd.store.base import Reader
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import build_scope, parse_query
+from qmd.store import IndexReader
 
 BACKENDS: Mapping[str, SearchOptions] = {
     "bm25": SearchOptions(mode="lexical", rerank=False, expand=False),
@@ -65,7 +67,7 @@ class BackendReport:
 
 
 def evaluate(
-    reader: Reader,
+    reader: IndexReader,
     engines: Engines,
     queries: Mapping[str, str],
     qrels: Qrels,
@@ -128,7 +130,7 @@ def measure_run(run: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, dic
     }
 
 
-def require_models(reader: Reader, engines: Engines, modes: Sequence[str]) -> None:
+def require_models(reader: IndexReader, engines: Engines, modes: Sequence[str]) -> None:
     """Check that every backend of `modes` would really run.
 
     Raises:

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 
 from qmd.chunking import GrammarError, find_declarations, split_code, split_document, suffix_of
 from qmd.errors import QmdError
-from qmd.indexing.makers import forget_outdated_chunks, remember_plain_chunks
 from qmd.indexing.reading import short_reason
+from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest import parse_document
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Chunk, Document, Heading
-from qmd.store.base import ChunkRecord, PendingContent, Writer
+from qmd.store import IndexWriter
+from qmd.store.chunks import ChunkRecord, PendingContent
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from qmd.chunking import Declaration
     from qmd.inference.base import Embedder
 
@@ -54,8 +52,8 @@ class EmbedReport:
 
 
 @dataclass(slots=True)
-class _Cutter:
-    """Cuts texts, source files at their declarations, and keeps why that was not possible."""
+class _Chunker:
+    """Splits texts, source files at their declarations, and keeps why that was not possible."""
 
     embedder: Embedder
     cut_declarations: bool
@@ -63,10 +61,10 @@ class _Cutter:
     """Endings of source files that are cut as plain text for want of a grammar."""
     warnings: dict[str, None] = field(default_factory=dict)
 
-    def cut(self, content: PendingContent) -> list[tuple[Chunk, str]]:
+    def split(self, content: PendingContent) -> list[tuple[Chunk, str]]:
         """Chunks with the text to embed; none for an empty text, or, with a warning, for one that cannot be cut."""
         try:
-            return list(self._cut(content))
+            return list(self._split(content))
         except (QmdError, MemoryError):
             raise
         # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
@@ -74,7 +72,7 @@ class _Cutter:
             self.warnings[f"'{content.path}' has no vectors: {short_reason(exc)}"] = None
             return []
 
-    def _cut(self, content: PendingContent) -> Iterator[tuple[Chunk, str]]:
+    def _split(self, content: PendingContent) -> Iterator[tuple[Chunk, str]]:
         # NUL would make the parser take a decoded text for a binary file; as a blank it keeps every offset.
         raw = content.text.replace("\0", " ").encode("utf-8", "surrogatepass")
         document = parse_document(content.path, raw, max_size_bytes=len(raw))
@@ -134,7 +132,7 @@ class _Progress:
 
 
 def embed_pending(
-    writer: Writer,
+    writer: IndexWriter,
     embedder: Embedder,
     *,
     collections: Sequence[str] | None = None,
@@ -156,16 +154,16 @@ def embed_pending(
     """
     started = time.monotonic()
     plain = forget_outdated_chunks(writer, embedder.fingerprint)
-    cutter = _Cutter(embedder, cut_declarations, set(plain))
+    chunker = _Chunker(embedder, cut_declarations, set(plain))
     n_chars = writer.count_pending(embedder.fingerprint, collections)[1] if on_progress else 0
     progress = _Progress(remaining_chars=n_chars, report=on_progress)
     stopped = False
-    for group in _groups(writer.pending(embedder.fingerprint, collections), cutter):
+    for group in _groups(writer.pending(embedder.fingerprint, collections), chunker):
         stopped = not _embed_group(writer, embedder, group, progress, should_stop or (lambda: False))
         if stopped:
             break
-    if cutter.plain != plain:
-        remember_plain_chunks(writer, embedder.fingerprint, cutter.plain)
+    if chunker.plain != plain:
+        stamp_chunks(writer, embedder.fingerprint, chunker.plain)
     return EmbedReport(
         documents=progress.documents,
         chunks=progress.chunks,
@@ -173,7 +171,7 @@ def embed_pending(
         reused=max(0, progress.chunks - progress.embedded),
         stopped=stopped,
         elapsed_s=time.monotonic() - started,
-        warnings=tuple(cutter.warnings),
+        warnings=tuple(chunker.warnings),
     )
 
 
@@ -204,15 +202,13 @@ def chunk_key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _groups(pending: Iterator[PendingContent], cutter: _Cutter) -> Iterator[_Group]:
+def _groups(pending: Iterator[PendingContent], chunker: _Chunker) -> Iterator[_Group]:
     group = _Group()
-    # Engines that can tell text from tables of numbers or encoded data say so; the others embed everything.
-    embeds: Callable[[str], bool] | None = getattr(cutter.embedder, "embeds", None)
     for content in pending:
         records = group.contents.setdefault(content.hash, [])
         group.n_chars += len(content.text)
-        for chunk, text in cutter.cut(content):
-            if embeds is not None and not embeds(chunk.text):
+        for chunk, text in chunker.split(content):
+            if not chunker.embedder.embeds(chunk.text):
                 continue
             key = chunk_key(text)
             group.texts[key] = text
@@ -226,7 +222,7 @@ def _groups(pending: Iterator[PendingContent], cutter: _Cutter) -> Iterator[_Gro
 
 
 def _embed_group(
-    writer: Writer, embedder: Embedder, group: _Group, progress: _Progress, should_stop: Callable[[], bool]
+    writer: IndexWriter, embedder: Embedder, group: _Group, progress: _Progress, should_stop: Callable[[], bool]
 ) -> bool:
     """Embed what is missing and store the group's chunks; False when asked to stop before its end."""
     stored = False
@@ -237,7 +233,7 @@ def _embed_group(
             # No chunk refers to the new vectors yet, so a cleanup elsewhere may have dropped them as unused.
             stored = len(writer.existing_keys(embedder.fingerprint, list(group.texts))) == len(group.texts)
             if stored:
-                writer.put_chunks(embedder.fingerprint, embedder.dim, group.contents, {})
+                writer.put_chunks(embedder.fingerprint, embedder.dim, group.contents)
     progress.documents += len(group.contents)
     progress.chunks += group.n_chunks
     progress.chars += group.n_chars
@@ -246,7 +242,7 @@ def _embed_group(
 
 
 def _embed_missing(
-    writer: Writer,
+    writer: IndexWriter,
     embedder: Embedder,
     texts: Mapping[bytes, str],
     progress: _Progress,
@@ -262,16 +258,10 @@ def _embed_missing(
             return False
         keys = missing[done : done + progress.slice_size]
         begun = time.monotonic()
-        writer.put_vectors(embedder.fingerprint, embedder.dim, _embed(embedder, texts, keys))
+        vectors = embedder.embed_documents([texts[key] for key in keys])
+        writer.put_vectors(embedder.fingerprint, embedder.dim, dict(zip(keys, vectors, strict=True)))
         progress.adapt(len(keys), time.monotonic() - begun)
         done += len(keys)
         progress.embedded += len(keys)
         progress.announce(done)
     return True
-
-
-def _embed(
-    embedder: Embedder, texts: Mapping[bytes, str], keys: Sequence[bytes]
-) -> dict[bytes, npt.NDArray[np.float32]]:
-    vectors = embedder.embed_documents([texts[key] for key in keys])
-    return dict(zip(keys, vectors, strict=True))

@@ -6,14 +6,15 @@ SQLite. And they can be ended: see `qmd.indexing.reader_process`.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
+from qmd.batches import batches
 from qmd.chunking.languages import language_of
+from qmd.environment import usable_cpus
 from qmd.indexing.reader_process import ReaderProcess, time_budget_s
 from qmd.indexing.reading import FileReading, read_files
 from qmd.records import FileEntry
@@ -47,7 +48,7 @@ def read_ahead(
     """
     if not entries:
         return
-    tasks = [entries[first : first + _FILES_PER_TASK] for first in range(0, len(entries), _FILES_PER_TASK)]
+    tasks = list(batches(entries, _FILES_PER_TASK))
     with _readers(_worthwhile_processes(entries) if n_processes is None else n_processes, budget_s) as readers:
         idle: SimpleQueue[Read] = SimpleQueue()
         for reader in readers:
@@ -75,7 +76,7 @@ def read_ahead(
 
 
 def _worthwhile_processes(entries: Sequence[FileEntry]) -> int:
-    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    n_cores = usable_cpus()
     if n_cores > 1 and sum(entry.size_bytes for entry in entries) >= _PROCESS_BYTES:
         return min(n_cores, _MAX_PROCESSES)
     return 0 if all(map(_is_harmless, entries)) else 1

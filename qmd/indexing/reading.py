@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from qmd.analysis import analyze_document
 from qmd.chunking import GrammarError, declared_headings, find_declarations
+from qmd.clock import file_time_text
 from qmd.ingest import UnindexableFileError, read_document
 from qmd.ingest.errors import UnindexableReason
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Document, FileEntry
 from qmd.store import pack_text
-from qmd.store.base import NewDocument
+from qmd.store.documents import NewDocument
 
 _RACY_NS = 50_000_000
 _RACY_COARSE_NS = 2_000_000_000
@@ -98,20 +98,11 @@ def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewD
         metadata_json=json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":")),
         size_bytes=entry.size_bytes,
         mtime_ns=_known_time(entry, read_at_ns),
-        created_at=_iso_time(read_at_ns),
-        modified_at=_iso_time(entry.mtime_ns),
+        created_at=file_time_text(read_at_ns),
+        modified_at=file_time_text(entry.mtime_ns),
     )
 
 
 def _known_time(entry: FileEntry, read_at_ns: int) -> int:
     window = _RACY_NS if entry.mtime_ns % 1_000_000_000 else _RACY_COARSE_NS
     return _UNKNOWN_TIME_NS if 0 <= read_at_ns - entry.mtime_ns < window else entry.mtime_ns
-
-
-def _iso_time(time_ns: int) -> str:
-    """UTC with milliseconds; times that the calendar cannot hold count as the epoch."""
-    try:
-        moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
-    except (OverflowError, ValueError, OSError):
-        moment = datetime.fromtimestamp(0, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

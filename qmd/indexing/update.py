@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from qmd import __version__
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import suffix_of
-from qmd.indexing.makers import analysis_maker, remember_analysis
+from qmd.indexing.stamps import Stamp, analysis_stamp, stamp_analysis
 from qmd.ingest import scan_collection
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry, LeftOutFile
-from qmd.store.base import KnownFile, NewDocument, Writer
+from qmd.store import IndexWriter
+from qmd.store.documents import KnownFile, NewDocument
 
 if TYPE_CHECKING:
     from qmd.indexing.reading import FileReading
@@ -66,12 +67,11 @@ class _Outcome:
 
 
 def update_collection(
-    writer: Writer,
+    writer: IndexWriter,
     collection: Collection,
     *,
     verify: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
-    on_warning: Callable[[str], None] | None = None,
 ) -> UpdateReport:
     """Make the index equal to the collection's files; interrupted at any point, the next call completes it.
 
@@ -80,7 +80,6 @@ def update_collection(
         collection: Name, folder and mask.
         verify: Read every file, even those whose size and time are known.
         on_progress: Gets (files done, files to read) after every few files.
-        on_warning: Gets one line for each file that could not be taken as it is.
 
     Raises:
         NotFoundError: The folder does not exist or cannot be read as a whole; the index stays as it is.
@@ -89,38 +88,20 @@ def update_collection(
     started = time.monotonic()
     scan = scan_collection(collection)
     known = writer.known_files(collection.name)
-    maker = analysis_maker(writer, collection.name)
-    outdated = maker.outdated(ANALYSIS_VERSION)
-    outcome = _Outcome(plain=set(maker.still_plain(ANALYSIS_VERSION)), outdated=outdated)
+    stamp = analysis_stamp(writer, collection.name)
+    outcome = _Outcome(plain=set(stamp.still_plain(ANALYSIS_VERSION)), outdated=stamp.outdated(ANALYSIS_VERSION))
     for one in scan.skipped:
         outcome.leave_out(LeftOutFile(collection.name, one.path, f"'{one.path}' skipped: {one.detail or one.reason}"))
     left_out = {one.path: one for one in writer.left_out(collection.name) if one.program == __version__}
     changed = list(scan.files) if verify else _changed(scan.files, known, left_out, outcome)
-    # A killed run's files need not be analysed again. But while an older version's are being replaced, only the end of
-    # the run may say that this version made them all.
-    notes_early = not known or maker.is_current(ANALYSIS_VERSION)
-    noted: set[str] | None = None
-    done = 0
-    for batch in _in_transactions(writer, _readings(changed)):
-        _write_batch(writer, collection.name, batch, known, outcome)
-        if notes_early and outcome.plain != noted:
-            noted = set(outcome.plain)
-            remember_analysis(writer, collection.name, noted)
-        done += len(batch)
-        if on_progress:
-            on_progress(done, len(changed))
+    _take(writer, collection.name, changed, known, stamp, outcome, on_progress)
     present = {entry.path for entry in scan.files}
     gone = [path for path in known if path not in present and not scan.is_undecided(path)]
     # Last, so that a renamed file finds its text still in place.
     removed = writer.remove_documents(collection.name, [*gone, *outcome.stale])
     writer.put_left_out(collection.name, outcome.left_out)
     writer.mark_updated(collection.name)
-    remember_analysis(writer, collection.name, outcome.plain)
-    # A missing grammar is one piece of news, however many files it concerns.
-    warnings = tuple(dict.fromkeys(outcome.warnings))
-    if on_warning:
-        for warning in warnings:
-            on_warning(warning)
+    stamp_analysis(writer, collection.name, outcome.plain)
     return UpdateReport(
         collection=collection.name,
         new=outcome.new,
@@ -128,7 +109,8 @@ def update_collection(
         unchanged=outcome.unchanged,
         removed=removed,
         skipped=tuple((one.path, one.reason) for one in outcome.left_out),
-        warnings=warnings,
+        # A missing grammar is one piece of news, however many files it concerns.
+        warnings=tuple(dict.fromkeys(outcome.warnings)),
         n_bytes=outcome.n_bytes,
         ignored_files=scan.ignored_files,
         elapsed_s=time.monotonic() - started,
@@ -155,6 +137,31 @@ def _changed(
     return changed
 
 
+def _take(
+    writer: IndexWriter,
+    collection: str,
+    changed: Sequence[FileEntry],
+    known: Mapping[str, KnownFile],
+    stamp: Stamp,
+    outcome: _Outcome,
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
+    """Read the changed files and write what they hold, a transaction at a time."""
+    # A killed run's files need not be analysed again. But while an older version's are being replaced, only the end of
+    # the run may say that this version made them all.
+    stamps_early = not known or stamp.is_current(ANALYSIS_VERSION)
+    stamped: set[str] | None = None
+    done = 0
+    for batch in _in_transactions(writer, _readings(changed)):
+        _write_batch(writer, collection, batch, known, outcome)
+        if stamps_early and outcome.plain != stamped:
+            stamped = set(outcome.plain)
+            stamp_analysis(writer, collection, stamped)
+        done += len(batch)
+        if on_progress:
+            on_progress(done, len(changed))
+
+
 def _readings(entries: Sequence[FileEntry]) -> Iterator[list[FileReading]]:
     if not entries:
         return iter(())
@@ -168,7 +175,7 @@ def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:
     return known is not None and (known.size_bytes, known.mtime_ns) == (entry.size_bytes, entry.mtime_ns)
 
 
-def _in_transactions(writer: Writer, batches: Iterator[list[FileReading]]) -> Iterator[list[FileReading]]:
+def _in_transactions(writer: IndexWriter, batches: Iterator[list[FileReading]]) -> Iterator[list[FileReading]]:
     """The same batches, each handed out inside a transaction that ends after enough bytes or enough time."""
     batch = next(batches, None)
     while batch is not None:
@@ -181,7 +188,11 @@ def _in_transactions(writer: Writer, batches: Iterator[list[FileReading]]) -> It
 
 
 def _write_batch(
-    writer: Writer, collection: str, batch: Sequence[FileReading], known: Mapping[str, KnownFile], outcome: _Outcome
+    writer: IndexWriter,
+    collection: str,
+    batch: Sequence[FileReading],
+    known: Mapping[str, KnownFile],
+    outcome: _Outcome,
 ) -> None:
     documents: list[NewDocument] = []
     for read in batch:

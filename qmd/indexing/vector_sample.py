@@ -12,7 +12,7 @@ from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder
-    from qmd.store.base import Reader
+    from qmd.store import IndexReader
 
 MAX_DISTANCE = 0.002
 """Cosine distance that still counts as equal: vectors are stored in 8 bits, which moves them by up to 0.0005."""
@@ -34,7 +34,9 @@ class VectorSample:
         return self.largest_distance <= MAX_DISTANCE
 
 
-def sample_vectors(reader: Reader, embedder: Embedder, size: int = 3, seed: int | None = None) -> VectorSample | None:
+def sample_vectors(
+    reader: IndexReader, embedder: Embedder, size: int = 3, seed: int | None = None
+) -> VectorSample | None:
     """Embed `size` random chunks of markdown again and compare them with the index; None where it holds none.
 
     Raises:

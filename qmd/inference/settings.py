@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from qmd.environment import usable_cpus
 from qmd.inference.models.catalogue import Role
 from qmd.quick_dataclasses import dataclass, field
 
@@ -56,13 +56,3 @@ class EngineSettings:
         from qmd.inference.runtime.sessions import gpu_allowed
 
         return self.allow_gpu and gpu_allowed(self.env)
-
-
-def usable_cpus() -> int:
-    """CPUs this process may use: its affinity, and the quota of its control group."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()[:2]
-        return max(1, min(cpus, round(int(quota) / int(period))))
-    except (OSError, ValueError, ZeroDivisionError):
-        return max(1, cpus)

@@ -6,7 +6,7 @@ from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 
-from qmd.ingest.globs import compile_globs, literal_segments, split_mask
+from qmd.ingest.globs import compile_globs, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
 from qmd.ingest.scan import NEVER_INDEXED, is_build_output
 from qmd.names import to_disk
@@ -29,12 +29,10 @@ def find_exclusion(collection: Collection, path: str) -> Exclusion | None:
     links, `.gitignore` and `.qmdignore` files.
     """
     for glob in collection.ignore:
-        if _fits(glob, path):
+        if _fits(portable(glob), path):
             return Exclusion(glob, f"ignore of collection '{collection.name}'")
-    parts = split_mask(collection.pattern)
-    wanted = [part for part in parts if not part.startswith("!") or part.startswith("!(")]
-    excluded = [part[1:] for part in parts if part not in wanted]
-    mask = compile_globs(wanted or ["**"])
+    wanted, excluded = parse_mask(collection.pattern)
+    mask = compile_globs(wanted)
     left_out = compile_globs(excluded)
     if mask is None or not mask.fullmatch(path) or (left_out is not None and left_out.fullmatch(path)):
         return Exclusion(collection.pattern, f"mask of collection '{collection.name}'")

@@ -10,6 +10,7 @@ a path of 120 characters, and `+(a)` five times over 4.5 s on one of 160.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -18,6 +19,7 @@ from typing import Protocol
 from qmd.errors import UsageError
 from qmd.ingest.glob_groups import Group, GroupMatcher, Many, Token
 from qmd.quick_dataclasses import dataclass
+from qmd.records import DEFAULT_PATTERN
 
 MAX_MASK_CHARS = 8_192
 """Twice the longest path of most systems; a longer mask is a mistake or an attack."""
@@ -60,6 +62,22 @@ def split_mask(mask: str) -> tuple[str, ...]:
             start = i + 1
     parts.append(mask[start:])
     return tuple(part for part in (p.strip() for p in parts) if part)
+
+
+def parse_mask(mask: str) -> tuple[list[str], list[str]]:
+    """The globs of a mask that select files, and those behind a `!` that exclude some of them again.
+
+    Nothing at all selects markdown; nothing but exclusions, every other file.
+    """
+    parts = [portable(part) for part in split_mask(mask)]
+    excluded = [part for part in parts if part.startswith("!") and not part.startswith("!(")]
+    wanted = [part for part in parts if part not in excluded]
+    return wanted or (["**"] if excluded else [DEFAULT_PATTERN]), [part[1:] for part in excluded]
+
+
+def portable(glob: str) -> str:
+    """A glob with `/` between its segments, also where the system, and so its user, writes a backslash."""
+    return glob.replace("\\", "/") if os.sep == "\\" else glob
 
 
 def compile_globs(patterns: Iterable[str]) -> PathMatcher | None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal
 
+from qmd.ingest.fences import FENCE, FenceScanner, Span
 from qmd.records import Heading, MetadataValue
 
 Structure = Literal["markdown", "org", "plain"]
-Span = tuple[int, int]
 
 _MARKDOWN_SUFFIXES = frozenset(
     {".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdx", ".mdwn", ".qmd", ".rmd", ".mdc", ".livemd"}
@@ -22,7 +22,7 @@ _MARKDOWN_SUFFIXES = frozenset(
 # character decides for most lines.
 _LINE_MARK = (
     r" {0,3}(?:(#{1,6})([ \t][^\n]*)?(?=\n|\Z)"
-    r"|(`{3,}|~{3,})([^\n]*)"
+    rf"|{FENCE}"
     r"|(=+|-+)[ \t\r]*(?=\n|\Z))"
 )
 _MARK_AFTER_BREAK = re.compile(r"\n(?=[ #`~=-])" + _LINE_MARK)
@@ -59,28 +59,20 @@ def find_headings(text: str, body_offset: int, structure: Structure) -> tuple[tu
 
 def _markdown_headings(text: str, body_offset: int) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
     headings: list[Heading] = []
-    code: list[Span] = []
-    fence = ""
-    fence_start = 0
+    fences = FenceScanner()
     for match, line_start in _line_marks(text, body_offset):
         hashes, atx, mark, info, rule = match.groups()
-        if fence:
-            if mark and mark[0] == fence[0] and len(mark) >= len(fence) and not info.strip():
-                code.append((fence_start, match.end()))
-                fence = ""
-        elif mark:
-            # An info string with a backtick is an inline code span, not a fence.
-            if mark[0] == "~" or "`" not in info:
-                fence, fence_start = mark, line_start
+        if mark:
+            fences.line(mark, info, line_start, match.end())
+        elif fences.is_open:
+            continue
         elif rule:
             _add_setext(text, body_offset, line_start, rule, headings)
         else:
             title = plain_text(_closing_hashes(atx or ""))
             if title and len(headings) < MAX_HEADINGS:
                 headings.append(Heading(len(hashes), title, line_start))
-    if fence:
-        code.append((fence_start, len(text)))
-    return tuple(headings), tuple(code)
+    return tuple(headings), fences.finish(len(text))
 
 
 def _line_marks(text: str, offset: int) -> Iterator[tuple[re.Match[str], int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from qmd.errors import NotFoundError
-from qmd.ingest.globs import PathMatcher, compile_globs, literal_segments, split_mask
+from qmd.ingest.globs import PathMatcher, compile_globs, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import (
     GITIGNORE,
     QMDIGNORE,
@@ -139,18 +139,14 @@ def _single_file(path: Path) -> ScanResult:
 
 
 def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
-    parts = split_mask(collection.pattern)
-    if os.sep == "\\":
-        parts = tuple(part.replace("\\", "/") for part in parts)
-    wanted = [part for part in parts if not part.startswith("!") or part.startswith("!(")]
-    excluded = [part[1:] for part in parts if part.startswith("!") and not part.startswith("!(")]
-    ignore = [glob.replace("\\", "/") if os.sep == "\\" else glob for glob in collection.ignore]
+    wanted, excluded = parse_mask(collection.pattern)
+    ignore = [portable(glob) for glob in collection.ignore]
     # `drafts/**` and `drafts/` mean the folder too: not entering it is what makes ignoring cheap.
     folders = [re.sub(r"/(\*\*)?\Z", "", glob) for glob in (*ignore, *excluded)]
     return _Walk(
         folder=Path(root),
         base=root.rstrip(os.sep) + os.sep,
-        mask=compile_globs(wanted or (["**/*.md"] if not parts else ["**"])),
+        mask=compile_globs(wanted),
         mask_excludes=compile_globs(excluded),
         ignore_files=compile_globs(ignore),
         ignore_dirs=compile_globs(folder for folder in folders if folder not in ("", "**", "*")),

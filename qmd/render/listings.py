@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qmd.app.records import ContextNote
+from qmd.clock import parse_time
 from qmd.names import to_text
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
-from qmd.render.text import human_size, json_text, parse_time, relative_time
+from qmd.render.text import human_size, json_text, relative_time
 
 if TYPE_CHECKING:
     from datetime import datetime

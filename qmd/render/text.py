@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from qmd.clock import parse_time
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -90,14 +92,6 @@ def relative_time(moment: str | None, now: datetime) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit} ago"
     return f"{seconds}s ago"
-
-
-def parse_time(moment: str) -> datetime:
-    """An ISO time as an aware datetime; UTC when it names no zone."""
-    from datetime import UTC, datetime
-
-    parsed = datetime.fromisoformat(moment)
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def human_size(n_bytes: int) -> str:

@@ -1,14 +1,14 @@
-"""The dense leg: vectors of the query's texts, cosine rankings over every candidate, and what is missing of them."""
+"""Dense retrieval: vectors of the query's texts, cosine rankings over every candidate, and what is missing of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from qmd.inference.base import Embedder
-from qmd.quick_dataclasses import dataclass, replace
+from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Ranking, Scope, SubQuery
 from qmd.retrieval.trace import Trace
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 EMBED_ESTIMATE_MS = 30.0
 """One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
@@ -26,7 +26,7 @@ class DenseRanking:
 
 
 def dense_rankings(
-    reader: Reader,
+    reader: IndexReader,
     embedder: Embedder,
     texts: Sequence[SubQuery | str],
     also_score: Sequence[int],
@@ -58,27 +58,27 @@ def dense_rankings(
     return rankings
 
 
-def has_vectors(reader: Reader, embedder: Embedder, trace: Trace) -> bool:
+def has_vectors(reader: IndexReader, embedder: Embedder, trace: Trace) -> bool:
     """Whether the index holds any vector of this model; warns about documents that have none."""
-    status = reader.status(embedder.fingerprint)
-    pending = status.pending_documents
-    if pending > 0 and pending >= MANY_PENDING * status.documents:
-        percent = round(100 * pending / max(status.documents, 1))
+    coverage = reader.vector_coverage(embedder.fingerprint)
+    pending, total = coverage.pending, reader.count_documents()
+    if pending > 0 and pending >= MANY_PENDING * total:
+        percent = round(100 * pending / max(total, 1))
         trace.warn(f"{pending} documents ({percent}%) need embeddings. Run 'qmd embed' for better results.")
     elif pending > 0:
         trace.warn(f"{pending} documents need embeddings. Run 'qmd embed' to index them.")
-    return status.vectors > 0
+    return coverage.has_vectors
 
 
 def explain_absence(
-    reader: Reader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
+    reader: IndexReader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
 ) -> None:
     """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
     model = embedder.description.model
     if not any(embedder.query_trust(_text(item)) > 0 for item in texts):
         trace.warn(f"{model} does not know the query's script: searched by words alone")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
-        hint = ": run 'qmd embed'" if reader.status(embedder.fingerprint).pending_documents else f" of {model}"
+        hint = ": run 'qmd embed'" if reader.vector_coverage(embedder.fingerprint).pending else f" of {model}"
         trace.warn(f"searched by words alone: no document in scope has vectors{hint}")
 
 
@@ -91,12 +91,6 @@ def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
             if held is None or candidate.score > held.score:
                 best[candidate.document_id] = candidate
     return best
-
-
-def only(ranking: Ranking, admitted: frozenset[int]) -> Ranking:
-    """`ranking` without the documents that are not admitted."""
-    kept = tuple(candidate for candidate in ranking.candidates if candidate.document_id in admitted)
-    return replace(ranking, candidates=kept)
 
 
 def _text(item: SubQuery | str) -> str:

@@ -17,31 +17,28 @@ CJK_SHARE = 0.3
 """Share of CJK letters above which an English-only model is not trusted with a query (measured on Chinese)."""
 
 
-def skip_reason(
+def should_expand(
     query: Query, options: SearchOptions, embedder: Embedder | None, lexical: Ranking, title_coverage: float
-) -> str | None:
-    """Why the query is not expanded; None when it is to be.
+) -> bool:
+    """Whether a plain query is handed to the expander.
+
+    Not when it uses operators or is an identifier, which mean what they say; not in a script that the embedding model
+    does not know; and not when one document answers literally.
 
     Args:
-        query: Typed query documents are never expanded, whatever the options say: their author wrote the sub-queries.
-        options: `expand` True skips every rule but that one; False forbids.
+        query: The query.
+        options: `expand` True skips every rule; False forbids.
         embedder: Knows which scripts it was trained on.
         lexical: BM25 ranking of the original text.
         title_coverage: Weighted share of the query's terms in the title of the first lexical document, in [0, 1].
     """
-    if query.subqueries:
-        return "the query is typed"
     if options.expand is not None:
-        return None if options.expand else "not wanted"
-    if has_user_operators(query.text):
-        return "the query uses operators"
-    if is_identifier_like(query.text):
-        return "the query is an identifier"
+        return options.expand
+    if has_user_operators(query.text) or is_identifier_like(query.text):
+        return False
     if cjk_share(query.text) > CJK_SHARE and embedder is not None and embedder.query_trust(query.text) < 0.5:
-        return "the embedding model does not know the query's script"
-    if is_strong(lexical, title_coverage):
-        return "strong lexical match"
-    return None
+        return False
+    return not is_strong(lexical, title_coverage)
 
 
 def is_strong(lexical: Ranking, title_coverage: float) -> bool:

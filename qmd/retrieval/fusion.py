@@ -45,7 +45,9 @@ def fuse_zscores(rankings: Sequence[Ranking], weights: Sequence[float]) -> tuple
     Chosen over reciprocal rank fusion: .612 against .596 to .600 mean nDCG@10 over ten collections; the table of
     tests/benchmarks/bench_quality.py compares the two on the development collections.
     """
-    used = _weighted(rankings, weights)
+    if len(rankings) != len(weights):
+        raise ValueError(f"{len(rankings)} rankings, {len(weights)} weights")
+    used = [(ranking, weight) for ranking, weight in zip(rankings, weights, strict=True) if ranking.candidates]
     ids = {candidate.document_id for ranking, _ in used for candidate in ranking.candidates}
     parts: list[tuple[Ranking, float, Mapping[int, tuple[int | None, float, float]], float]] = []
     for ranking, weight in used:
@@ -65,45 +67,16 @@ def fuse_zscores(rankings: Sequence[Ranking], weights: Sequence[float]) -> tuple
         contributions = []
         for ranking, weight, standard, floor in parts:
             rank, score, value = standard.get(document_id, (None, 0.0, floor))
-            contributions.append(_contribution(ranking, rank, score, weight, weight * value))
-        fused.append(_fused(document_id, contributions))
-    return _sorted(fused)
-
-
-def fuse_rankings(
-    rankings: Sequence[Ranking], weights: Sequence[float], k: int = 60, top_bonus: Sequence[float] = ()
-) -> tuple[Fused, ...]:
-    """Merge rankings by weighted reciprocal rank; the pipeline does not use it, the quality benchmark compares with it.
-
-    Args:
-        rankings: Best first, documents unique in each.
-        weights: One per ranking, >= 0.
-        k: Smoothing constant; larger flattens the effect of rank.
-        top_bonus: Added once by a document's best rank in any list: first, second, third …
-
-    Returns:
-        Every document by descending score, ties by document id. Empty if all rankings are empty.
-
-    Raises:
-        ValueError: If `weights` and `rankings` differ in length.
-
-    Source: Cormack, Clarke, Büttcher, SIGIR 2009.
-    """
-    gathered: dict[int, list[Contribution]] = {}
-    for ranking, weight in _weighted(rankings, weights):
-        for rank, candidate in enumerate(ranking.candidates, start=1):
-            entry = _contribution(ranking, rank, candidate.score, weight, weight / (k + rank))
-            gathered.setdefault(candidate.document_id, []).append(entry)
-    fused = []
-    for document_id, contributions in gathered.items():
-        best = min(entry.rank for entry in contributions if entry.rank is not None)
-        bonus = top_bonus[best - 1] if best <= len(top_bonus) else 0.0
-        score = _fused(document_id, contributions).score + bonus
+            part = Contribution(ranking.source, ranking.kind, ranking.query, rank, score, weight, weight * value)
+            contributions.append(part)
+        # fsum is exact, so the order of the lists cannot change the last digit, and with it the order of near ties.
+        score = math.fsum(part.contribution for part in contributions)
         fused.append(Fused(document_id, score, tuple(contributions)))
-    return _sorted(fused)
+    fused.sort(key=lambda entry: (-entry.score, entry.document_id))
+    return tuple(fused)
 
 
-def standardise(scores: Sequence[float]) -> list[float]:
+def z_scores(scores: Sequence[float]) -> list[float]:
     """Scores as multiples of their standard deviation from their mean; all 0 when they are all equal."""
     if not scores:
         return []
@@ -128,29 +101,10 @@ def blend_rerank(fused: Sequence[float], reranked: Sequence[float], weight: floa
     """
     if len(fused) != len(reranked):
         raise ValueError(f"{len(fused)} fused scores, {len(reranked)} rerank scores")
-    return [left + weight * right for left, right in zip(fused, standardise(reranked), strict=True)]
-
-
-def _weighted(rankings: Sequence[Ranking], weights: Sequence[float]) -> list[tuple[Ranking, float]]:
-    if len(rankings) != len(weights):
-        raise ValueError(f"{len(rankings)} rankings, {len(weights)} weights")
-    return [(ranking, weight) for ranking, weight in zip(rankings, weights, strict=True) if ranking.candidates]
+    return [left + weight * right for left, right in zip(fused, z_scores(reranked), strict=True)]
 
 
 def _moments(scores: Sequence[float]) -> tuple[float, float]:
     mean = math.fsum(scores) / len(scores)
     spread = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
     return mean, spread if spread > SPREAD_FLOOR else 1.0
-
-
-def _contribution(ranking: Ranking, rank: int | None, score: float, weight: float, value: float) -> Contribution:
-    return Contribution(ranking.source, ranking.kind, ranking.query, rank, score, weight, value)
-
-
-def _fused(document_id: int, contributions: Sequence[Contribution]) -> Fused:
-    # fsum is exact, so the order of the lists cannot change the last digit, and with it the order of near ties.
-    return Fused(document_id, math.fsum(c.contribution for c in contributions), tuple(contributions))
-
-
-def _sorted(fused: Sequence[Fused]) -> tuple[Fused, ...]:
-    return tuple(sorted(fused, key=lambda entry: (-entry.score, entry.document_id)))

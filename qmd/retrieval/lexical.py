@@ -1,15 +1,16 @@
-"""The lexical leg: terms, the ladder for unknown words, BM25 rankings, and what the user required or excluded."""
+"""Lexical retrieval: terms, substitutes for unknown words, BM25 rankings, and what the user required or excluded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from qmd.analysis import analyze_query, has_cjk, parse_lex, prefix_form
 from qmd.quick_dataclasses import dataclass, replace
-from qmd.records import Candidate, LexicalTerm, Ranking, Scope, SubQuery
+from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Trace
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 PREFIX_TRUST = 0.7
 """Share of a term's weight that a prefix of it earns in coverage."""
@@ -36,34 +37,36 @@ class LexicalQuery:
     """Terms of one text as the index is asked for them.
 
     Attributes:
+        text: The query or sub-query.
         terms: What is searched, unknown words replaced by prefixes or corrected spellings.
         weighted: What coverage is measured with; unknown words keep their weight.
     """
 
+    text: str
     terms: tuple[LexicalTerm, ...]
     weighted: tuple[WeightedTerm, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Demands:
+class TermFilter:
     """Documents that the user's required and excluded terms allow; None allows all."""
 
     allowed: frozenset[int] | None
     refused: frozenset[int]
 
     def admits(self, document_id: int) -> bool:
-        """Whether a document meets the demands."""
+        """Whether a document has every required term and no excluded one."""
         return document_id not in self.refused and (self.allowed is None or document_id in self.allowed)
 
 
-def lexical_query(reader: Reader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
+def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
     """Analyse `text` and replace terms that no document holds.
 
     Args:
         reader: For document frequencies and spellings.
         text: The query or sub-query.
         scope: Where a word must occur to be known.
-        trace: Told of every unknown word.
+        trace: Gets a warning for every unknown word.
         lex_syntax: Whether quotes, `+`, `-` and `*` are operators.
     """
     terms = parse_lex(text) if lex_syntax else analyze_query(text)
@@ -89,11 +92,11 @@ def lexical_query(reader: Reader, text: str, scope: Scope, trace: Trace, *, lex_
             substitutes.append(WeightedTerm(_any_of(found), weight * trust))
     if n_unknown > MOST_UNKNOWN:
         trace.warn(f"no document holds {n_unknown - MOST_UNKNOWN} further words")
-    return LexicalQuery(tuple(searched), tuple(weighted + substitutes))
+    return LexicalQuery(text, tuple(searched), tuple(weighted + substitutes))
 
 
 def lexical_ranking(
-    reader: Reader, query: LexicalQuery, subquery: SubQuery | None, text: str, k: int, scope: Scope, trace: Trace
+    reader: IndexReader, query: LexicalQuery, kind: Literal["original", "lex"], k: int, scope: Scope, trace: Trace
 ) -> Ranking:
     """BM25 ranking of one text; required terms that no document holds together are searched as optional."""
     candidates = reader.search_lexical(query.terms, k, scope)
@@ -103,11 +106,11 @@ def lexical_ranking(
         candidates = reader.search_lexical([replace(term, required=False) for term in query.terms], k, scope)
     if not candidates and query.terms and all(term.excluded for term in query.terms):
         trace.warn("the query only excludes: add a word to search for")
-    return Ranking("bm25", "original" if subquery is None else "lex", text, tuple(candidates))
+    return Ranking("bm25", kind, query.text, tuple(candidates))
 
 
-def read_demands(reader: Reader, queries: Sequence[LexicalQuery], scope: Scope) -> Demands:
-    """What required and excluded terms demand of documents that another leg finds."""
+def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Scope) -> TermFilter:
+    """What required and excluded terms allow of the documents that vectors find."""
     required = [term for query in queries for term in query.terms if term.required]
     excluded = [term for query in queries for term in query.terms if term.excluded]
     limit = reader.count_documents()
@@ -117,10 +120,12 @@ def read_demands(reader: Reader, queries: Sequence[LexicalQuery], scope: Scope) 
     refused: frozenset[int] = frozenset()
     if excluded:
         refused = _ids(reader.search_lexical([replace(term, excluded=False) for term in excluded], limit, scope))
-    return Demands(allowed, refused)
+    return TermFilter(allowed, refused)
 
 
-def _substitutes(reader: Reader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool) -> list[LexicalTerm]:
+def _substitutes(
+    reader: IndexReader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool
+) -> list[LexicalTerm]:
     """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none."""
     prefix = prefix_form(term)
     if prefix is not None and reader.document_frequencies([prefix], scope)[0]:
@@ -136,7 +141,7 @@ def _substitutes(reader: Reader, term: LexicalTerm, scope: Scope, trace: Trace, 
     return [LexicalTerm(spelling, f'"{spelling}"') for spelling in spellings]
 
 
-def _spellings(reader: Reader, word: str, scope: Scope) -> list[str]:
+def _spellings(reader: IndexReader, word: str, scope: Scope) -> list[str]:
     """Corrected spellings of a word that documents in scope hold."""
     if scope.collections is None:
         return list(reader.similar_terms(word, SPELLINGS))

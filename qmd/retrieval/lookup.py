@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
 
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
-from qmd.lazy import lazy_pattern
-from qmd.names import storable, to_text
+from qmd.names import storable
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
-_DOCID = lazy_pattern(r"#?([0-9a-fA-F]{6,64})\Z")
-_RANGE = lazy_pattern(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
-_VIRTUAL = lazy_pattern(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", re.DOTALL | re.IGNORECASE)
+_DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
+_RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion, as in the original."""
 _AMBIGUOUS_SHOWN = 10
@@ -66,7 +64,7 @@ def _line_number(digits: str) -> int:
     return min(int(digits[:18]), _MANY_LINES)
 
 
-def resolve_document(reader: Reader, reference: str) -> StoredDocument:
+def resolve_document(reader: IndexReader, reference: str) -> StoredDocument:
     """The one document that `reference` names; a `:from:count` suffix is ignored.
 
     Tried in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path under a collection's
@@ -86,14 +84,14 @@ def resolve_document(reader: Reader, reference: str) -> StoredDocument:
         if len(found) == 1:
             return found[0]
         if found:
-            raise UsageError(ambiguous_message(name, found), hint="name the collection, or use the docid")
+            raise UsageError(_ambiguous_message(name, found), hint="name the collection, or use the docid")
     name = parse_line_range(wanted).name
-    similar = similar_paths(reader, name)
+    similar = _similar_paths(reader, name)
     hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
     raise NotFoundError(f"document not found: '{name}'", hint=hint)
 
 
-def resolve_many(reader: Reader, pattern: str) -> Resolution:
+def resolve_many(reader: IndexReader, pattern: str) -> Resolution:
     """Every document that `pattern` names: a comma list, a docid, or a glob with `*`, `?`, `[…]`, `{a,b}`.
 
     Globs are compared with the `qmd://` URI, with `collection/path` and with the bare path; `*` and `?` skip names that
@@ -134,7 +132,7 @@ def context_for(collection: Collection | None, global_context: str | None, path:
     return "\n\n".join(notes) or None
 
 
-def similar_paths(reader: Reader, name: str, limit: int = 5) -> list[str]:
+def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     """Paths within five edits of `name`, or whose file name is close to its own, nearest first."""
     wanted = _without_scheme(name).casefold()
     last = wanted.rsplit("/", 1)[-1]
@@ -152,17 +150,14 @@ def similar_paths(reader: Reader, name: str, limit: int = 5) -> list[str]:
     return [path for _, path in sorted(scored)[:limit]]
 
 
-def ambiguous_message(name: str, found: Sequence[StoredDocument]) -> str:
+def _ambiguous_message(name: str, found: Sequence[StoredDocument]) -> str:
     """One line naming the documents that fit, the first ten of them."""
     names = ", ".join(f"{document.uri} ({document.docid})" for document in found[:_AMBIGUOUS_SHOWN])
     more = f" and {len(found) - _AMBIGUOUS_SHOWN} more" if len(found) > _AMBIGUOUS_SHOWN else ""
     return f"Ambiguous path {name}: {names}{more}"
 
 
-# --- one reference --------------------------------------------------------------------------------
-
-
-def _find(reader: Reader, name: str) -> list[StoredDocument]:
+def _find(reader: IndexReader, name: str) -> list[StoredDocument]:
     """Documents at the first tier where any fits; more than one means that the reference is ambiguous."""
     spellings = tuple(dict.fromkeys((name, unquote(name))))
     for spelling in spellings:
@@ -187,7 +182,7 @@ def _find(reader: Reader, name: str) -> list[StoredDocument]:
     return []
 
 
-def _exact(reader: Reader, name: str) -> list[StoredDocument]:
+def _exact(reader: IndexReader, name: str) -> list[StoredDocument]:
     virtual = _virtual_parts(reader, name)
     if virtual is not None:
         found = reader.find_path(*virtual)
@@ -201,20 +196,16 @@ def _exact(reader: Reader, name: str) -> list[StoredDocument]:
     return [found for collection in collections if (found := reader.find_path(collection.name, name))]
 
 
-def _virtual_parts(reader: Reader, name: str) -> tuple[str, str] | None:
+def _virtual_parts(reader: IndexReader, name: str) -> tuple[str, str] | None:
     """(collection, path) of a `qmd://` reference; None when it is not one."""
-    match = _VIRTUAL.match(name)
-    if match is None:
+    address = without_scheme(name)
+    if address is None:
         return None
-    rest = re.sub(r"\?index=[^/?]*\Z", "", match["rest"])
-    for collection in sorted(reader.collections(), key=lambda entry: -len(entry.name)):
-        if rest.startswith(collection.name + "/"):
-            return collection.name, rest[len(collection.name) + 1 :]
-    collection_name, _, path = rest.partition("/")
-    return collection_name, path
+    first, _, path = address.partition("/")
+    return split_address(address, [collection.name for collection in reader.collections()]) or (first, path)
 
 
-def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
+def _under_a_collection(reader: IndexReader, name: str) -> list[StoredDocument]:
     """A path of the file system, absolute or relative to the working directory, inside a collection's folder."""
     # Programs can send what no file system holds.
     if "\0" in name:
@@ -226,34 +217,17 @@ def _under_a_collection(reader: Reader, name: str) -> list[StoredDocument]:
     except FileNotFoundError:
         # The working directory was deleted.
         return []
-    # Links are resolved second: the folder may itself be named through a link.
-    for candidate in dict.fromkeys((_without_dots(absolute), absolute.resolve())):
-        for collection in reader.collections():
-            for root in dict.fromkeys((collection.path, collection.path.resolve())):
-                if candidate.is_relative_to(root):
-                    found = reader.find_path(collection.name, to_text(candidate.relative_to(root).as_posix()))
-                    if found:
-                        return [found]
-    return []
+    places = places_on_disk(absolute, reader.collections())
+    return next(([found] for collection, path in places if (found := reader.find_path(collection.name, path))), [])
 
 
-def _without_dots(path: Path) -> Path:
-    parts: list[str] = []
-    for part in path.parts:
-        if part == ".." and len(parts) > 1:
-            parts.pop()
-        elif part != "..":
-            parts.append(part)
-    return Path(*parts)
-
-
-def _by_suffix(reader: Reader, name: str) -> list[StoredDocument]:
+def _by_suffix(reader: IndexReader, name: str) -> list[StoredDocument]:
     """Documents whose path ends with the name at a `/`; letter case decides only among several."""
-    match = _VIRTUAL.match(name)
     scope = Scope()
     wanted = name
-    if match is not None:
-        collection, wanted = _virtual_parts(reader, name) or ("", "")
+    virtual = _virtual_parts(reader, name)
+    if virtual is not None:
+        collection, wanted = virtual
         scope = Scope(collections=(collection,))
     wanted = wanted.removeprefix("./").strip("/")
     if not wanted:
@@ -277,14 +251,11 @@ def _one_per_place(found: Iterable[StoredDocument]) -> list[StoredDocument]:
 
 
 def _without_scheme(name: str) -> str:
-    match = _VIRTUAL.match(name)
-    return match["rest"] if match is not None else name.removeprefix("./")
+    address = without_scheme(name)
+    return name.removeprefix("./") if address is None else address
 
 
-# --- patterns -------------------------------------------------------------------------------------
-
-
-def _resolve_list(reader: Reader, names: Sequence[str], kind: Literal["list", "docid"]) -> Resolution:
+def _resolve_list(reader: IndexReader, names: Sequence[str], kind: Literal["list", "docid"]) -> Resolution:
     documents: dict[int, StoredDocument] = {}
     problems: list[Problem] = []
     for name in names:
@@ -296,28 +267,27 @@ def _resolve_list(reader: Reader, names: Sequence[str], kind: Literal["list", "d
             uris = ", ".join(document.uri for document in found[:_AMBIGUOUS_SHOWN])
             problems.append(Problem(name, f"Ambiguous path {name}: {uris}"))
         else:
-            similar = similar_paths(reader, bare, 3)
+            similar = _similar_paths(reader, bare, 3)
             suffix = f" (did you mean: {', '.join(similar)}?)" if similar else ""
             problems.append(Problem(name, f"File not found: {name}{suffix}"))
     return Resolution(tuple(documents.values()), tuple(problems), kind)
 
 
-def _is_class_glob(reader: Reader, pattern: str) -> bool:
+def _is_class_glob(reader: IndexReader, pattern: str) -> bool:
     """`[ab].md` is a glob unless a file has that very name."""
     return "[" in pattern and "]" in pattern and "," not in pattern and not _exact(reader, pattern)
 
 
-def _matching(reader: Reader, pattern: str) -> tuple[StoredDocument, ...]:
+def _matching(reader: IndexReader, pattern: str) -> tuple[StoredDocument, ...]:
     from qmd.ingest.globs import compile_globs
 
-    wanted = re.sub(r"\A(?:qmd:/*|//)", "", pattern)
-    compiled = compile_globs((wanted,))
+    address = without_scheme(pattern)
+    compiled = compile_globs((pattern if address is None else address,))
     if compiled is None:
         return ()
-    has_scheme = wanted != pattern
     return tuple(
         document
         for document in reader.iter_documents()
         if compiled.fullmatch(f"{document.collection}/{document.path}")
-        or (not has_scheme and compiled.fullmatch(document.path))
+        or (address is None and compiled.fullmatch(document.path))
     )

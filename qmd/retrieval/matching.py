@@ -7,18 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from qmd.analysis import analyze_query, has_cjk
+from qmd.analysis import has_cjk
 from qmd.analysis.scripts import normal_form
-from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass
 from qmd.records import LexicalTerm
 
-_QUOTED = lazy_pattern(r'"([^"]*)"(\*?)')
+_QUOTED = re.compile(r'"([^"]*)"(\*?)')
 _MAX_OCCURRENCES = 20_000
 """A passage is chosen among them; a text of ten megabytes can hold millions, and a search would take ten seconds."""
 
-_MARKS = lazy_pattern("[\u0300-\u036f]")
-_SUFFIX = lazy_pattern(
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_SUFFIX = re.compile(
     r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
 )
 _MIN_STEM = 3
@@ -44,7 +43,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkedText:
+class MatchedText:
     """A folded text with the places of a query's terms; its first `lines_before` lines are not the text's own."""
 
     folded: str
@@ -74,11 +73,6 @@ def inverse_frequency(frequency: int, n_documents: int) -> float:
     return max(math.log((n_documents + PRIOR_DOCUMENTS + 1.0) / (min(frequency, n_documents) + 0.5)), 0.05)
 
 
-def query_terms(text: str) -> list[WeightedTerm]:
-    """Terms of `text`, all of the same weight: for passages where the index is not asked."""
-    return [WeightedTerm(term, 1.0) for term in analyze_query(text)]
-
-
 def fold(text: str) -> str:
     """`text` in lower case without accents, every line still in its place."""
     if text.isascii():
@@ -87,7 +81,7 @@ def fold(text: str) -> str:
     if has_cjk(folded):
         # Taking kana and Hangul apart would hide them from the query's composed characters.
         return folded
-    return _MARKS.sub("", normal_form("NFD", folded))
+    return _ACCENTS.sub("", normal_form("NFD", folded))
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
@@ -102,10 +96,10 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
     return found
 
 
-def mark_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> MarkedText:
+def match_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> MatchedText:
     """`text` folded, behind the whole lines of `before`, with every place where a term occurs."""
     folded = fold(before + text)
-    return MarkedText(folded, find_occurrences(folded, terms), before.count("\n"))
+    return MatchedText(folded, find_occurrences(folded, terms), before.count("\n"))
 
 
 def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], window: int | None = None) -> float:
@@ -115,21 +109,27 @@ def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], w
         return 0.0
     if window is None:
         return math.fsum(terms[number].weight for number in {o.term for o in occurrences}) / total
-    best = current = 0.0
+    best = max((weight for _, weight in windows(occurrences, terms, window)), default=0.0)
+    return min(best / total, 1.0)
+
+
+def windows(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], size: int) -> Iterator[tuple[int, float]]:
+    """For each occurrence, the offset of the first one in the window of `size` code points that ends with it, and the
+    weight of the distinct terms inside."""
+    weight = 0.0
     counts = [0] * len(terms)
     first = 0
     for occurrence in occurrences:
         if counts[occurrence.term] == 0:
-            current += terms[occurrence.term].weight
+            weight += terms[occurrence.term].weight
         counts[occurrence.term] += 1
-        while occurrences[first].offset < occurrence.offset - window:
+        while occurrences[first].offset < occurrence.offset - size:
             gone = occurrences[first].term
             counts[gone] -= 1
             if counts[gone] == 0:
-                current -= terms[gone].weight
+                weight -= terms[gone].weight
             first += 1
-        best = max(best, current)
-    return min(best / total, 1.0)
+        yield occurrences[first].offset, weight
 
 
 def stem(word: str) -> str:

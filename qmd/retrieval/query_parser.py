@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import cast, get_args
 
 from qmd.errors import UsageError
-from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
 
@@ -18,14 +17,14 @@ MAX_SUBQUERIES = 32
 MAX_FILTERS = 100
 """Each becomes a condition of one SQL statement, whose depth SQLite limits to 1,000."""
 
-_FILTER = lazy_pattern(
+_FILTER = re.compile(
     r'(?<!\S)(?P<sign>-?)(?P<field>tag|path|collection|after|before|title):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))'
     r"(?!\S)",
     re.IGNORECASE,
 )
-_TYPED = lazy_pattern(r"(lex|vec|hyde|intent|expand):(.*)\Z", re.IGNORECASE | re.DOTALL)
-_DATE = lazy_pattern(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
-_NEGATION = lazy_pattern(r'(?:^|\s)-["\w]')
+_TYPED = re.compile(r"(lex|vec|hyde|intent|expand):(.*)\Z", re.IGNORECASE | re.DOTALL)
+_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
+_NEGATION = re.compile(r'(?:^|\s)-["\w]')
 
 
 @dataclass(slots=True)
@@ -45,16 +44,16 @@ def parse_query(text: str) -> Query:
     spaces in double quotes; they stand anywhere in plain text or on lines of their own. `expand: foo` is `foo`.
 
     Raises:
-        UsageError: Empty query, one that is too long, or a query document that breaks its rules.
+        UsageError: Empty query, one that is too long, or a query document that breaks its rules. How many
+            sub-queries and filters there may be is for `check_size`, which every search asks.
     """
     _check_length(len(text))
     filters: list[MetadataFilter] = []
     lines = _Lines()
     for number, raw in enumerate(text.split("\n"), start=1):
         _read_line(number, raw.strip(), lines, filters)
-    query = _assemble(text, lines, filters)
+    query = _assemble(lines, filters)
     validate_subqueries(query.subqueries, numbered=True)
-    check_size(query)
     return query
 
 
@@ -121,9 +120,6 @@ def build_scope(base: Scope, extra: Scope) -> Scope:
     return Scope(collections, prefix, (*base.filters, *extra.filters))
 
 
-# --- lines ----------------------------------------------------------------------------------------
-
-
 def _read_line(number: int, line: str, lines: _Lines, filters: list[MetadataFilter]) -> None:
     if not line:
         return
@@ -152,7 +148,7 @@ def _read_line(number: int, line: str, lines: _Lines, filters: list[MetadataFilt
             lines.typed.append(SubQuery(cast(SubQueryKind, kind), text, number))
 
 
-def _assemble(text: str, lines: _Lines, filters: list[MetadataFilter]) -> Query:
+def _assemble(lines: _Lines, filters: list[MetadataFilter]) -> Query:
     if lines.expand is not None:
         number, expanded = lines.expand
         if lines.plain or lines.typed or lines.intent is not None:
@@ -185,9 +181,6 @@ def _primary_text(subqueries: Sequence[SubQuery]) -> str:
             if subquery.kind == kind:
                 return subquery.text
     return subqueries[0].text
-
-
-# --- filters --------------------------------------------------------------------------------------
 
 
 def _take_filters(text: str, filters: list[MetadataFilter]) -> str:

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from qmd.analysis import cjk_share
-from qmd.inference.base import Embedder, Reranker
+from qmd.inference.base import Embedder, Engines, Reranker
 from qmd.quick_dataclasses import replace
 from qmd.records import LexicalTerm, Query, Scope
 from qmd.retrieval.expansion import CJK_SHARE
 from qmd.retrieval.fusion import blend_rerank
-from qmd.retrieval.hits import Ordered
-from qmd.retrieval.matching import WeightedTerm, inverse_frequency, mark_text
+from qmd.retrieval.hits import RankedCandidate
+from qmd.retrieval.matching import WeightedTerm, inverse_frequency, match_text
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_span
 from qmd.retrieval.trace import Trace
-from qmd.store.base import Reader
+from qmd.store import IndexReader
 
 PASSAGE_CHARS = 1200
 """Passage of a document that no vector found, in code points: about the 240 tokens of a built-in chunk."""
@@ -48,35 +48,35 @@ class CollectionAware(Protocol):
 
 
 def rerank(
-    reader: Reader,
-    reranker: Reranker | None,
-    embedder: Embedder | None,
+    reader: IndexReader,
+    engines: Engines,
     query: Query,
-    ordered: Sequence[Ordered],
+    ranked: Sequence[RankedCandidate],
     terms: Sequence[WeightedTerm],
     options: SearchOptions,
     trace: Trace,
-) -> list[Ordered]:
+) -> list[RankedCandidate]:
     """Reorder the first candidates by fused and rerank score; the others keep their places behind them.
 
     Candidates that a deadline left unread stay in fused order, behind those that were read. Raises what the reranker
     raises.
     """
+    reranker = engines.reranker
     if reranker is None:
         trace.warn("not reranked: no reranking model")
-        return list(ordered)
-    if not _reads(reranker, embedder, query.text):
+        return list(ranked)
+    if not _reads(reranker, engines.embedder, query.text):
         if not any("query's script" in warning for warning in trace.warnings):
             trace.warn(f"not reranked: {reranker.description.model} does not know the query's script")
-        return list(ordered)
+        return list(ranked)
     if not trace.has_time(RERANK_ESTIMATE_MS, "reranking"):
-        return list(ordered)
+        return list(ranked)
     is_built_in = reranker.description.tier == "built-in"
     depth = options.rerank_depth or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)
-    head = list(ordered[:depth])
+    head = list(ranked[:depth])
     passages = _passages(reader, head, terms)
     if isinstance(reranker, CollectionAware):
-        reranker = reranker.with_idf(lambda words: word_weights(reader, words, query.scope))
+        reranker = reranker.with_idf(lambda words: _word_weights(reader, words, query.scope))
     listener = trace.listener
     listener.begin("reranking")
     scores = reranker.score(
@@ -91,7 +91,7 @@ def rerank(
     if len(read) < len(head):
         trace.warn(f"budget of {options.budget_ms} ms: {len(read)} of {len(head)} passages reranked")
     if len(read) < 2:
-        return list(ordered)
+        return list(ranked)
     trace.used(reranker.description)
     weight = BUILT_IN_WEIGHT if is_built_in else MODEL_WEIGHT
     blended = blend_rerank([entry.fused.score for entry, _ in read], [score for _, score in read], weight)
@@ -101,7 +101,7 @@ def rerank(
     ]
     done.sort(key=lambda entry: (-entry.blended_score, entry.fused.document_id))
     kept = {entry.fused.document_id for entry in done}
-    return done + [entry for entry in ordered if entry.fused.document_id not in kept]
+    return done + [entry for entry in ranked if entry.fused.document_id not in kept]
 
 
 def _reads(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
@@ -117,7 +117,7 @@ def _reads(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:
     return cjk_share(text) <= CJK_SHARE
 
 
-def word_weights(reader: Reader, words: Sequence[str], scope: Scope) -> list[float]:
+def _word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> list[float]:
     """Inverse document frequency of each word in the scope's collections; 0 for what full-text search does not know."""
     terms = [LexicalTerm(word, f'"{word}"') if word.isalnum() else None for word in words]
     known = [term for term in terms if term is not None]
@@ -126,12 +126,12 @@ def word_weights(reader: Reader, words: Sequence[str], scope: Scope) -> list[flo
     return [0.0 if term is None else inverse_frequency(frequencies[term], total) for term in terms]
 
 
-def _passages(reader: Reader, ordered: Sequence[Ordered], terms: Sequence[WeightedTerm]) -> list[str]:
+def _passages(reader: IndexReader, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]) -> list[str]:
     """For each candidate its title and the chunk that matched, or else the stretch that holds most query terms."""
-    documents = reader.documents([entry.fused.document_id for entry in ordered])
+    documents = reader.documents([entry.fused.document_id for entry in ranked])
     texts = reader.texts([document.hash for document in documents.values()])
     passages = []
-    for entry in ordered:
+    for entry in ranked:
         document = documents.get(entry.fused.document_id)
         text = texts.get(document.hash, "") if document is not None else ""
         title = document.title if document is not None else ""
@@ -139,13 +139,13 @@ def _passages(reader: Reader, ordered: Sequence[Ordered], terms: Sequence[Weight
     return passages
 
 
-def _passage(title: str, text: str, entry: Ordered, terms: Sequence[WeightedTerm]) -> str:
+def _passage(title: str, text: str, entry: RankedCandidate, terms: Sequence[WeightedTerm]) -> str:
     chunk = entry.chunk
     if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
         start, end = chunk.chunk_start, chunk.chunk_end
     else:
-        marked = mark_text(text, terms)
+        matched = match_text(text, terms)
         # Folding may change lengths outside ASCII; the span is then a little off, which a passage survives.
-        start, end = best_span(marked.folded, marked.occurrences, terms, PASSAGE_CHARS)
+        start, end = best_span(matched.folded, matched.occurrences, terms, PASSAGE_CHARS)
     body = text[start:end].strip()
     return body if not title or body.startswith((title, f"# {title}")) else f"{title}\n{body}"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from qmd.lazy import lazy_pattern
 from qmd.records import Passage
-from qmd.retrieval.matching import MarkedText, Occurrence, WeightedTerm, find_occurrences, fold, mark_text
+from qmd.retrieval.matching import (
+    MatchedText,
+    Occurrence,
+    WeightedTerm,
+    find_occurrences,
+    fold,
+    match_text,
+    windows,
+)
+from qmd.retrieval.options import PASSAGE_CHARS
 
 LINES_BEFORE = 1
 LINES_AFTER = 2
-CHUNK_MARGIN = 100
-"""Code points around a chunk that still count as inside it: a chunk may start in the middle of a line."""
-MAX_CHARS = 500
 _ELLIPSIS = "..."
-_DECLARATION = lazy_pattern(
+_DECLARATION = (
     r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
     r"|extern|declare|pub(?:\([^)]*\))?)\s+)*"
     r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|mod|module|namespace|record|union|typedef"
@@ -27,9 +33,9 @@ def best_passage(
     terms: Sequence[WeightedTerm],
     *,
     chunk: tuple[int, int] | None = None,
-    max_chars: int = MAX_CHARS,
+    max_chars: int = PASSAGE_CHARS,
     is_source: bool = False,
-    marked: MarkedText | None = None,
+    matched: MatchedText | None = None,
 ) -> Passage:
     """The lines to show of `text`.
 
@@ -40,14 +46,14 @@ def best_passage(
             shown from its own first line: it matched by meaning.
         max_chars: Longest passage in code points; longer ones end in `...`.
         is_source: Of equally good lines of source code the one that declares something is shown.
-        marked: `text` with the places of `terms`, where the caller has looked for them already.
+        matched: `text` with the places of `terms`, where the caller has looked for them already.
 
     Returns:
         Line -1 to +2 around the best one, clipped to the document; line numbers are those of the file.
     """
     lines = text.split("\n")
     first, last = _line_span(text, len(lines), chunk)
-    best = _best_line(lines, first, last, marked or mark_text(text, terms), terms, is_source)
+    best = _best_line(lines, first, last, matched or match_text(text, terms), terms, is_source)
     if best is None and chunk is not None:
         best = _first_written(lines, first, last)
     if best is None:
@@ -77,20 +83,10 @@ def best_span(
     folded: str, occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], size: int
 ) -> tuple[int, int]:
     """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
-    best, best_weight, first = 0, -1.0, 0
-    counts = [0] * len(terms)
-    current = 0.0
-    for occurrence in occurrences:
-        if counts[occurrence.term] == 0:
-            current += terms[occurrence.term].weight
-        counts[occurrence.term] += 1
-        while occurrences[first].offset < occurrence.offset - size // 2:
-            counts[occurrences[first].term] -= 1
-            if counts[occurrences[first].term] == 0:
-                current -= terms[occurrences[first].term].weight
-            first += 1
-        if current > best_weight + 1e-9:
-            best, best_weight = occurrences[first].offset, current
+    best, best_weight = 0, -1.0
+    for offset, weight in windows(occurrences, terms, size // 2):
+        if weight > best_weight + 1e-9:
+            best, best_weight = offset, weight
     start = max(folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
     return start, min(start + size, len(folded))
 
@@ -98,16 +94,12 @@ def best_span(
 def _line_span(text: str, n_lines: int, chunk: tuple[int, int] | None) -> tuple[int, int]:
     if chunk is None:
         return 0, n_lines - 1
-    start = max(chunk[0] - CHUNK_MARGIN, 0)
-    first = text.count("\n", 0, min(chunk[0], len(text)))
-    if text[start : chunk[0]].strip() and first and text[chunk[0] - 1 : chunk[0]] != "\n":
-        # The chunk starts inside a line; that line is read from its beginning anyway.
-        first = text.count("\n", 0, chunk[0])
+    first = text.count("\n", 0, chunk[0])
     return first, max(text.count("\n", 0, max(chunk[1] - 1, 0)), first)
 
 
 def _best_line(
-    lines: Sequence[str], first: int, last: int, marked: MarkedText, terms: Sequence[WeightedTerm], is_source: bool
+    lines: Sequence[str], first: int, last: int, matched: MatchedText, terms: Sequence[WeightedTerm], is_source: bool
 ) -> int | None:
     """First line from `first` to `last` with the largest weight of distinct terms; None when no term occurs in them.
 
@@ -115,9 +107,9 @@ def _best_line(
     """
     scores: dict[int, float] = {}
     seen: set[tuple[int, int]] = set()
-    line, position = -marked.lines_before, 0
-    for occurrence in marked.occurrences:
-        line += marked.folded.count("\n", position, occurrence.offset)
+    line, position = -matched.lines_before, 0
+    for occurrence in matched.occurrences:
+        line += matched.folded.count("\n", position, occurrence.offset)
         position = occurrence.offset
         if first <= line <= last and (line, occurrence.term) not in seen:
             seen.add((line, occurrence.term))
@@ -126,7 +118,7 @@ def _best_line(
         return None
     highest = round(max(scores.values()), 6)
     best = [number for number, score in scores.items() if round(score, 6) == highest]
-    declaring = [number for number in best if _DECLARATION.match(lines[number])] if is_source else []
+    declaring = [number for number in best if re.match(_DECLARATION, lines[number])] if is_source else []
     return min(declaring or best)
 
 

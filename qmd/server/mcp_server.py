@@ -220,7 +220,7 @@ class _Handlers:
                 lambda: self._index.get(file, from_line=wanted["fromLine"], max_lines=wanted["maxLines"])
             )
         except NotFoundError as error:
-            return _error_result(_not_found_text(file, error))
+            return _error_result(_not_found_text(error))
         return types.CallToolResult(content=[_embedded(fetched, line_numbers=wanted["lineNumbers"])])
 
     async def _multi_get(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
@@ -264,15 +264,14 @@ def error_text(error: QmdError) -> str:
     return f"{message}\n{error.hint}" if error.hint else message
 
 
-def _not_found_text(file: str, error: NotFoundError) -> str:
+def _not_found_text(error: NotFoundError) -> str:
     """`Document not found` with similar paths, one a line; other things that are missing keep their own words."""
-    if not error.message.startswith("document not found"):
+    if not error.message.startswith("Document not found"):
         return error_text(error)
-    text = f"Document not found: {file}"
     if error.hint and error.hint.startswith("similar: "):
         similar = error.hint.removeprefix("similar: ").split(", ")
-        text += "\n\nDid you mean one of these?\n" + "\n".join(f"  - {path}" for path in similar)
-    return text
+        return f"{error.message}\n\nDid you mean one of these?\n" + "\n".join(f"  - {path}" for path in similar)
+    return error.message
 
 
 def _error_result(text: str) -> types.CallToolResult:

@@ -6,14 +6,13 @@ refused, because dropping them answers another question than the one asked (`col
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from qmd.app.records import DEFAULT_MAX_BYTES
 from qmd.app.searching import SearchRequest
-from qmd.errors import UsageError
+from qmd.errors import UsageError, nearest_name
 from qmd.records import SubQuery
 from qmd.retrieval.options import Mode
 
@@ -125,13 +124,6 @@ def check_arguments(arguments: Sequence[Argument], given: Mapping[str, object]) 
             expected = f"did you mean '{nearest}'?" if nearest else f"expected one of: {', '.join(names)}"
             raise UsageError(f"unknown argument '{name}', {expected}")
     return {argument.name: _check_value(argument, given.get(argument.name)) for argument in arguments}
-
-
-def nearest_name(name: str, names: Sequence[str]) -> str | None:
-    """The one of `names` that `name` was most likely meant to be, or None."""
-    folded = {candidate.lower().replace("_", ""): candidate for candidate in names}
-    close = difflib.get_close_matches(name.lower().replace("_", "").replace("-", ""), folded, n=1, cutoff=0.5)
-    return folded[close[0]] if close else None
 
 
 def _check_value(argument: Argument, value: object) -> object:

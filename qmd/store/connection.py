@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from qmd.batches import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.files import create_private, exclusive_lock, make_private_folder
 from qmd.store.checksums import CHECKSUM_BYTES, register_checksums
@@ -163,8 +164,7 @@ class Database:
 
         Values are bound after `bindings`, five hundred at a time.
         """
-        for first in range(0, len(values), 500):
-            part = values[first : first + 500]
+        for part in batches(values, 500):
             yield from self.rows(sql.replace("{}", ",".join("?" * len(part))), (*bindings, *part))
 
     @contextmanager
@@ -216,7 +216,7 @@ class Database:
                 self.run("ROLLBACK")
 
 
-def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
+def connect_for_reading(path: Path) -> Database:
     """Open read-only; on media that cannot hold SQLite's side files, as an immutable file.
 
     Raises:
@@ -225,7 +225,7 @@ def connect_for_reading(path: Path, timeout_ms: int | None = None) -> Database:
     """
     if not path.is_file():
         raise NotFoundError(f"no index at '{path}'", "make one: qmd index PATH")
-    timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
+    timeout = busy_timeout_ms()
     try:
         return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
     except (apsw.CantOpenError, apsw.ReadOnlyError) as exc:

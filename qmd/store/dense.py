@@ -16,6 +16,7 @@ from qmd.records import Candidate, Scope
 from qmd.store.blocks import SCALE_BYTES, hamming, pack_signs, read_all, read_signs, read_slots, score_rows
 from qmd.store.connection import Database
 from qmd.store.scope import Condition, scope_condition
+from qmd.store.scoped_ranking import count_all
 
 CANDIDATES_PER_HIT = 60
 """Rows scored exactly per document asked for, on the sign-bit path; between 50 and 100 recall@10 is flat at 0.99."""
@@ -29,19 +30,15 @@ MAX_MATRIX_BYTES = 512 * 1024 * 1024
 """Rows of one model kept in memory between queries (1.3 million of 384 dimensions); of larger models, and for the first
 query of a process on the sign-bit path, single rows are read from the file."""
 
-_JOIN = (
-    "SELECT chunks.slot, documents.id, chunks.start, chunks.end FROM {first} "
-    "WHERE chunks.model = ? AND documents.active = 1"
-)
+_SELECT = "SELECT chunks.slot, documents.id, chunks.start, chunks.end FROM"
 # Without the hint SQLite walks all chunks of the model (45 ms for 180,000 of them, against 1 ms).
-_BY_SLOT = _JOIN.replace(
-    "{first}",
-    "chunks INDEXED BY chunks_by_slot CROSS JOIN content ON content.id = chunks.content "
-    "CROSS JOIN documents ON documents.hash = content.hash",
+_BY_SLOT = (
+    f"{_SELECT} chunks INDEXED BY chunks_by_slot CROSS JOIN content ON content.id = chunks.content "
+    "CROSS JOIN documents ON documents.hash = content.hash WHERE chunks.model = ?"
 )
-_BY_DOCUMENT = _JOIN.replace(
-    "{first}",
-    "documents CROSS JOIN content ON content.hash = documents.hash CROSS JOIN chunks ON chunks.content = content.id",
+_BY_DOCUMENT = (
+    f"{_SELECT} documents CROSS JOIN content ON content.hash = documents.hash "
+    "CROSS JOIN chunks ON chunks.content = content.id WHERE chunks.model = ?"
 )
 
 
@@ -120,9 +117,8 @@ class VectorCache:
         """Slots of the documents in scope, ascending; None when the scope is wide."""
         if not condition.sql:
             return None
-        total = self._database.value("SELECT count(*) FROM documents")
         within = self._database.value(f"SELECT count(*) FROM documents WHERE {condition.sql}", condition.bindings)
-        if within > total * NARROW_SHARE:
+        if within > count_all(self._database) * NARROW_SHARE:
             return None
         rows = self._database.rows(f"{_BY_DOCUMENT} AND {condition.sql}", (model.id, *condition.bindings))
         return np.unique(np.array([row[0] for row in rows], dtype=np.int64))

@@ -9,8 +9,8 @@ from typing import Any
 
 from qmd.errors import UsageError
 from qmd.names import to_disk, to_text
-from qmd.records import Collection, MetadataValue, Scope, StoredDocument
-from qmd.store.base import KnownFile, NewDocument
+from qmd.quick_dataclasses import dataclass
+from qmd.records import Collection, IndexTerms, MetadataValue, Scope, StoredDocument
 from qmd.store.connection import Database, Row
 from qmd.store.scope import scope_condition
 
@@ -20,19 +20,39 @@ _COMPRESSION_LEVEL = 6
 _COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata"
 
 
-def utc_now() -> str:
-    """The time now as ISO 8601 with milliseconds, as all times in the index."""
-    from datetime import UTC, datetime
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to be written."""
 
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    path: str
+    title: str
+    hash: str
+    n_chars: int
+    """Length of the text in code points."""
+    doc: bytes
+    """The text as the index keeps it (`pack_text`)."""
+    terms: IndexTerms
+    metadata_json: str
+    """Compact JSON object of the front matter, `{}` when none."""
+    size_bytes: int
+    mtime_ns: int
+    created_at: str
+    modified_at: str
 
 
-# --- reading --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """What the index remembers of a file: enough to skip it unread."""
+
+    document_id: int
+    hash: str
+    size_bytes: int
+    mtime_ns: int
 
 
 def fetch_documents(database: Database, ids: Sequence[int]) -> dict[int, StoredDocument]:
-    """Active documents by id; unknown ids are absent."""
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE active = 1 AND id IN ({{}})"
+    """Documents by id; unknown ids are absent."""
+    sql = f"SELECT {_COLUMNS} FROM documents WHERE id IN ({{}})"
     return {document.id: document for document in _documents(database, database.select_in(sql, ids))}
 
 
@@ -45,7 +65,7 @@ def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
 
 def find_path(database: Database, collection: str, path: str) -> StoredDocument | None:
     """The document at exactly this place."""
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE collection = ? AND path = ? AND active = 1"
+    sql = f"SELECT {_COLUMNS} FROM documents WHERE collection = ? AND path = ?"
     return next(iter(_documents(database, database.rows(sql, (collection, path)))), None)
 
 
@@ -54,10 +74,7 @@ def find_docid(database: Database, prefix: str, limit: int) -> list[StoredDocume
     if not prefix:
         return []
     # A range, because LIKE cannot use the index on hash. "g" follows every hex digit.
-    sql = (
-        f"SELECT {_COLUMNS} FROM documents WHERE hash >= ? AND hash < ? || 'g' AND active = 1 "
-        "ORDER BY collection, path LIMIT ?"
-    )
+    sql = f"SELECT {_COLUMNS} FROM documents WHERE hash >= ? AND hash < ? || 'g' ORDER BY collection, path LIMIT ?"
     prefix = prefix.lower()
     return _documents(database, database.rows(sql, (prefix, prefix, limit)))
 
@@ -65,7 +82,7 @@ def find_docid(database: Database, prefix: str, limit: int) -> list[StoredDocume
 def iter_documents(database: Database, scope: Scope) -> Iterator[StoredDocument]:
     """Documents in scope by collection and path."""
     condition = scope_condition(scope)
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE active = 1 AND {condition.where()} ORDER BY collection, path"
+    sql = f"SELECT {_COLUMNS} FROM documents WHERE {condition.where()} ORDER BY collection, path"
     for document in _documents(database, database.rows(sql, condition.bindings)):
         database.check()
         yield document
@@ -152,9 +169,6 @@ def _from_json(raw: str) -> Any:
     return json.loads(raw)
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def write_meta(database: Database, key: str, value: str | None) -> None:
     """Set or, with None, drop one entry of the key-value table."""
     if value is None:
@@ -189,7 +203,7 @@ def mirror_collections(database: Database, collections: Sequence[Collection]) ->
 
 def known_files(database: Database, collection: str) -> dict[str, KnownFile]:
     """What the index remembers of a collection's files, by path."""
-    sql = "SELECT path, id, hash, title, size_bytes, mtime_ns FROM documents WHERE collection = ? AND active = 1"
+    sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?"
     return {row[0]: KnownFile(*row[1:]) for row in database.rows(sql, (collection,))}
 
 

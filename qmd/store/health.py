@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from qmd.records import CollectionStatus, IndexStatus
-from qmd.store import left_out
+from qmd.store import chunks, left_out
 from qmd.store.connection import DamagedIndexError, Database, add_checksums, forget_verified
 from qmd.store.documents import read_collections
 
 _STEPS: tuple[tuple[str, str, str], ...] = (
-    ("cached answers", "SELECT count(*) FROM cache", "DELETE FROM cache"),
     (
         "unused texts",
         "SELECT count(*) FROM content WHERE hash NOT IN (SELECT hash FROM documents)",
@@ -32,16 +31,13 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
     wanted = "fingerprint = ?1" if fingerprint else "?1 IS NULL ORDER BY id DESC LIMIT 1"
     model = database.row(f"SELECT id, fingerprint FROM models WHERE {wanted}", (fingerprint,))
     model_id, fingerprint = model if model else (-1, fingerprint)
-    contents = database.value("SELECT count(DISTINCT hash) FROM documents WHERE active = 1")
-    done = database.value("SELECT count(*) FROM embedded WHERE model = ?", (model_id,))
+    coverage = chunks.vector_coverage(database, fingerprint or "")
     embedded = database.value(
         "SELECT count(*) FROM embedded JOIN content ON content.id = embedded.content"
         " JOIN documents ON documents.hash = content.hash WHERE embedded.model = ?",
         (model_id,),
     )
-    counts: dict[str, int] = dict(
-        database.rows("SELECT collection, count(*) FROM documents WHERE active = 1 GROUP BY collection")
-    )
+    counts: dict[str, int] = dict(database.rows("SELECT collection, count(*) FROM documents GROUP BY collection"))
     updated: dict[str, str] = dict(
         database.rows("SELECT substr(key, 12), value FROM meta WHERE key GLOB 'updated_at:*'")
     )
@@ -51,7 +47,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
         size_bytes=_size_bytes(database.path),
         documents=sum(counts.values()),
         embedded_documents=embedded,
-        pending_documents=contents - done,
+        pending_documents=coverage.pending,
         chunks=database.value("SELECT count(*) FROM chunks WHERE model = ?", (model_id,)),
         vectors=database.value("SELECT count(*) FROM vector_keys WHERE model = ?", (model_id,)),
         updated_at=max(updated.values(), default=None),
@@ -112,31 +108,25 @@ def check(database: Database, *, thorough: bool = True) -> list[str]:
     return found
 
 
-def cleanup(database: Database, on_step: Callable[[str], None] | None, *, dry_run: bool = False) -> Mapping[str, int]:
+def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:
     """Drop what nothing refers to, then make the file small again; counts per kind of thing removed.
 
     Args:
         database: Open for writing, no transaction begun.
-        on_step: Told each step's name before it runs.
         dry_run: Only count.
     """
-    report = on_step or (lambda _: None)
     counts: dict[str, int] = {}
     for what, count_sql, drop_sql in _STEPS:
-        report(what)
         counts[what] = database.value(count_sql)
         if counts[what] and not dry_run:
             with database.transaction():
                 database.run(drop_sql)
-    report("unused vectors")
     from qmd.store import vectors
 
     counts["unused vectors"] = vectors.drop_unused(database, dry_run=dry_run)
     if dry_run:
         return counts
-    report("full-text index")
     database.run("INSERT INTO terms (terms) VALUES ('optimize')")
-    report("file")
     add_checksums(database)
     database.run("VACUUM")
     database.run("PRAGMA wal_checkpoint(TRUNCATE)")

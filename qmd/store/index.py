@@ -1,4 +1,4 @@
-"""`IndexReader` and `IndexWriter`: the protocols of `qmd.store.base`, each method handed to the module that does it."""
+"""`IndexReader` and `IndexWriter`: all that the rest of qmd knows of the index; modules beside this one do the work."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from qmd.clock import time_text, utc_now
 from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError
 from qmd.files import tighten
 from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
-from qmd.store import caches, documents, health, left_out, lexical
-from qmd.store.base import ChunkRecord, KnownFile, NewDocument, PendingContent
+from qmd.store import chunks, documents, health, left_out, lexical
 from qmd.store.connection import (
     DamagedIndexError,
     Database,
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from qmd.store.chunks import ChunkRecord, PendingContent, VectorCoverage
     from qmd.store.dense import VectorCache
+    from qmd.store.documents import KnownFile, NewDocument
 
 
 _COLLECTION_FACTS = ("updated_at", "made_by:analysis")
@@ -111,7 +113,10 @@ def _checked(database: Database, check: Callable[[Database], None]) -> Database:
 
 
 class IndexReader:
-    """See `qmd.store.base.Reader`. Usable as a context manager; not to be shared between threads."""
+    """The read side: opened read-only, any number at a time, never runs DDL.
+
+    Usable as a context manager; not to be shared between threads.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -136,7 +141,6 @@ class IndexReader:
         """End what reads from here with a `StoreError` once `is_over`; None lets it run."""
         self._database.stop_when(is_over)
 
-    # documents
     def collections(self) -> Sequence[Collection]:
         """The collections as last mirrored from the configuration."""
         return documents.read_collections(self._database)
@@ -158,7 +162,7 @@ class IndexReader:
         return documents.fetch_documents(self._database, ids)
 
     def texts(self, hashes: Sequence[str]) -> Mapping[str, str]:
-        """Full texts by content hash."""
+        """Full texts by content hash; unknown hashes are absent."""
         return documents.fetch_texts(self._database, hashes)
 
     def find_path(self, collection: str, path: str) -> StoredDocument | None:
@@ -166,7 +170,7 @@ class IndexReader:
         return documents.find_path(self._database, collection, path)
 
     def find_docid(self, prefix: str, limit: int = 10) -> Sequence[StoredDocument]:
-        """Documents whose hash starts with `prefix`, by collection and path."""
+        """Documents whose hash starts with `prefix` (hex), by collection and path."""
         return documents.find_docid(self._database, prefix, limit)
 
     def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
@@ -174,21 +178,24 @@ class IndexReader:
         return documents.iter_documents(self._database, scope)
 
     def count_documents(self, scope: Scope = Scope()) -> int:
-        """Number of active documents in the scope's collections."""
+        """Number of documents in the scope's collections; the rest of a scope does not count here."""
         return lexical.count_documents(self._database, scope)
 
-    # retrieval
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
-        """Top k by BM25, best first, scope applied before the cut."""
+        """Top k by BM25: OR of optional terms, AND required, NOT excluded; best first, scope applied before the cut.
+
+        Where the scope names collections, frequencies and lengths are those of these collections alone. Very common
+        terms are left out when rarer ones exist. A `score` is positive, larger is better.
+        """
         with self._database.snapshot():
             return lexical.search_lexical(self._database, terms, k, scope)
 
     def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
-        """Number of documents in the scope's collections that match each term."""
+        """Number of documents that match each term, in the scope's collections; its other parts do not count."""
         return lexical.document_frequencies(self._database, terms, scope)
 
     def similar_terms(self, term: str, limit: int = 5) -> Sequence[str]:
-        """Indexed terms close to `term`, most useful first."""
+        """Indexed words within edit distance 2 of `term`, the likeliest first (for spelling suggestions)."""
         from qmd.store import spelling
 
         return spelling.similar_terms(self._database, term, limit)
@@ -196,30 +203,30 @@ class IndexReader:
     def search_dense(
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
     ) -> Sequence[Candidate]:
-        """Top k documents by the cosine of their best chunk, scope applied before the cut."""
+        """Top k documents by the cosine of their best chunk, which the span names; scope applied before the cut."""
         with self._database.snapshot():
             return self._vector_cache().search(vector, k, scope, fingerprint)
 
     def dense_scores(
         self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
     ) -> Mapping[int, Candidate]:
-        """Cosine of the best chunk of each given document."""
+        """Cosine of the best chunk of each given document; documents without vectors are absent."""
         with self._database.snapshot():
             return self._vector_cache().score(vector, document_ids, fingerprint)
 
-    # health, caches
+    def vector_coverage(self, fingerprint: str) -> VectorCoverage:
+        """How many texts lack vectors of a model, and whether there are any."""
+        with self._database.snapshot():
+            return chunks.vector_coverage(self._database, fingerprint)
+
     def status(self, fingerprint: str | None) -> IndexStatus:
-        """Counts of what the index holds; vectors only of the given model."""
+        """Counts of what the index holds; vectors of the model of that fingerprint, None for the last used."""
         with self._database.snapshot():
             return health.read_status(self._database, fingerprint)
 
     def check(self, *, thorough: bool = True) -> Sequence[str]:
         """Everything found wrong with the file, one line each; empty when it is sound. Reads the whole file."""
         return health.check(self._database, thorough=thorough)
-
-    def cached(self, key: str) -> str | None:
-        """A derived text stored earlier."""
-        return caches.cached(self._database, key)
 
     def _vector_cache(self) -> VectorCache:
         if self._vectors is None:
@@ -230,7 +237,7 @@ class IndexReader:
 
 
 class IndexWriter(IndexReader):
-    """See `qmd.store.base.Writer`."""
+    """The write side: one at a time per index (waits for the lock, then `BusyError`)."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing; nested use joins the outer transaction."""
@@ -259,19 +266,19 @@ class IndexWriter(IndexReader):
     def mark_updated(self, collection: str) -> None:
         """Remember that a collection's update was completed now."""
         with self.transaction():
-            documents.write_meta(self._database, f"updated_at:{collection}", documents.utc_now())
+            documents.write_meta(self._database, f"updated_at:{collection}", time_text(utc_now()))
 
-    def made_by(self, part: str) -> str | None:
-        """Which version of the program made a part of the index, as `set_made_by` was told."""
+    def version_stamp(self, part: str) -> str | None:
+        """Which version of the program made a part of the index: `analysis:COLLECTION` or `chunks:FINGERPRINT`."""
         return documents.read_meta(self._database, f"made_by:{part}")
 
-    def set_made_by(self, part: str, maker: str) -> None:
-        """Remember which version of the program made a part of the index."""
+    def set_version_stamp(self, part: str, stamp: str) -> None:
+        """Remember which version of the program made a part of the index, so that a later one can make it anew."""
         with self.transaction():
-            documents.write_meta(self._database, f"made_by:{part}", maker)
+            documents.write_meta(self._database, f"made_by:{part}", stamp)
 
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
-        """Insert or replace by (collection, path)."""
+        """Insert or replace by (collection, path); content is stored once per hash."""
         with self.transaction():
             documents.put_documents(self._database, collection, new_documents)
 
@@ -306,24 +313,33 @@ class IndexWriter(IndexReader):
                 documents.write_meta(self._database, f"{fact}:{new}", value)
                 documents.write_meta(self._database, f"{fact}:{old}", None)
 
-    # vectors
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
-        """Contents without a complete chunk set for `fingerprint`, by path."""
-        from qmd.store import vectors
+        """Contents without a complete chunk set for `fingerprint`, by path; safe while the caller writes."""
+        return chunks.pending(self._database, fingerprint, collections)
 
-        return vectors.pending(self._database, fingerprint, collections)
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        """(contents, characters) that `pending` would yield."""
+        return chunks.count_pending(self._database, fingerprint, collections)
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         """Those keys that already have a vector."""
-        from qmd.store import vectors
+        return chunks.existing_keys(self._database, fingerprint, keys)
 
-        return vectors.existing_keys(self._database, fingerprint, keys)
+    def put_chunks(self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
+        """Store complete chunk sets by content hash, whose vectors are there; one call is all or nothing.
 
-    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
-        """(contents, characters) without a complete chunk set for `fingerprint`."""
-        from qmd.store import vectors
+        An empty sequence marks a content as done with nothing to embed.
+        """
+        with self.transaction():
+            chunks.put_chunks(self._database, fingerprint, dim, contents)
 
-        return vectors.count_pending(self._database, fingerprint, collections)
+    def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:
+        """Make contents pending again: all, or those of paths with one of these endings (lower case).
+
+        Their chunks are searched until new ones take their place, and vectors stay for texts that come out the same.
+        """
+        with self.transaction():
+            chunks.forget_chunks(self._database, fingerprint, suffixes)
 
     def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
         """Store vectors ahead of the chunks that will refer to them, so that a long text can be resumed half-way."""
@@ -332,26 +348,6 @@ class IndexWriter(IndexReader):
         with self.transaction():
             vectors.put_vectors(self._database, fingerprint, dim, new_vectors)
 
-    def put_chunks(
-        self,
-        fingerprint: str,
-        dim: int,
-        contents: Mapping[str, Sequence[ChunkRecord]],
-        new_vectors: Mapping[bytes, npt.NDArray[np.float32]],
-    ) -> None:
-        """Store complete chunk sets by content hash with the vectors that are new, in one transaction."""
-        from qmd.store import vectors
-
-        with self.transaction():
-            vectors.put_chunks(self._database, fingerprint, dim, contents, new_vectors)
-
-    def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:
-        """Make contents pending again: all, or those of paths with one of these endings."""
-        from qmd.store import vectors
-
-        with self.transaction():
-            vectors.forget_chunks(self._database, fingerprint, suffixes)
-
     def clear_vectors(self, collections: Sequence[str] | None = None) -> None:
         """Forget the chunks of some collections, or all vectors of all models."""
         from qmd.store import vectors
@@ -359,10 +355,6 @@ class IndexWriter(IndexReader):
         with self.transaction():
             vectors.clear_vectors(self._database, collections)
 
-    def cache(self, key: str, value: str) -> None:
-        """Keep a derived text."""
-        caches.cache(self._database, key, value)
-
-    def cleanup(self, on_step: Callable[[str], None] | None = None, *, dry_run: bool = False) -> Mapping[str, int]:
+    def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         """Drop what nothing refers to, optimise, vacuum; counts per kind of thing removed."""
-        return health.cleanup(self._database, on_step, dry_run=dry_run)
+        return health.cleanup(self._database, dry_run=dry_run)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.connection import Database
 from qmd.store.scope import scope_condition
-from qmd.store.scoped_ranking import CANDIDATES, count_matches, rescore, statistics
+from qmd.store.scoped_ranking import CANDIDATES, count_all, count_matches, rescore, statistics
 
 FIELD_WEIGHTS = (3.0, 1.0, 1.5, 1.0, 0.5)
 """BM25 weight of title, headings, path, body, extra (unitless, > 0). A title stands in three of the fields. nDCG@10
@@ -101,4 +101,4 @@ def document_frequencies(database: Database, terms: Sequence[LexicalTerm], scope
 def count_documents(database: Database, scope: Scope = Scope()) -> int:
     """Number of documents in the scope's collections."""
     counted = statistics(database, scope)
-    return len(counted.ids) if counted is not None else int(database.value("SELECT count(*) FROM documents"))
+    return len(counted.ids) if counted is not None else count_all(database)

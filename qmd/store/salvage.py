@@ -148,9 +148,6 @@ def _open_unverified(path: Path) -> Database:
     return Database(connection, path)
 
 
-# --- what the original wrote into -----------------------------------------------------------------
-
-
 def _copy_without_foreign_tables(source: Database, target: Path) -> bool:
     """Make `target` of what is ours in `source`; False where only vectors could be saved."""
     new = target.with_name(f".{target.name}.new")
@@ -216,9 +213,6 @@ def _drop_half_documents(database: Database) -> None:
     database.run(f"DELETE FROM documents WHERE {half}")
     orphans = database.rows("SELECT id FROM terms_docsize WHERE id NOT IN (SELECT id FROM documents)")
     database.run_many("DELETE FROM terms WHERE rowid = ?", orphans)
-
-
-# --- what is damaged ------------------------------------------------------------------------------
 
 
 def _save_vectors(path: Path, target: Path) -> int:

@@ -1,7 +1,7 @@
 """The tables, as numbered migrations that are never edited, only added to.
 
 `documents(id, collection, path, title, hash, created_at, modified_at, active)` is read by other programs: those columns
-keep their names and meaning. `hash` is the full sha-256 of the text in hex.
+keep their names and meaning. `hash` is the full sha-256 of the text in hex, `active` is always 1.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ CREATE TABLE left_out (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME, _LEFT_OUT)
+_NO_CACHE = "DROP TABLE cache"
+"""Nothing ever filled it."""
+
+MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME, _LEFT_OUT, _NO_CACHE)
 """Entry n takes a file from version n to n + 1."""
 
 _TABLES_OF_THE_ORIGINAL = ("content_vectors", "documents_fts", "store_config")

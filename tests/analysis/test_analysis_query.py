@@ -176,7 +176,7 @@ tricky = st.text(alphabet="ab\"'*-+:.^(){}\\/_#@$ \n\x00ANDORT字カー가éßй
 
 
 @given(st.one_of(tricky, st.text(max_size=40)))
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 def test_any_text_gives_valid_expressions(table: apsw.Connection, text: str) -> None:
     for term in (*analyze_query(text), *parse_lex(text)):
         runs(table, term)
@@ -186,7 +186,6 @@ def test_any_text_gives_valid_expressions(table: apsw.Connection, text: str) -> 
 
 
 @given(tricky)
-@settings(deadline=None)
 def test_terms_have_words_to_look_for(text: str) -> None:
     for term in (*analyze_query(text), *parse_lex(text)):
         assert any(char.isalnum() for char in term.fts)

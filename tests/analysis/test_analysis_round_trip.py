@@ -95,13 +95,12 @@ def test_extra_holds_each_derived_term_once() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(deadline=None)
 def test_any_text_can_be_stored(text: str) -> None:
     analyze_text(text).encode("utf-8")
 
 
 @given(st.text(alphabet="数据库設計カー한국어 aB1", min_size=1, max_size=12))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_any_part_of_a_cjk_text_finds_it(search: Search, text: str) -> None:
     word = max(text.split(), key=len, default="")
     if word:

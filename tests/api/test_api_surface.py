@@ -43,7 +43,7 @@ def test_opening_and_lexical_search_load_no_model_and_no_server(folder: Path) ->
         "import qmd, sys\n"
         "with qmd.open_index('i.sqlite', config={'collections': {'notes': {'path': 'notes'}}}) as store:\n"
         "    store.update()\n"
-        "    assert store.search_lexical('limiter').hits\n"
+        "    assert store.search('limiter', mode='lexical').hits\n"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'fastembed', 'mcp', 'rich', 'typer', 'starlette'}\n"
         "print(*sorted(heavy & set(sys.modules)))"
     )

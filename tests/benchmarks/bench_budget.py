@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from qmd.evaluation import average, entry_id, ndcg_at, read_beir
 from qmd.inference import Engines, load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.retrieval import SearchOptions, parse_query, search
-from qmd.store import open_reader
-from qmd.store.base import Reader
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
+from qmd.store import IndexReader, open_reader
 
 FREE = SearchOptions(limit=10)
 
@@ -88,7 +89,7 @@ def load() -> Engines:
     return load_engines(settings, ("embed", "rerank"))
 
 
-def ask(reader: Reader, engines: Engines, text: str, options: SearchOptions) -> tuple[list[str], float, bool]:
+def ask(reader: IndexReader, engines: Engines, text: str, options: SearchOptions) -> tuple[list[str], float, bool]:
     """The ranking, its wall time in milliseconds, and whether anything was left out for time."""
     started = time.perf_counter()
     answer = search(reader, engines, parse_query(text), options)

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+sys.path.insert(0, str(ROOT))
 
 from qmd.inference.engines.embedder import load_embedder  # noqa: E402
 from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, SharedPrefixRunner  # noqa: E402
@@ -362,7 +362,7 @@ def run(plan: Plan, parts: Sequence[str], *, llama: bool, layers: int, results: 
 
     if llama:
         # First: everything later is read as a ratio to it.
-        from llama_peer import bench_llama
+        from tests.benchmarks.llama_peer import bench_llama
 
         rows.extend(bench_llama(plan, [part for part in parts if part in ("decode", "rerank")], layers))
         save()

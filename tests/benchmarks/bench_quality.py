@@ -30,13 +30,16 @@ from qmd.evaluation import (
 from qmd.evaluation.runs import RECALL_DEPTH
 from qmd.inference import Engines, load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.records import Candidate, Ranking
-from qmd.retrieval import SearchOptions, parse_query, search
-from qmd.retrieval.fusion import fuse_rankings
-from qmd.store import open_reader
-from qmd.store.base import Reader
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
+from qmd.store import IndexReader, open_reader
 
+INHERITED_K = 60
+INHERITED_WEIGHT = 2.0
 INHERITED_BONUS = (0.05, 0.02, 0.02)
+"""Added once by a document's best rank in any list."""
+
 COLUMNS = ("bm25", "vector", "rrf", "hybrid", "full")
 SHOWN = ("nDCG@10", "recall@20")
 
@@ -78,7 +81,7 @@ def build_index(folder: Path, index_dir: Path, engines: Engines) -> Path:
 
 
 def run_all(
-    reader: Reader,
+    reader: IndexReader,
     engines: Engines,
     queries: Mapping[str, str],
     qrels: Mapping[str, Mapping[str, float]],
@@ -92,31 +95,33 @@ def run_all(
     return sorted(reports, key=lambda report: COLUMNS.index(report.backend))
 
 
-def inherited_fusion(reader: Reader, engines: Engines, text: str) -> list[str]:
-    """Names by reciprocal rank fusion with the original's constants, from the same two rankings cut at 100."""
+def inherited_fusion(reader: IndexReader, engines: Engines, text: str) -> list[str]:
+    """Names by reciprocal rank fusion with the original's constants, from the same two rankings cut at 100.
+
+    Source: Cormack, Clarke, Büttcher, SIGIR 2009.
+    """
     answer = search(
         reader,
         engines,
         parse_query(text),
         SearchOptions(rerank=False, expand=False, limit=200, candidate_limit=200, explain=True),
     )
-    lists: dict[tuple[str, str], list[tuple[int, int, float]]] = {}
+    lists: dict[tuple[str, str], list[tuple[int, int]]] = {}
     names = {hit.document.id: entry_id(hit.document) for hit in answer.hits}
     for hit in answer.hits:
         for part in hit.explanation.contributions if hit.explanation else ():
             if part.rank is not None:
-                lists.setdefault((part.source, part.kind), []).append((part.rank, hit.document.id, part.score))
-    rankings = [
-        Ranking(
-            "bm25" if source == "bm25" else "dense",
-            "original",
-            text,
-            tuple(Candidate(number, score) for rank, number, score in sorted(entries) if rank <= 100),
-        )
-        for (source, _), entries in lists.items()
-    ]
-    fused = fuse_rankings(rankings, [2.0] * len(rankings), 60, INHERITED_BONUS)
-    return [names[entry.document_id] for entry in fused[:RECALL_DEPTH]]
+                lists.setdefault((part.source, part.kind), []).append((part.rank, hit.document.id))
+    scores: dict[int, float] = {}
+    best: dict[int, int] = {}
+    for entries in lists.values():
+        for place, (_, number) in enumerate(sorted(entries)[:100], start=1):
+            scores[number] = scores.get(number, 0.0) + INHERITED_WEIGHT / (INHERITED_K + place)
+            best[number] = min(best.get(number, place), place)
+    for number, place in best.items():
+        scores[number] += INHERITED_BONUS[place - 1] if place <= len(INHERITED_BONUS) else 0.0
+    fused = sorted(scores, key=lambda number: (-scores[number], number))
+    return [names[number] for number in fused[:RECALL_DEPTH]]
 
 
 def print_table(name: str, n_queries: int, reports: Sequence[BackendReport]) -> None:

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from qmd.analysis import analyze_query
-from qmd.indexing import update_collection
+from qmd.indexing.update import update_collection
 from qmd.records import Collection, Scope
 from qmd.store import IndexReader, open_reader, open_writer
 

@@ -17,18 +17,16 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from fit_relevance import nonsense_queries
 
 from qmd.evaluation import known_item_queries
 from qmd.inference import Engines, load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.retrieval import SearchOptions, parse_query, search
 from qmd.retrieval.calibration import WEAK
-from qmd.retrieval.options import Mode
-from qmd.store import open_reader
-from qmd.store.base import Reader
+from qmd.retrieval.options import Mode, SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
+from qmd.store import IndexReader, open_reader
+from tests.benchmarks.fit_relevance import nonsense_queries
 
 MODES: tuple[Mode, ...] = ("lexical", "dense", "hybrid")
 
@@ -43,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--show", type=int, default=0, help="print the best-scored nonsense and the worst-scored questions"
     )
     options = parser.parse_args(argv)
-    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ("embed",))
+    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ["embed"])
     reader = open_reader(options.database)
     documents = list(reader.iter_documents())
     own = " ".join(reader.texts([document.hash for document in documents]).values())
@@ -67,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def top_relevance(reader: Reader, engines: Engines, text: str, mode: Mode) -> float:
+def top_relevance(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> float:
     """Relevance of the first hit; 0 without one."""
     answer = search(reader, engines, parse_query(text), SearchOptions(mode=mode, limit=1, rerank=False, expand=False))
     return answer.hits[0].relevance if answer.hits else 0.0

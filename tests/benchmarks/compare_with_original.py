@@ -318,7 +318,8 @@ def _compare_all(programs: Sequence[Program], docs: Path, home: Path) -> int:
     all_cases = cases(names, _words(docs, names))
     n_equal = 0
     for case in all_cases:
-        found = compare(case, *(run(program, case.argv, docs.parent) for program in programs), home)
+        theirs, ours = (run(program, case.argv, docs.parent) for program in programs)
+        found = compare(case, theirs, ours, home)
         n_equal += not found
         for difference in found:
             key = (difference.case.split()[0], difference.field, reason_for(difference))

@@ -30,10 +30,11 @@ from qmd.evaluation import entry_id, read_beir
 from qmd.evaluation.collections import read_corpus
 from qmd.inference import Engines, load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.retrieval import SearchOptions, calibration, parse_query, pipeline
+from qmd.retrieval import calibration, pipeline
 from qmd.retrieval.calibration import Evidence
-from qmd.store import open_reader
-from qmd.store.base import Reader
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.query_parser import parse_query
+from qmd.store import IndexReader, open_reader
 
 UNJUDGED_WEIGHT = 0.1
 RIDGE = 1e-3
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--nonsense", type=int, default=200, help="nonsense queries per folder")
     parser.add_argument("--check", action="store_true", help="only check the shipped constants")
     options = parser.parse_args(argv)
-    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ("embed",))
+    engines = load_engines(EngineSettings(models_dir=Path("no-full-tier"), embed="built-in"), ["embed"])
     for mode in ("lexical", "hybrid"):
         gathered = {}
         for folder in options.folders:
@@ -115,7 +116,9 @@ def refit(gathered: Mapping[str, Sequence[Row]], mode: str) -> None:
         print(f"  {name:10} {check(rows, judge_by(theta, mode))}")
 
 
-def gather(reader: Reader, engines: Engines, folder: Path, mode: str, n_queries: int, n_nonsense: int) -> list[Row]:
+def gather(
+    reader: IndexReader, engines: Engines, folder: Path, mode: str, n_queries: int, n_nonsense: int
+) -> list[Row]:
     """Evidence for the hits of answerable and nonsense queries, as the pipeline measures it."""
     judged = read_beir(folder)
     names = list(judged.queries)
@@ -132,7 +135,7 @@ def gather(reader: Reader, engines: Engines, folder: Path, mode: str, n_queries:
     return rows
 
 
-def observe(reader: Reader, engines: Engines, text: str, mode: str) -> list[tuple[str, Evidence]]:
+def observe(reader: IndexReader, engines: Engines, text: str, mode: str) -> list[tuple[str, Evidence]]:
     """(path, evidence) of the first ten hits of the real pipeline, caught where it judges them."""
     seen: list[Evidence] = []
     options = SearchOptions(mode="lexical" if mode == "lexical" else "hybrid", rerank=False, expand=False, limit=10)
@@ -265,7 +268,8 @@ def check(rows: Sequence[Row], judge: Callable[[Evidence], float]) -> str:
     by_query: dict[str, list[Row]] = {}
     for row in rows:
         by_query.setdefault(row.query, []).append(row)
-    nonsense, answerable = [], []
+    nonsense: list[float] = []
+    answerable: list[float] = []
     for hits in by_query.values():
         relevances = calibration.non_increasing([judge(row.evidence) for row in hits if row.rank > 0])
         (answerable if hits[0].answerable else nonsense).append(relevances[0] if relevances else 0.0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from bench_inference import Plan, Row
+    from tests.benchmarks.bench_inference import Plan, Row
 
 VOCAB = 151_936
 QUANTISATIONS = {"Q4_K_M": 15, "Q8_0": 7}
@@ -38,7 +38,7 @@ def bench_llama(plan: Plan, parts: Sequence[str], layers: int) -> Iterator[Row]:
 
 
 def _decode(plan: Plan, path: Path, quantisation: str) -> Iterator[Row]:
-    from bench_inference import NEW, PROMPT
+    from tests.benchmarks.bench_inference import NEW, PROMPT
 
     model = LlamaModel(path, plan.threads, ranks=False)
     ids = np.random.default_rng(0).integers(5, 150_000, PROMPT).tolist()
@@ -63,7 +63,7 @@ def _decode(plan: Plan, path: Path, quantisation: str) -> Iterator[Row]:
 
 
 def _rerank(plan: Plan, path: Path) -> Iterator[Row]:
-    from bench_inference import rerank_prompts
+    from tests.benchmarks.bench_inference import rerank_prompts
 
     model = LlamaModel(path, plan.threads, ranks=True)
     rate = 0.0

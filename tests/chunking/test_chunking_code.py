@@ -350,13 +350,13 @@ pieces = st.sampled_from(LINES.split("|"))
 
 
 @given(st.lists(pieces, max_size=40).map("".join), st.sampled_from(["a.py", "a.ts", "a.go", "a.rs", "a.c"]))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_any_source_is_covered_within_the_budget_in_order(text: str, path: str) -> None:
     declarations = find_declarations(path, text)
     check_nesting(declarations, 0, len(text))
     starts = regex_token_starts(text)
     chunks = split_code(text, declarations, starts, 20, 4)
-    covered = set()
+    covered: set[int] = set()
     for chunk in chunks:
         assert chunk.text == text[chunk.start : chunk.end] == chunk.text.strip()
         assert sum(chunk.start <= start < chunk.end for start in starts) <= 20

@@ -57,7 +57,7 @@ markdown = st.lists(blocks | prose, max_size=60).map("".join)
 
 
 @given(markdown, st.integers(1, 30), st.integers(0, 40))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_chunks_tile_the_body_in_order(text: str, max_tokens: int, overlap_tokens: int) -> None:
     document = parse(text)
     chunks = split(text, max_tokens, overlap_tokens)
@@ -73,7 +73,7 @@ def test_chunks_tile_the_body_in_order(text: str, max_tokens: int, overlap_token
 
 
 @given(markdown, st.integers(1, 30), st.integers(0, 40))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_chunks_keep_within_the_token_budget(text: str, max_tokens: int, overlap_tokens: int) -> None:
     starts = regex_token_starts(parse(text).text)
     for chunk in split(text, max_tokens, overlap_tokens):
@@ -81,7 +81,6 @@ def test_chunks_keep_within_the_token_budget(text: str, max_tokens: int, overlap
 
 
 @given(st.text(max_size=80), st.lists(st.integers(0, 80)), st.integers(1, 6))
-@settings(deadline=None)
 def test_any_token_positions_give_chunks_that_cover_the_text(text: str, starts: list[int], max_tokens: int) -> None:
     chunks = split_document(text, (), 0, sorted(s for s in starts if s < len(text)), max_tokens, 2)
     kept = set[int]().union(*(range(c.start, c.end) for c in chunks)) if chunks else set()
@@ -192,7 +191,6 @@ def changed(before: str, after: str) -> tuple[int, int]:
 
 
 @given(st.integers(0, 39), st.integers(0, 5))
-@settings(deadline=None)
 def test_a_changed_word_changes_one_or_two_chunks(part: int, variant: int) -> None:
     before = sections(40, size=3 + variant % 3)
     heading = f"## Part {part}\n\n"
@@ -203,7 +201,6 @@ def test_a_changed_word_changes_one_or_two_chunks(part: int, variant: int) -> No
 
 
 @given(st.integers(0, 20), st.integers(1, 40))
-@settings(deadline=None)
 def test_a_rewritten_section_leaves_distant_chunks_alone(part: int, size: int) -> None:
     before = sections(60)
     heading = f"## Part {part}\n\n"

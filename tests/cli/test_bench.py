@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Qmd
+
 FIXTURE = {
     "description": "what the notes decide",
     "version": "1",
@@ -41,7 +43,7 @@ def beir_folder(home: Path) -> Path:
     return folder
 
 
-def test_a_fixture_gives_the_shape_that_scripts_read(indexed, fixture_file: Path) -> None:
+def test_a_fixture_gives_the_shape_that_scripts_read(indexed: Qmd, fixture_file: Path) -> None:
     run = indexed("bench", str(fixture_file), "--json", "--backends", "bm25")
     assert (run.status, run.err) == (0, "")
     report = json.loads(run.out)
@@ -56,7 +58,7 @@ def test_a_fixture_gives_the_shape_that_scripts_read(indexed, fixture_file: Path
     assert report["backends"]["bm25"]["metrics"]["nDCG@10"] == 1.0
 
 
-def test_a_fixture_prints_a_table_and_a_summary(indexed, fixture_file: Path) -> None:
+def test_a_fixture_prints_a_table_and_a_summary(indexed: Qmd, fixture_file: Path) -> None:
     run = indexed("bench", str(fixture_file), "--backends", "bm25")
     assert run.status == 0
     lines = run.out.splitlines()
@@ -65,7 +67,7 @@ def test_a_fixture_prints_a_table_and_a_summary(indexed, fixture_file: Path) -> 
     assert "Share of time per stage:" in lines
 
 
-def test_backends_that_cannot_run_are_named_and_are_no_zeros(indexed, fixture_file: Path) -> None:
+def test_backends_that_cannot_run_are_named_and_are_no_zeros(indexed: Qmd, fixture_file: Path) -> None:
     run = indexed("bench", str(fixture_file), "--json")
     assert run.status == 0
     report = json.loads(run.out)
@@ -75,19 +77,19 @@ def test_backends_that_cannot_run_are_named_and_are_no_zeros(indexed, fixture_fi
     assert "qmd embed" in run.err
 
 
-def test_a_backend_asked_for_by_name_must_run(indexed, fixture_file: Path) -> None:
+def test_a_backend_asked_for_by_name_must_run(indexed: Qmd, fixture_file: Path) -> None:
     run = indexed("bench", str(fixture_file), "--backends", "vector")
     assert (run.status, run.out) == (4, "")
     assert "backend 'vector' needs vectors" in run.err
 
 
-def test_an_unknown_backend_is_refused(indexed, fixture_file: Path) -> None:
+def test_an_unknown_backend_is_refused(indexed: Qmd, fixture_file: Path) -> None:
     run = indexed("bench", str(fixture_file), "--backends", "bm52")
     assert (run.status, run.err) == (2, "error: unknown backend 'bm52'\nhint: known: bm25, vector, hybrid, full\n")
 
 
-def test_a_failed_search_is_reported_and_left_out_of_the_means(indexed, home: Path) -> None:
-    queries = [*FIXTURE["queries"], {"id": "bad", "query": "lex:", "expected_files": ["x.md"]}]  # type: ignore[misc]
+def test_a_failed_search_is_reported_and_left_out_of_the_means(indexed: Qmd, home: Path) -> None:
+    queries = [*FIXTURE["queries"], {"id": "bad", "query": "lex:", "expected_files": ["x.md"]}]
     (home / "bad.json").write_text(json.dumps({"queries": queries}))
     run = indexed("bench", "bad.json", "--json", "--backends", "bm25")
     assert run.status == 1
@@ -97,7 +99,7 @@ def test_a_failed_search_is_reported_and_left_out_of_the_means(indexed, home: Pa
     assert [failure["query_id"] for failure in report["backends"]["bm25"]["failures"]] == ["bad"]
 
 
-def test_a_fixture_that_finds_nothing_is_questioned(indexed, home: Path) -> None:
+def test_a_fixture_that_finds_nothing_is_questioned(indexed: Qmd, home: Path) -> None:
     (home / "fx.json").write_text(
         json.dumps({"queries": [{"id": "1", "query": "pricing", "expected_files": ["z.md"]}]})
     )
@@ -105,7 +107,7 @@ def test_a_fixture_that_finds_nothing_is_questioned(indexed, home: Path) -> None
     assert "no expected file was found" in run.err
 
 
-def test_a_fixture_names_its_collection_and_the_option_another(indexed, home: Path) -> None:
+def test_a_fixture_names_its_collection_and_the_option_another(indexed: Qmd, home: Path) -> None:
     (home / "fx.json").write_text(json.dumps({**FIXTURE, "collection": "nots"}))
     run = indexed("bench", "fx.json", "--backends", "bm25")
     assert run.status == 3
@@ -113,7 +115,7 @@ def test_a_fixture_names_its_collection_and_the_option_another(indexed, home: Pa
     assert indexed("bench", "fx.json", "--backends", "bm25", "-c", "notes").status == 0
 
 
-def test_a_beir_folder_brings_its_own_documents(qmd, home: Path, beir_folder: Path) -> None:
+def test_a_beir_folder_brings_its_own_documents(qmd: Qmd, home: Path, beir_folder: Path) -> None:
     run = qmd("bench", str(beir_folder), "--backends", "bm25", "--json")
     assert run.status == 0
     report = json.loads(run.out)
@@ -123,7 +125,7 @@ def test_a_beir_folder_brings_its_own_documents(qmd, home: Path, beir_folder: Pa
 
 
 @pytest.mark.slow
-def test_every_backend_runs_on_the_built_in_models(qmd, beir_folder: Path) -> None:
+def test_every_backend_runs_on_the_built_in_models(qmd: Qmd, beir_folder: Path) -> None:
     run = qmd("bench", str(beir_folder), "--json", "-n", "1")
     assert run.status == 0
     report = json.loads(run.out)
@@ -132,7 +134,7 @@ def test_every_backend_runs_on_the_built_in_models(qmd, beir_folder: Path) -> No
     assert report["backends"]["full"]["stage_share"]["rerank"] > 0
 
 
-def test_runs_are_saved_scored_and_compared(qmd, home: Path, beir_folder: Path) -> None:
+def test_runs_are_saved_scored_and_compared(qmd: Qmd, home: Path, beir_folder: Path) -> None:
     assert qmd("bench", str(beir_folder), "--backends", "bm25", "--save-run", "runs").status == 0
     assert (home / "runs/bm25.run").read_text().startswith("1 Q0 a 1 ")
     run = qmd("bench", str(beir_folder), "--backends", "bm25", "--compare", "runs", "--json")
@@ -143,14 +145,14 @@ def test_runs_are_saved_scored_and_compared(qmd, home: Path, beir_folder: Path) 
     assert alone.out.splitlines()[3].split()[:2] == ["bm25", "1.0000"]
 
 
-def test_a_run_without_judgements_is_refused(qmd, home: Path) -> None:
+def test_a_run_without_judgements_is_refused(qmd: Qmd, home: Path) -> None:
     (home / "x.run").write_text("1 Q0 a 1 1.0 x\n")
     run = qmd("bench", "x.run")
     assert run.status == 2
     assert "--qrels" in run.err
 
 
-def test_trec_files_are_asked_of_the_users_own_index(indexed, home: Path) -> None:
+def test_trec_files_are_asked_of_the_users_own_index(indexed: Qmd, home: Path) -> None:
     (home / "q.tsv").write_text("7\tpricing interviews\n8\tnot judged\n")
     (home / "qrels.txt").write_text("7 0 pricing 1\n")
     run = indexed("bench", "--queries", "q.tsv", "--qrels", "qrels.txt", "--backends", "bm25", "--json")
@@ -159,7 +161,7 @@ def test_trec_files_are_asked_of_the_users_own_index(indexed, home: Path) -> Non
     assert (report["queries"], report["backends"]["bm25"]["metrics"]["MRR@10"]) == (1, 1.0)
 
 
-def test_auto_asks_the_index_its_own_headings(indexed, notes: Path) -> None:
+def test_auto_asks_the_index_its_own_headings(indexed: Qmd, notes: Path) -> None:
     (notes / "more.md").write_text(
         "# More\n\n## Watering the plants\n\nTwice a week.\n\n## Feeding the cat\n\nOften.\n"
     )
@@ -171,26 +173,26 @@ def test_auto_asks_the_index_its_own_headings(indexed, notes: Path) -> None:
     assert (report["name"], report["queries"], report["backends"]["bm25"]["metrics"]["MRR@10"]) == ("auto", 1, 1.0)
 
 
-def test_auto_without_a_heading_says_so(indexed) -> None:
+def test_auto_without_a_heading_says_so(indexed: Qmd) -> None:
     run = indexed("bench", "--auto", "--backends", "bm25")
     assert run.status == 3
     assert "no heading or link" in run.err
 
 
 @pytest.mark.parametrize("argv", [[], ["a.json", "b.json"], ["--queries", "q.tsv"], ["a.json", "--auto"]])
-def test_one_thing_is_measured_at_a_time(indexed, argv: list[str]) -> None:
+def test_one_thing_is_measured_at_a_time(indexed: Qmd, argv: list[str]) -> None:
     run = indexed("bench", *argv)
     assert run.status == 2
     assert run.err.startswith("Usage: qmd bench")
 
 
-def test_a_missing_target_is_named(indexed) -> None:
+def test_a_missing_target_is_named(indexed: Qmd) -> None:
     run = indexed("bench", "gone.json")
     assert run.status == 3
     assert "no fixture, folder or run 'gone.json'" in run.err
 
 
-def test_the_help_names_every_option(qmd) -> None:
+def test_the_help_names_every_option(qmd: Qmd) -> None:
     run = qmd("bench", "--help")
     assert run.status == 0
     for option in ("--auto", "--backends", "--qrels", "--queries", "--save-run", "--compare", "--json", "-c"):

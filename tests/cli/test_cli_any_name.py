@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qmd.names import escape_bytes, to_disk, to_text
 from tests.cli.conftest import Qmd
-
-hypothesis = pytest.importorskip("hypothesis")
-st = hypothesis.strategies
 
 pytestmark = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are text there")
 
@@ -27,10 +26,9 @@ NAMES = [
 ]  # fmt: skip
 
 
-@hypothesis.given(
+@given(
     st.binary(min_size=1, max_size=30) | st.lists(st.sampled_from([b"\\", b"x", b"E9", b"5C", b"\xe9"])).map(b"".join)
 )
-@hypothesis.settings(deadline=None)
 def test_every_name_has_a_text_that_leads_back_to_it(raw: bytes) -> None:
     name = os.fsdecode(raw)
     text = to_text(name)

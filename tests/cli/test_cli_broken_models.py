@@ -186,7 +186,7 @@ def test_a_disk_without_room_is_told_and_the_earlier_files_stay(
 ) -> None:
     assert qmd("pull", QWEN_RERANKER.name).status == 0
     hub.files["model.onnx"] = WEIGHTS[::-1]
-    nearly_full = shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)  # type: ignore[attr-defined]
+    nearly_full = shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: nearly_full)
     _refused(qmd("pull", QWEN_RERANKER.name), "not enough space")
     assert (models / QWEN_RERANKER.folder / "model.onnx").read_bytes() == WEIGHTS

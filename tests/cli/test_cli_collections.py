@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Qmd
 
-def test_adding_prints_the_block_that_programs_know(qmd, notes: Path) -> None:
+
+def test_adding_prints_the_block_that_programs_know(qmd: Qmd, notes: Path) -> None:
     run = qmd("collection", "add", str(notes), "--name", "my.notes_1")
     assert (run.status, run.err) == (0, "")
     assert run.out == (
@@ -15,14 +17,14 @@ def test_adding_prints_the_block_that_programs_know(qmd, notes: Path) -> None:
     )
 
 
-def test_a_dot_means_the_current_folder(qmd, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dot_means_the_current_folder(qmd: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(notes)
     monkeypatch.setenv("PWD", str(notes))
     assert qmd("collection", "add", ".").status == 0
     assert json.loads(qmd("collection", "list", "--json").out)[0]["name"] == "notes"
 
 
-def test_a_second_collection_of_that_name_or_place_is_refused(qmd, notes: Path) -> None:
+def test_a_second_collection_of_that_name_or_place_is_refused(qmd: Qmd, notes: Path) -> None:
     qmd("collection", "add", str(notes))
     same_name = qmd("collection", "add", str(notes / "daily"), "--name", "notes")
     assert same_name.status == 1
@@ -32,14 +34,14 @@ def test_a_second_collection_of_that_name_or_place_is_refused(qmd, notes: Path) 
     assert "A collection already exists for this path and pattern" in same_place.err
 
 
-def test_one_folder_may_be_two_collections_with_two_masks(qmd, notes: Path) -> None:
+def test_one_folder_may_be_two_collections_with_two_masks(qmd: Qmd, notes: Path) -> None:
     qmd("collection", "add", str(notes), "--name", "one", "--glob", "pricing.md")
     qmd("collection", "add", str(notes), "--name", "two", "--mask", "daily/**/*.md")
     rows = {row["name"]: row["files"] for row in json.loads(qmd("collection", "list", "--json").out)}
     assert rows == {"one": 1, "two": 1}
 
 
-def test_a_missing_path_changes_nothing(qmd, tmp_path: Path) -> None:
+def test_a_missing_path_changes_nothing(qmd: Qmd, tmp_path: Path) -> None:
     run = qmd("collection", "add", str(tmp_path / "nope"))
     assert run.status == 1
     assert "Collection path does not exist." in run.err
@@ -47,27 +49,27 @@ def test_a_missing_path_changes_nothing(qmd, tmp_path: Path) -> None:
     assert not (tmp_path / "config/qmd/index.yml").exists()
 
 
-def test_a_file_is_no_folder(qmd, notes: Path) -> None:
+def test_a_file_is_no_folder(qmd: Qmd, notes: Path) -> None:
     run = qmd("collection", "add", str(notes / "pricing.md"))
     assert run.status == 1
     assert "Collection path is not a directory." in run.err
 
 
-def test_renaming_keeps_the_documents_under_the_new_address(indexed) -> None:
+def test_renaming_keeps_the_documents_under_the_new_address(indexed: Qmd) -> None:
     run = indexed("collection", "rename", "notes", "wiki")
     assert "✓ Renamed collection 'notes' to 'wiki'" in run.out
     assert json.loads(indexed("search", "tomatoes", "--json").out)[0]["file"].startswith("qmd://wiki/")
     assert indexed("update").out.count("3 unchanged") == 1
 
 
-def test_removing_says_how_many_documents_went(indexed) -> None:
+def test_removing_says_how_many_documents_went(indexed: Qmd) -> None:
     run = indexed("collection", "rm", "notes")
     assert run.out == "✓ Removed collection 'notes'\n  Deleted 3 documents\n"
     assert indexed("collection", "remove", "notes").err.startswith("error: Collection not found: notes\n")
     assert json.loads(indexed("status", "--json").out)["totalDocuments"] == 0
 
 
-def test_show_has_the_labels_that_programs_parse(indexed, notes: Path) -> None:
+def test_show_has_the_labels_that_programs_parse(indexed: Qmd, notes: Path) -> None:
     indexed("collection", "exclude", "notes")
     indexed("collection", "update-cmd", "notes", "git", "pull")
     assert indexed("collection", "info", "notes").out == (
@@ -75,7 +77,7 @@ def test_show_has_the_labels_that_programs_parse(indexed, notes: Path) -> None:
     )
 
 
-def test_a_context_is_added_listed_and_removed(indexed, monkeypatch: pytest.MonkeyPatch, notes: Path) -> None:
+def test_a_context_is_added_listed_and_removed(indexed: Qmd, monkeypatch: pytest.MonkeyPatch, notes: Path) -> None:
     monkeypatch.chdir(notes / "daily")
     assert indexed("context", "add", "day", "--index", "index").status == 0
     assert indexed("context", "add", "/we ird", "odd", "-c", "notes").status == 0
@@ -86,19 +88,19 @@ def test_a_context_is_added_listed_and_removed(indexed, monkeypatch: pytest.Monk
     assert "No context found for: qmd://notes/daily" in missing.err
 
 
-def test_a_context_outside_every_collection_is_refused(indexed) -> None:
+def test_a_context_outside_every_collection_is_refused(indexed: Qmd) -> None:
     run = indexed("context", "add", "/usr", "system")
     assert run.status == 3
     assert "Path is not in any indexed collection: /usr" in run.err
 
 
-def test_context_check_lists_what_has_none(indexed) -> None:
+def test_context_check_lists_what_has_none(indexed: Qmd) -> None:
     shown = indexed("context", "check").out
     assert "qmd://notes/ has no context" in shown
     assert "qmd://notes/daily/ has no context of its own" in shown
 
 
-def test_comments_survive_every_edit(indexed, tmp_path: Path) -> None:
+def test_comments_survive_every_edit(indexed: Qmd, tmp_path: Path) -> None:
     config = tmp_path / "config/qmd/index.yml"
     config.write_text("# my notes\n" + config.read_text())
     indexed("collection", "rename", "notes", "wiki")

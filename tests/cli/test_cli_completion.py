@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.cli.commands import COMMANDS
+from qmd.cli.commands import COMMANDS, CommandSpec
+from tests.cli.conftest import Qmd
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +21,7 @@ Offer = Callable[..., list[str]]
 
 
 @pytest.fixture
-def offered(qmd, monkeypatch: pytest.MonkeyPatch) -> Offer:
+def offered(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> Offer:
     """What bash is told of the last of the words, each as it stands on the line."""
 
     def ask(*words: str) -> list[str]:
@@ -48,7 +49,7 @@ def test_commands_are_offered_behind_options(offered: Offer) -> None:
 
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
-def test_every_command_offers_its_options(offered: Offer, spec) -> None:
+def test_every_command_offers_its_options(offered: Offer, spec: CommandSpec) -> None:
     assert "--help" in offered(*spec.name.split(), "--")
 
 
@@ -81,20 +82,20 @@ def test_known_values_are_offered(offered: Offer, words: list[str], values: list
         ["context", "add", "-c"],
     ],
 )
-def test_collections_are_offered(indexed, offered: Offer, words: list[str]) -> None:
+def test_collections_are_offered(indexed: Qmd, offered: Offer, words: list[str]) -> None:
     assert offered(*words, "") == ["notes"]
     assert offered(*words, "no") == ["notes"]
     assert offered(*words, "x") == []
 
 
-def test_collections_and_names_of_another_index_are_offered(qmd, offered: Offer, notes: Path) -> None:
+def test_collections_and_names_of_another_index_are_offered(qmd: Qmd, offered: Offer, notes: Path) -> None:
     assert qmd("--index", "work", "index", str(notes), "--name", "job", "--no-embed").status == 0
     assert offered("--index", "") == ["work"]
     assert offered("search", "--index", "work", "-c", "") == ["job"]
     assert offered("search", "-c", "") == []
 
 
-def test_documents_docids_and_folders_are_offered(indexed, offered: Offer) -> None:
+def test_documents_docids_and_folders_are_offered(indexed: Qmd, offered: Offer) -> None:
     assert offered("get", "notes/d") == ["notes/daily/sunday.md"]
     assert offered("multi-get", "notes/p") == ["notes/pricing.md"]
     assert offered("get", "qmd://notes/p") == ["qmd://notes/pricing.md"]
@@ -104,7 +105,7 @@ def test_documents_docids_and_folders_are_offered(indexed, offered: Offer) -> No
 
 
 def test_what_a_shell_would_read_as_more_than_a_word_is_quoted_or_left_out(
-    indexed, offered: Offer, notes: Path, monkeypatch: pytest.MonkeyPatch
+    indexed: Qmd, offered: Offer, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (notes / "z$(touch x)`y`\\$(z)'.md").write_text("# Odd\n")
     assert indexed("update").status == 0
@@ -122,7 +123,9 @@ def test_without_an_index_nothing_is_said(offered: Offer, words: list[str]) -> N
     assert offered(*words, "x") == []
 
 
-def test_a_broken_configuration_or_index_does_not_disturb_the_line(indexed, offered: Offer, tmp_path: Path) -> None:
+def test_a_broken_configuration_or_index_does_not_disturb_the_line(
+    indexed: Qmd, offered: Offer, tmp_path: Path
+) -> None:
     (tmp_path / "config" / "qmd" / "index.yml").write_text("collections: [")
     (tmp_path / "cache" / "qmd" / "index.sqlite").write_bytes(b"no database" * 500)
     assert offered("search", "-c", "") == []
@@ -153,7 +156,7 @@ def test_a_broken_configuration_or_index_does_not_disturb_the_line(indexed, offe
     ids=["zsh", "fish", "powershell"],
 )
 def test_the_other_shells_are_answered_too(
-    indexed, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], answer: str
+    indexed: Qmd, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], answer: str
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -163,14 +166,14 @@ def test_the_other_shells_are_answered_too(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
-def test_the_script_of_a_shell_asks_qmd(qmd, shell: str) -> None:
+def test_the_script_of_a_shell_asks_qmd(qmd: Qmd, shell: str) -> None:
     run = qmd("completion", shell)
     assert (run.status, run.err) == (0, "")
     assert f"complete_{shell}" in run.out
     assert "_QMD_COMPLETE" not in os.environ
 
 
-def test_an_unknown_shell_is_refused_with_the_known_ones(qmd) -> None:
+def test_an_unknown_shell_is_refused_with_the_known_ones(qmd: Qmd) -> None:
     run = qmd("completion", "tcsh")
     assert (run.status, run.out) == (2, "")
     assert run.err == "error: unknown shell 'tcsh'\nhint: known: bash, zsh, fish, powershell\n"
@@ -186,7 +189,7 @@ def test_an_unknown_shell_is_refused_with_the_known_ones(qmd) -> None:
         ("qmd get notes/w", [r"notes/we\ ird/c\ \&\ d.md"]),
     ],
 )
-def test_bash_completes_a_line(indexed, tmp_path: Path, line: str, replies: list[str]) -> None:
+def test_bash_completes_a_line(indexed: Qmd, tmp_path: Path, line: str, replies: list[str]) -> None:
     program = tmp_path / "bin" / "qmd"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m qmd "$@"\n')
@@ -209,7 +212,7 @@ def test_bash_completes_a_line(indexed, tmp_path: Path, line: str, replies: list
     assert (done.stdout.splitlines(), done.stderr) == (replies, "")
 
 
-def test_answering_a_shell_loads_no_engine(indexed) -> None:
+def test_answering_a_shell_loads_no_engine(indexed: Qmd) -> None:
     program = "import sys; from qmd.cli.app import main; main([]); print(*sys.modules)"
     variables = {
         "_QMD_COMPLETE": "complete_bash",

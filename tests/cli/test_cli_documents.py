@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Qmd
 
-def test_get_shows_header_rule_and_numbered_lines(indexed) -> None:
+
+def test_get_shows_header_rule_and_numbered_lines(indexed: Qmd) -> None:
     run = indexed("get", "qmd://notes/daily/sunday.md")
     assert (run.status, run.err) == (0, "")
     header, *rest = run.out.split("\n")
@@ -30,37 +32,37 @@ def test_get_shows_header_rule_and_numbered_lines(indexed) -> None:
         ["sunday.md", "--from=3", "-l1"],
     ],
 )
-def test_a_range_can_be_a_suffix_or_options(indexed, argv: list[str]) -> None:
+def test_a_range_can_be_a_suffix_or_options(indexed: Qmd, argv: list[str]) -> None:
     assert indexed("get", *argv).out.split("---\n\n")[1] == "3: Talked about the rate limiter.\n"
 
 
-def test_a_search_row_leads_to_the_document_by_docid(indexed) -> None:
+def test_a_search_row_leads_to_the_document_by_docid(indexed: Qmd) -> None:
     (row,) = json.loads(indexed("search", "tomatoes", "--json").out)
     assert indexed("get", row["docid"]).out.startswith("qmd://notes/we ird/c & d.md  #")
 
 
-def test_line_numbers_can_be_left_out(indexed) -> None:
+def test_line_numbers_can_be_left_out(indexed: Qmd) -> None:
     assert indexed("get", "pricing.md", "--no-line-numbers", "-l", "1").out.endswith("---\n\n# Pricing decision\n")
 
 
-def test_a_full_path_replaces_the_header(indexed) -> None:
+def test_a_full_path_replaces_the_header(indexed: Qmd) -> None:
     assert indexed("get", "pricing.md", "--full-path").out.startswith("./notes/pricing.md\n---\n")
 
 
-def test_contexts_stand_above_the_text(indexed) -> None:
+def test_contexts_stand_above_the_text(indexed: Qmd) -> None:
     indexed("context", "add", "/", "everything")
     indexed("context", "add", "qmd://notes/daily", "day by day")
     assert "\nFolder Context: everything\n\nday by day\n---\n" in indexed("get", "sunday.md").out
 
 
-def test_an_unknown_document_suggests_similar_ones(indexed) -> None:
+def test_an_unknown_document_suggests_similar_ones(indexed: Qmd) -> None:
     run = indexed("get", "pricin.md")
     assert (run.status, run.out) == (3, "")
     assert "not found" in run.err
     assert "pricing.md" in run.err
 
 
-def test_multi_get_takes_globs_lists_and_docids(indexed) -> None:
+def test_multi_get_takes_globs_lists_and_docids(indexed: Qmd) -> None:
     assert [row["file"] for row in json.loads(indexed("multi-get", "daily/*.md", "--json").out)] == ["daily/sunday.md"]
     run = indexed("multi-get", "pricing.md, nope.md", "--json", "--no-line-numbers")
     (row,) = json.loads(run.out)
@@ -70,13 +72,13 @@ def test_multi_get_takes_globs_lists_and_docids(indexed) -> None:
     assert run.status == 0
 
 
-def test_multi_get_fails_when_nothing_was_found(indexed) -> None:
+def test_multi_get_fails_when_nothing_was_found(indexed: Qmd) -> None:
     run = indexed("multi-get", "nope.md,neither.md")
     assert (run.status, run.out) == (3, "")
     assert indexed("multi-get", "*.txt").err == "No files matched pattern: *.txt\n"
 
 
-def test_multi_get_skips_what_is_too_large_and_cuts_what_is_too_long(indexed) -> None:
+def test_multi_get_skips_what_is_too_large_and_cuts_what_is_too_long(indexed: Qmd) -> None:
     (row,) = json.loads(indexed("multi-get", "pricing.md", "--max-bytes", "10", "--json").out)
     assert row["skipped"] is True
     assert "qmd get" in row["reason"]
@@ -84,7 +86,7 @@ def test_multi_get_skips_what_is_too_large_and_cuts_what_is_too_long(indexed) ->
     assert json.loads(shown)[0]["body"].startswith("# Pricing decision\n\n[... truncated ")
 
 
-def test_the_same_path_in_two_collections_is_told_apart(indexed, home: Path) -> None:
+def test_the_same_path_in_two_collections_is_told_apart(indexed: Qmd, home: Path) -> None:
     (home / "second").mkdir()
     (home / "second/pricing.md").write_text("# Other\n")
     indexed("index", "second", "--no-embed")
@@ -92,7 +94,7 @@ def test_the_same_path_in_two_collections_is_told_apart(indexed, home: Path) -> 
     assert [row["file"] for row in rows] == ["qmd://notes/pricing.md", "qmd://second/pricing.md"]
 
 
-def test_ls_lists_collections_then_files_then_a_prefix(indexed) -> None:
+def test_ls_lists_collections_then_files_then_a_prefix(indexed: Qmd) -> None:
     assert indexed("ls").out == "Collections:\n\n  qmd://notes/  (3 files)\n"
     assert [line.split("qmd://")[1] for line in indexed("ls", "notes").out.splitlines()] == [
         "notes/daily/sunday.md",
@@ -103,20 +105,20 @@ def test_ls_lists_collections_then_files_then_a_prefix(indexed) -> None:
     assert indexed("ls", "notes/none").out == "No files found under qmd://notes/none\n"
 
 
-def test_ls_of_an_unknown_collection_fails(indexed) -> None:
+def test_ls_of_an_unknown_collection_fails(indexed: Qmd) -> None:
     run = indexed("ls", "nope")
     assert run.status == 3
     assert run.err == "error: Collection not found: nope\nhint: Run 'qmd ls' to see available collections.\n"
 
 
-def test_status_and_lists_work_before_anything_is_indexed(qmd) -> None:
+def test_status_and_lists_work_before_anything_is_indexed(qmd: Qmd) -> None:
     assert qmd("status").status == 0
     assert json.loads(qmd("status", "--json").out)["totalDocuments"] == 0
     assert json.loads(qmd("collection", "list", "--json").out) == []
     assert qmd("ls").out.startswith("No collections found.")
 
 
-def test_status_counts_vectors(indexed) -> None:
+def test_status_counts_vectors(indexed: Qmd) -> None:
     assert "Pending:  3 need embedding" in indexed("status").out
     indexed("embed")
     shown = indexed("status").out
@@ -124,7 +126,7 @@ def test_status_counts_vectors(indexed) -> None:
     assert int(re.search(r"^\s*Vectors:\s*(\d+)", shown, re.MULTILINE)[1]) >= 3  # type: ignore[index]
 
 
-def test_doctor_reports_and_never_fails(indexed) -> None:
+def test_doctor_reports_and_never_fails(indexed: Qmd) -> None:
     run = indexed("doctor")
     assert run.status == 0
     assert "✓ index: sound, 3 documents" in run.out

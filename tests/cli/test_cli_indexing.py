@@ -4,32 +4,34 @@ from pathlib import Path
 
 import pytest
 
+from qmd.app import locks
+from qmd.app.locks import embed_lock
 from qmd.config import locate
-from qmd.workspace import embed_lock, locks
+from tests.cli.conftest import Qmd
 
 
-def test_index_makes_collections_and_vectors_at_once(qmd, notes: Path) -> None:
+def test_index_makes_collections_and_vectors_at_once(qmd: Qmd, notes: Path) -> None:
     run = qmd("index", "notes")
     assert (run.status, run.err) == (0, "")
     assert f"notes: 3 new, 0 updated, 0 unchanged, 0 removed  ({notes}, **/*.md)\n" in run.out
     assert "✓ Done! Embedded" in run.out
 
 
-def test_index_alone_refreshes_everything(indexed, notes: Path) -> None:
+def test_index_alone_refreshes_everything(indexed: Qmd, notes: Path) -> None:
     (notes / "new.md").write_text("# Fresh\n")
     (notes / "pricing.md").unlink()
     assert "notes: 1 new, 0 updated, 2 unchanged, 1 removed" in indexed("index", "--no-embed").out
 
 
-def test_index_of_a_known_folder_refreshes_it_under_its_name(indexed, notes: Path) -> None:
+def test_index_of_a_known_folder_refreshes_it_under_its_name(indexed: Qmd, notes: Path) -> None:
     assert "notes: 0 new, 0 updated, 3 unchanged, 0 removed" in indexed("index", f"{notes}/", "--no-embed").out
 
 
-def test_a_single_file_is_a_collection(qmd, notes: Path) -> None:
+def test_a_single_file_is_a_collection(qmd: Qmd, notes: Path) -> None:
     assert "pricing: 1 new" in qmd("index", str(notes / "pricing.md"), "--no-embed").out
 
 
-def test_folders_of_one_name_get_names_of_their_own(qmd, home: Path) -> None:
+def test_folders_of_one_name_get_names_of_their_own(qmd: Qmd, home: Path) -> None:
     for parent in ("a", "b"):
         (home / parent / "docs").mkdir(parents=True)
         (home / parent / "docs/x.md").write_text(f"# {parent}\n")
@@ -37,7 +39,7 @@ def test_folders_of_one_name_get_names_of_their_own(qmd, home: Path) -> None:
     assert [row["name"] for row in json.loads(qmd("collection", "list", "--json").out)] == ["docs", "b-docs"]
 
 
-def test_a_missing_path_stops_before_anything_is_written(qmd, notes: Path, tmp_path: Path) -> None:
+def test_a_missing_path_stops_before_anything_is_written(qmd: Qmd, notes: Path, tmp_path: Path) -> None:
     run = qmd("index", "notes", "nope")
     assert (run.status, run.out, run.err) == (
         3,
@@ -47,13 +49,13 @@ def test_a_missing_path_stops_before_anything_is_written(qmd, notes: Path, tmp_p
     assert not (tmp_path / "config").exists()
 
 
-def test_index_without_anything_to_index_says_what_to_do(qmd) -> None:
+def test_index_without_anything_to_index_says_what_to_do(qmd: Qmd) -> None:
     run = qmd("index")
     assert run.status == 3
     assert "qmd index ~/notes" in run.err
 
 
-def test_a_collection_whose_folder_vanished_is_reported_and_kept(indexed, notes: Path) -> None:
+def test_a_collection_whose_folder_vanished_is_reported_and_kept(indexed: Qmd, notes: Path) -> None:
     notes.rename(notes.with_name("moved"))
     run = indexed("update")
     assert run.status == 3
@@ -61,28 +63,28 @@ def test_a_collection_whose_folder_vanished_is_reported_and_kept(indexed, notes:
     assert json.loads(indexed("status", "--json").out)["totalDocuments"] == 3
 
 
-def test_an_unreadable_file_is_a_warning(indexed, notes: Path) -> None:
+def test_an_unreadable_file_is_a_warning(indexed: Qmd, notes: Path) -> None:
     (notes / "binary.md").write_bytes(b"\x00\x01\x02" * 100)
     run = indexed("update")
     assert run.status == 0
     assert "binary.md" in run.err
 
 
-def test_update_prints_the_counts_of_each_collection(indexed, notes: Path) -> None:
+def test_update_prints_the_counts_of_each_collection(indexed: Qmd, notes: Path) -> None:
     run = indexed("update")
     assert run.out.startswith("Updating 1 collection(s)...\n\n[1/1] notes (**/*.md)\n")
     assert "Indexed: 0 new, 0 updated, 3 unchanged, 0 removed\n" in run.out
     assert "✓ All collections updated.\n" in run.out
 
 
-def test_update_may_name_collections(indexed, home: Path) -> None:
+def test_update_may_name_collections(indexed: Qmd, home: Path) -> None:
     (home / "other").mkdir()
     indexed("index", "other", "--no-embed")
     assert "[1/1] other" in indexed("update", "-c", "other").out
     assert indexed("update", "-c", "nope").status == 3
 
 
-def test_hooks_run_in_the_collection_and_their_output_is_indented(indexed, notes: Path) -> None:
+def test_hooks_run_in_the_collection_and_their_output_is_indented(indexed: Qmd, notes: Path) -> None:
     indexed("collection", "update-cmd", "notes", "echo '# Made' > made.md; echo done")
     run = indexed("update")
     assert "    Running update command: echo" in run.out
@@ -90,7 +92,9 @@ def test_hooks_run_in_the_collection_and_their_output_is_indented(indexed, notes
     assert "1 new" in run.out
 
 
-def test_a_failing_hook_fails_the_update_with_its_status_but_not_the_other_collections(indexed, home: Path) -> None:
+def test_a_failing_hook_fails_the_update_with_its_status_but_not_the_other_collections(
+    indexed: Qmd, home: Path
+) -> None:
     (home / "other").mkdir()
     (home / "other/x.md").write_text("# X\n")
     indexed("index", "other", "--no-embed")
@@ -102,7 +106,7 @@ def test_a_failing_hook_fails_the_update_with_its_status_but_not_the_other_colle
     assert "Indexed: 1 new, 0 updated, 1 unchanged" in run.out
 
 
-def test_embedding_twice_finds_nothing_to_do(indexed) -> None:
+def test_embedding_twice_finds_nothing_to_do(indexed: Qmd) -> None:
     assert "✓ Done! Embedded" in indexed("embed").out
     assert indexed("embed").out == "✓ All content hashes already have embeddings.\n"
     assert "Force re-indexing" in indexed("embed", "-f").out
@@ -117,15 +121,15 @@ def test_embedding_twice_finds_nothing_to_do(indexed) -> None:
         (["--chunk-strategy", "magic"], "unknown --chunk-strategy 'magic'"),
     ],
 )
-def test_embed_checks_its_options_first(indexed, argv: list[str], message: str) -> None:
+def test_embed_checks_its_options_first(indexed: Qmd, argv: list[str], message: str) -> None:
     run = indexed("embed", *argv)
     assert run.status in (2, 3)
     assert message in run.err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="locks with flock")
-def test_a_second_embedding_run_leaves_the_work_to_the_first(indexed, tmp_path: Path) -> None:
-    from qmd.workspace.locks import embed_lock
+def test_a_second_embedding_run_leaves_the_work_to_the_first(indexed: Qmd, tmp_path: Path) -> None:
+    from qmd.app.locks import embed_lock
 
     with embed_lock(tmp_path / "cache/qmd/index.sqlite") as is_ours:
         assert is_ours
@@ -133,13 +137,13 @@ def test_a_second_embedding_run_leaves_the_work_to_the_first(indexed, tmp_path: 
     assert (run.status, run.out) == (0, "Another embed process is already running. Skipping.\n")
 
 
-def test_cleanup_says_what_it_would_do_before_it_does_it(indexed) -> None:
+def test_cleanup_says_what_it_would_do_before_it_does_it(indexed: Qmd) -> None:
     assert indexed("cleanup", "--dry-run").out.startswith("Dry run — no changes made.")
     assert indexed("cleanup").out.endswith("✓ FTS compacted, database vacuumed\n")
 
 
 def test_a_busy_index_is_reported_in_the_words_that_programs_wait_for(
-    indexed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    indexed: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from qmd.store import open_writer
 
@@ -150,14 +154,16 @@ def test_a_busy_index_is_reported_in_the_words_that_programs_wait_for(
     assert "database is locked" in run.err
 
 
-def test_a_damaged_index_is_one_line(indexed, tmp_path: Path) -> None:
+def test_a_damaged_index_is_one_line(indexed: Qmd, tmp_path: Path) -> None:
     (tmp_path / "cache/qmd/index.sqlite").write_bytes(b"not a database" * 100)
     run = indexed("search", "x")
     assert run.status == 1
     assert run.err.startswith("error: index '")
 
 
-def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(
+    indexed: Qmd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(locks, "_CLEANUP_WAIT_S", 0.05)
     database = locate(None, Path.cwd(), os.environ).database
     with embed_lock(database):
@@ -169,7 +175,7 @@ def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(indexed, mon
     assert indexed("cleanup").status == 0
 
 
-def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd, notes: Path) -> None:
+def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd: Qmd, notes: Path) -> None:
     qmd("index", "notes")
     database = locate(None, Path.cwd(), os.environ).database
     raw = bytearray(database.read_bytes())
@@ -188,7 +194,7 @@ def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd,
     assert (database.with_name("index.sqlite.damaged")).read_bytes() == bytes(raw)
 
 
-def test_a_sound_index_is_verified_once_a_day_and_when_asked(qmd, notes: Path) -> None:
+def test_a_sound_index_is_verified_once_a_day_and_when_asked(qmd: Qmd, notes: Path) -> None:
     qmd("index", "notes")
     qmd("index")
     database = locate(None, Path.cwd(), os.environ).database

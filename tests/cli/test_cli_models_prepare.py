@@ -104,7 +104,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nearly_full(path: object) -> object:
-        return shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)  # type: ignore[attr-defined]
+        return shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)
 
     monkeypatch.setattr(shutil, "disk_usage", nearly_full)
     run = qmd("models", "prepare", QWEN_RERANKER.name)

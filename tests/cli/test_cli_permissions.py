@@ -41,7 +41,7 @@ def test_an_index_of_private_notes_is_private(qmd: Qmd, notes: Path, tmp_path: P
     os.umask(0)
     assert qmd("index", str(notes)).status == 0
     assert qmd("context", "add", "qmd://notes/", "what we decided").status == 0
-    reader = package.open_store(tmp_path / "cache" / "qmd" / "index.sqlite")
+    reader = package.open_index(tmp_path / "cache" / "qmd" / "index.sqlite")
     with reader:
         # Its side files exist while it is open.
         assert reader.status().documents == 3

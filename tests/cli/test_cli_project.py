@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Qmd
+
 
 @pytest.fixture
 def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -19,7 +21,7 @@ def write_config(project: Path, text: str) -> None:
     (project / ".qmd/index.yml").write_text(text)
 
 
-def test_init_makes_an_index_of_this_folder_and_may_be_repeated(qmd, project: Path) -> None:
+def test_init_makes_an_index_of_this_folder_and_may_be_repeated(qmd: Qmd, project: Path) -> None:
     assert qmd("init").out == "ready to go with new local index\n"
     assert qmd("init").status == 0
     assert (project / ".qmd/index.sqlite").exists()
@@ -27,13 +29,13 @@ def test_init_makes_an_index_of_this_folder_and_may_be_repeated(qmd, project: Pa
     assert "docs" in (project / ".qmd/index.yml").read_text()
 
 
-def test_init_refuses_the_home_folder(qmd) -> None:
+def test_init_refuses_the_home_folder(qmd: Qmd) -> None:
     run = qmd("init")
     assert run.status == 1
     assert "Refusing to initialize a local index in $HOME." in run.err
 
 
-def test_untrusted_hooks_and_outside_folders_are_skipped_while_the_inside_is_indexed(qmd, project: Path) -> None:
+def test_untrusted_hooks_and_outside_folders_are_skipped_while_the_inside_is_indexed(qmd: Qmd, project: Path) -> None:
     write_config(
         project,
         "collections:\n  in: {path: docs, update: touch ran}\n  out: {path: ..}\nmodels: {embed: 'hf:evil/x'}\n",
@@ -46,7 +48,7 @@ def test_untrusted_hooks_and_outside_folders_are_skipped_while_the_inside_is_ind
     assert [row["file"] for row in json.loads(qmd("search", "inside secret", "--json").out)] == ["qmd://in/a.md"]
 
 
-def test_trusting_lets_the_hook_run_until_it_changes(qmd, project: Path) -> None:
+def test_trusting_lets_the_hook_run_until_it_changes(qmd: Qmd, project: Path) -> None:
     write_config(project, "collections:\n  in: {path: docs, update: touch ran}\n")
     assert "✓ Trusted" in qmd("trust").out
     qmd("update")
@@ -57,7 +59,7 @@ def test_trusting_lets_the_hook_run_until_it_changes(qmd, project: Path) -> None
     assert not (project / "docs/worse").exists()
 
 
-def test_trust_can_be_revoked(qmd, project: Path) -> None:
+def test_trust_can_be_revoked(qmd: Qmd, project: Path) -> None:
     write_config(project, "collections:\n  in: {path: docs, update: touch ran}\n")
     qmd("trust")
     assert "✓ Revoked trust" in qmd("trust", "revoke").out
@@ -66,7 +68,7 @@ def test_trust_can_be_revoked(qmd, project: Path) -> None:
 
 
 def test_an_update_from_a_folder_below_finds_the_same_files(
-    qmd, project: Path, monkeypatch: pytest.MonkeyPatch
+    qmd: Qmd, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_config(project, "collections:\n  in: {path: docs}\n")
     qmd("update")
@@ -74,7 +76,7 @@ def test_an_update_from_a_folder_below_finds_the_same_files(
     assert "0 new, 0 updated, 1 unchanged, 0 removed" in qmd("update").out
 
 
-def test_an_index_of_the_original_stays_and_ours_is_made_beside_it(qmd, project: Path, tmp_path: Path) -> None:
+def test_an_index_of_the_original_stays_and_ours_is_made_beside_it(qmd: Qmd, project: Path, tmp_path: Path) -> None:
     import apsw
 
     config, database = tmp_path / "config/qmd/index.yml", tmp_path / "cache/qmd/index.sqlite"

@@ -108,7 +108,7 @@ def test_a_server_that_does_not_answer_leaves_the_words(remote: Qmd, server: Mod
     def hang(path: str, body: Body) -> None:
         gate.wait(10)
 
-    server.misbehave = hang  # type: ignore[assignment]
+    server.misbehave = hang
     try:
         run = remote(*QUERY)
     finally:

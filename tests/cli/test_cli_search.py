@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Qmd
 
-def test_a_search_prints_json_on_stdout_and_nothing_on_stderr(indexed) -> None:
+
+def test_a_search_prints_json_on_stdout_and_nothing_on_stderr(indexed: Qmd) -> None:
     run = indexed("search", "sliding", "window", "--json")
     assert (run.status, run.err) == (0, "")
     (row,) = json.loads(run.out)
@@ -24,61 +26,61 @@ def test_a_search_prints_json_on_stdout_and_nothing_on_stderr(indexed) -> None:
         ["search", "tomatoes", "--json", "-n1", "--no-gpu", "--no-rerank", "-C", "10"],
     ],
 )
-def test_options_work_in_any_place(indexed, argv: list[str]) -> None:
+def test_options_work_in_any_place(indexed: Qmd, argv: list[str]) -> None:
     assert [row["title"] for row in json.loads(indexed(*argv).out)] == ["Beta & co"]
 
 
-def test_nothing_found_is_an_empty_array_and_no_failure(indexed) -> None:
+def test_nothing_found_is_an_empty_array_and_no_failure(indexed: Qmd) -> None:
     run = indexed("search", "zzyzxq", "--json")
     assert (run.status, run.out) == (0, "[]\n")
     assert run.err.startswith("warning: ")
 
 
-def test_every_format_can_be_read_back(indexed) -> None:
+def test_every_format_can_be_read_back(indexed: Qmd) -> None:
     assert len(list(csv.DictReader(io.StringIO(indexed("search", "tomatoes", "--csv").out)))) == 1
     assert ET.fromstring(indexed("search", "tomatoes", "--xml").out)[0].get("title") == "Beta & co"
     assert indexed("search", "tomatoes", "--files").out.endswith(",qmd://notes/we ird/c & d.md\n")
     assert "**file:** `qmd://notes/we ird/c & d.md`" in indexed("search", "tomatoes", "--md").out
 
 
-def test_full_path_shows_where_the_file_lies(indexed) -> None:
+def test_full_path_shows_where_the_file_lies(indexed: Qmd) -> None:
     run = indexed("search", "tomatoes", "--full-path", "--json")
     (row,) = json.loads(run.out)
     assert row["file"] == "./notes/we ird/c & d.md"
     assert "docid" not in row
 
 
-def test_full_path_of_a_deleted_file_keeps_the_address_and_warns(indexed, notes: Path) -> None:
+def test_full_path_of_a_deleted_file_keeps_the_address_and_warns(indexed: Qmd, notes: Path) -> None:
     (notes / "we ird/c & d.md").unlink()
     run = indexed("search", "tomatoes", "--full-path", "--json")
     assert json.loads(run.out)[0]["file"] == "qmd://notes/we ird/c & d.md"
     assert "could not resolve the file on disk" in run.err
 
 
-def test_full_bodies_and_source_line_numbers(indexed) -> None:
+def test_full_bodies_and_source_line_numbers(indexed: Qmd) -> None:
     (row,) = json.loads(indexed("search", "tomatoes", "--full", "--line-numbers", "--json").out)
     assert row["body"] == "1: # Beta & co\n2: \n3: Gardening and tomatoes.\n"
 
 
-def test_an_unknown_collection_is_named_with_status_3(indexed) -> None:
+def test_an_unknown_collection_is_named_with_status_3(indexed: Qmd) -> None:
     run = indexed("search", "x", "-c", "nots")
     assert (run.status, run.out) == (3, "")
     assert run.err == "error: Collection not found: nots\nhint: did you mean 'notes'? see: qmd collection list\n"
 
 
-def test_a_budget_too_small_to_load_models_is_answered_by_words(indexed) -> None:
+def test_a_budget_too_small_to_load_models_is_answered_by_words(indexed: Qmd) -> None:
     run = indexed("query", "tomatoes", "--budget", "300", "--json")
     assert [row["title"] for row in json.loads(run.out)] == ["Beta & co"]
     assert "budget of 300 ms: loading models would take longer" in run.err
 
 
-def test_without_an_index_the_hint_is_how_to_make_one(qmd) -> None:
+def test_without_an_index_the_hint_is_how_to_make_one(qmd: Qmd) -> None:
     run = qmd("search", "x")
     assert run.status == 3
     assert "qmd index" in run.err
 
 
-def test_an_excluded_collection_is_found_only_by_name(indexed) -> None:
+def test_an_excluded_collection_is_found_only_by_name(indexed: Qmd) -> None:
     indexed("collection", "exclude", "notes")
     run = indexed("search", "tomatoes", "--json")
     assert json.loads(run.out) == []
@@ -86,26 +88,26 @@ def test_an_excluded_collection_is_found_only_by_name(indexed) -> None:
     assert len(json.loads(indexed("search", "tomatoes", "--json", "-c", "notes").out)) == 1
 
 
-def test_a_count_that_is_no_number_means_the_default_and_says_so(indexed) -> None:
+def test_a_count_that_is_no_number_means_the_default_and_says_so(indexed: Qmd) -> None:
     run = indexed("search", "the", "-n", "many", "--json")
     assert run.status == 0
     assert "-n 'many'" in run.err
 
 
-def test_a_named_index_is_separate_and_part_of_the_address(indexed, notes: Path) -> None:
+def test_a_named_index_is_separate_and_part_of_the_address(indexed: Qmd, notes: Path) -> None:
     indexed("index", str(notes), "--no-embed", "--index", "other")
     (row,) = json.loads(indexed("search", "tomatoes", "--json", "--index", "other").out)
     assert row["file"] == "qmd://notes/we ird/c & d.md?index=other"
     assert indexed("get", row["file"]).status == 0
 
 
-def test_a_note_edited_by_hand_is_shown_by_the_next_search(indexed, tmp_path: Path) -> None:
+def test_a_note_edited_by_hand_is_shown_by_the_next_search(indexed: Qmd, tmp_path: Path) -> None:
     config = tmp_path / "config/qmd/index.yml"
     config.write_text(config.read_text() + "\nglobal_context: about everything\n")
     assert json.loads(indexed("search", "tomatoes", "--json").out)[0]["context"] == "about everything"
 
 
-def test_reading_commands_leave_the_configuration_alone(indexed, tmp_path: Path) -> None:
+def test_reading_commands_leave_the_configuration_alone(indexed: Qmd, tmp_path: Path) -> None:
     config = tmp_path / "config/qmd/index.yml"
     before = config.read_bytes()
     for argv in (["search", "x"], ["status"], ["ls"], ["get", "pricing.md"], ["collection", "list"]):
@@ -113,20 +115,22 @@ def test_reading_commands_leave_the_configuration_alone(indexed, tmp_path: Path)
     assert config.read_bytes() == before
 
 
-def test_a_collection_deleted_by_hand_is_no_longer_found_and_goes_with_the_next_update(indexed, tmp_path: Path) -> None:
+def test_a_collection_deleted_by_hand_is_no_longer_found_and_goes_with_the_next_update(
+    indexed: Qmd, tmp_path: Path
+) -> None:
     (tmp_path / "config/qmd/index.yml").write_text("collections:\n  other:\n    path: ~/notes/daily\n")
     assert json.loads(indexed("search", "tomatoes", "--json").out) == []
     assert indexed("update").status == 0
     assert json.loads(indexed("status", "--json").out)["totalDocuments"] == 1
 
 
-def test_the_environment_variable_ci_disables_nothing(indexed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_ci_disables_nothing(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "1")
     assert indexed("embed").status == 0
     assert len(json.loads(indexed("query", "how do people pay", "--json", "-n", "1").out)) == 1
 
 
-def test_built_in_models_are_mentioned_once(indexed) -> None:
+def test_built_in_models_are_mentioned_once(indexed: Qmd) -> None:
     indexed("embed")
     first, second = indexed("query", "tomatoes", "--json"), indexed("query", "tomatoes", "--json")
     assert "qmd models pull" in first.err

@@ -14,6 +14,7 @@ from qmd.cli.app import all_options, find_built_command, parse
 from qmd.cli.commands import COMMANDS, CommandSpec, build_command, declared_options
 from qmd.cli.spelling import Arguments, Declared, arrange
 from qmd.errors import UsageError
+from tests.cli.conftest import Qmd
 
 
 def read(*argv: str) -> tuple[CommandSpec, Any, Arguments]:
@@ -90,7 +91,9 @@ def _command_lines(draw: st.DrawFn) -> tuple[CommandSpec, list[list[str]], list[
 
 
 @given(_command_lines(), st.randoms(use_true_random=False))
-def test_options_mean_the_same_wherever_they_stand(line, order: random.Random) -> None:
+def test_options_mean_the_same_wherever_they_stand(
+    line: tuple[CommandSpec, list[list[str]], list[str]], order: random.Random
+) -> None:
     spec, options, words = line
     words = [*spec.name.split(), *words]
     places = sorted(order.randrange(len(words) + 1) for _ in options)
@@ -201,16 +204,16 @@ def test_a_mistake_is_named_with_what_to_do(argv: list[str], message: str, hint:
 
 
 @pytest.mark.parametrize("argv", [["--json"], ["--jsn"], ["-x"], ["--index", "x"]])
-def test_options_without_a_command_fail(qmd, argv: list[str], home: Path) -> None:
+def test_options_without_a_command_fail(qmd: Qmd, argv: list[str], home: Path) -> None:
     run = qmd(*argv)
     assert run.status in (1, 2)
     assert run.out.startswith("Usage: qmd") or run.err.startswith("error: unknown option")
 
 
 @pytest.mark.parametrize("argv", [["--index", "x", "-v"], ["collection", "--version"], ["search", "x", "--version"]])
-def test_the_version_wins_over_what_else_is_asked(qmd, argv: list[str]) -> None:
+def test_the_version_wins_over_what_else_is_asked(qmd: Qmd, argv: list[str]) -> None:
     assert qmd(*argv).out == qmd("--version").out
 
 
-def test_a_version_that_is_a_value_is_none(qmd) -> None:
+def test_a_version_that_is_a_value_is_none(qmd: Qmd) -> None:
     assert qmd("search", "x", "--intent", "--version").out != qmd("--version").out

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Qmd
 from tests.cli.terminal_runs import Shown, run_all
 
 if sys.platform == "win32":
@@ -59,14 +60,14 @@ def is_one_error(shown: Shown, status: int | None = None) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("closed", "Bad file descriptor"), ("full", "No space left on device")])
-def test_a_result_that_cannot_be_written_is_one_line_and_a_failure(indexed, kind: str, reason: str) -> None:
+def test_a_result_that_cannot_be_written_is_one_line_and_a_failure(indexed: Qmd, kind: str, reason: str) -> None:
     if kind == "full" and not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     for argv, shown in zip(COMMANDS, on(("empty", kind, "pipe"), *COMMANDS), strict=True):
         assert (argv, shown.status, shown.err) == (argv, 1, f"error: cannot write to stdout: {reason}\n")
 
 
-def test_a_long_result_that_cannot_be_written_is_one_line_too(qmd, notes: Path) -> None:
+def test_a_long_result_that_cannot_be_written_is_one_line_too(qmd: Qmd, notes: Path) -> None:
     (notes / "long.md").write_text("pricing line\n" * 100_000)
     qmd("index", str(notes), "--no-embed")
     for kind in ("closed", "full") if Path("/dev/full").exists() else ("closed",):
@@ -75,7 +76,7 @@ def test_a_long_result_that_cannot_be_written_is_one_line_too(qmd, notes: Path) 
 
 
 @pytest.mark.parametrize("kind", ["closed", "full"])
-def test_messages_that_cannot_be_written_change_no_result(indexed, kind: str) -> None:
+def test_messages_that_cannot_be_written_change_no_result(indexed: Qmd, kind: str) -> None:
     if kind == "full" and not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     argv = ("search", "pricing", "-n", "many")
@@ -89,7 +90,9 @@ def test_messages_that_cannot_be_written_change_no_result(indexed, kind: str) ->
 @pytest.mark.parametrize(
     "streams", list(itertools.product(("empty", "closed"), ("pipe", "closed"), ("pipe", "closed")))
 )
-def test_whatever_streams_are_closed_the_index_is_written_whole(qmd, notes: Path, streams) -> None:
+def test_whatever_streams_are_closed_the_index_is_written_whole(
+    qmd: Qmd, notes: Path, streams: tuple[str, str, str]
+) -> None:
     (index, search) = on(streams, ("index", str(notes), "--no-embed"), ("search", "pricing"))
     assert {index.status, search.status} == ({1} if streams[1] == "closed" else {0})
     assert "unexpected" not in index.err + search.err
@@ -97,7 +100,7 @@ def test_whatever_streams_are_closed_the_index_is_written_whole(qmd, notes: Path
     assert qmd("update").status == 0
 
 
-def test_a_shell_that_closes_the_streams_gets_the_same(indexed) -> None:
+def test_a_shell_that_closes_the_streams_gets_the_same(indexed: Qmd) -> None:
     done = _shell("search pricing >&-")
     assert (done.returncode, done.stderr) == (1, "error: cannot write to stdout: Bad file descriptor\n")
     done = _shell("search pricing 2>&-")
@@ -107,7 +110,7 @@ def test_a_shell_that_closes_the_streams_gets_the_same(indexed) -> None:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_goes_away_ends_the_program_without_a_word(
-    qmd, notes: Path, monkeypatch, unbuffered: str
+    qmd: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch, unbuffered: str
 ) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     (notes / "long.md").write_text("pricing line\n" * 100_000)
@@ -136,7 +139,7 @@ def _shell(command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("delay_s", [0.02, 0.05, 0.08, 0.12, 0.2, 0.4, 0.8])
-def test_an_interrupt_at_any_moment_is_one_line_and_its_status(indexed, delay_s: float) -> None:
+def test_an_interrupt_at_any_moment_is_one_line_and_its_status(indexed: Qmd, delay_s: float) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "qmd", "vsearch", "pricing"],
         stdout=subprocess.PIPE,
@@ -161,13 +164,13 @@ def in_a_deleted_folder(home: Path, *commands: tuple[str, ...], pwd: str | None 
     return on(("empty", "pipe", "pipe"), *commands, gone=here, env={"PWD": here if pwd is None else pwd})
 
 
-def test_a_deleted_working_directory_hinders_nothing_that_needs_none(indexed, home: Path) -> None:
+def test_a_deleted_working_directory_hinders_nothing_that_needs_none(indexed: Qmd, home: Path) -> None:
     commands = [*COMMANDS, ("collection", "show", "notes"), ("context", "check"), ("index", "--no-embed"), ("cleanup",)]
     for argv, shown in zip(commands, in_a_deleted_folder(home, *commands), strict=True):
         assert (argv, shown.status, "unexpected" in shown.err) == (argv, 0, False)
 
 
-def test_what_is_relative_to_a_deleted_working_directory_is_not_there(indexed, home: Path) -> None:
+def test_what_is_relative_to_a_deleted_working_directory_is_not_there(indexed: Qmd, home: Path) -> None:
     commands = [
         ("index", "notes"),
         ("index", "."),
@@ -186,7 +189,7 @@ def test_what_is_relative_to_a_deleted_working_directory_is_not_there(indexed, h
         assert (argv, is_one_error(shown)) == (argv, True)
 
 
-def test_a_deleted_working_directory_of_unknown_name_is_one_line(indexed, home: Path) -> None:
+def test_a_deleted_working_directory_of_unknown_name_is_one_line(indexed: Qmd, home: Path) -> None:
     (shown,) = in_a_deleted_folder(home, ("search", "pricing"), pwd="")
     assert shown.err == "error: the working directory does not exist any more\nhint: go to another one: cd ~\n"
 
@@ -195,7 +198,7 @@ def test_a_deleted_working_directory_of_unknown_name_is_one_line(indexed, home: 
 
 
 @pytest.mark.parametrize("number", [HUGE, "0", "-1", "-" + HUGE, "9" * 5000, "1e3", "nan", "²", "٣"])
-def test_no_number_is_too_odd_for_a_count(indexed, number: str) -> None:
+def test_no_number_is_too_odd_for_a_count(indexed: Qmd, number: str) -> None:
     for argv in (
         ("search", "pricing", "-n", number),
         ("search", "pricing", f"-n{number}"),
@@ -216,21 +219,21 @@ def test_no_number_is_too_odd_for_a_count(indexed, number: str) -> None:
         assert (argv[:3], "unexpected" in run.err, run.status in (0, 1, 2, 3, 4)) == (argv[:3], False, True)
 
 
-def test_the_largest_number_of_results_is_all_of_them(indexed) -> None:
+def test_the_largest_number_of_results_is_all_of_them(indexed: Qmd) -> None:
     everything = indexed("search", "pricing", "--all", "--json").out
     assert indexed("search", "pricing", "-n", HUGE, "--json").out == everything
     assert indexed("get", "pricing.md", "-l", HUGE).out == indexed("get", "pricing.md").out
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400", "1e10"])
-def test_a_number_that_counts_nothing_is_wrong_usage(indexed, number: str) -> None:
+def test_a_number_that_counts_nothing_is_wrong_usage(indexed: Qmd, number: str) -> None:
     run = indexed("search", "pricing", "--min-score", number)
     assert (run.status, run.out) == (2, "")
     assert run.err.startswith("error: --min-score '")
 
 
 @pytest.mark.parametrize("name", [LONG, "x/" * 3000, "~nobody-of-that-name/x", "a\0b", "e\u0301" * 150])
-def test_no_name_is_too_long_or_too_odd(indexed, home: Path, name: str) -> None:
+def test_no_name_is_too_long_or_too_odd(indexed: Qmd, home: Path, name: str) -> None:
     for argv in (
         ("get", name),
         ("get", f"./{name}"),
@@ -272,7 +275,7 @@ def test_no_name_is_too_long_or_too_odd(indexed, home: Path, name: str) -> None:
         assert run.status in (0, 1, 2, 3)
 
 
-def test_an_index_name_that_no_file_can_have_is_wrong_usage(indexed) -> None:
+def test_an_index_name_that_no_file_can_have_is_wrong_usage(indexed: Qmd) -> None:
     run = indexed("status", "--index", LONG)
     assert (run.status, run.out) == (2, "")
     assert run.err == f"error: --index '{LONG}' is too long for the name of a file\nhint: choose a shorter one\n"

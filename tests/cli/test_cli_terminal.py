@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Qmd
 from tests.cli.terminal_runs import Shown, run_all
 
 if sys.platform == "win32":
@@ -62,7 +63,7 @@ def steering(text: str) -> set[str]:
 
 
 @pytest.fixture
-def hostile(qmd, home: Path) -> Path:
+def hostile(qmd: Qmd, home: Path) -> Path:
     """An index in which whatever a stranger can choose tries to steer the terminal."""
     notes = home / "notes"
     notes.mkdir()
@@ -211,21 +212,23 @@ def test_control_characters_are_spelled_out(hostile: Path, terminal: Terminal) -
     assert "stripes\tand more\n" in shown.out
 
 
-def test_a_carriage_return_that_ends_a_line_is_no_control_character(qmd, notes: Path, terminal: Terminal) -> None:
+def test_a_carriage_return_that_ends_a_line_is_no_control_character(qmd: Qmd, notes: Path, terminal: Terminal) -> None:
     (notes / "windows.md").write_bytes(b"# Windows\r\n\r\nfirst\rsecond\r\n")
     qmd("index", str(notes), "--no-embed")
     (shown,) = terminal([("get", "windows.md", "--no-line-numbers")])
     assert shown.out.endswith("# Windows\r\n\r\nfirst\\x0dsecond\r\n")
 
 
-def test_what_an_update_command_prints_is_spelled_out(indexed, terminal: Terminal) -> None:
+def test_what_an_update_command_prints_is_spelled_out(indexed: Qmd, terminal: Terminal) -> None:
     indexed("collection", "update-cmd", "notes", r"printf 'a\033[2J\a\302\233b'")
     (shown,) = terminal([("update",)], QMD_HOOK_TIMEOUT="1e12")
     assert (shown.status, "    a\\x1b[2J\\x07\\u009bb\n" in shown.out) == (0, True)
 
 
 @pytest.mark.parametrize("argv", [("search", "zebra", "--json", "--full"), ("multi-get", "*.md", "--json")])
-def test_json_on_a_terminal_is_json_with_the_same_values(hostile: Path, terminal: Terminal, argv) -> None:
+def test_json_on_a_terminal_is_json_with_the_same_values(
+    hostile: Path, terminal: Terminal, argv: tuple[str, ...]
+) -> None:
     (on_terminal,) = terminal([argv])
     (piped,) = terminal([argv], ("empty", "pipe", "pipe"))
     assert json.loads(on_terminal.out) == json.loads(piped.out)

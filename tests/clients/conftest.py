@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.processes import environment
 
 NOTES: Mapping[str, str] = {
     "pricing.md": "# Pricing decision\n\nWe chose per-seat pricing after the March interviews.\n\n"
@@ -92,8 +93,12 @@ class McpPipe:
         self.process.stdin.flush()
 
 
+MakeClient = Callable[..., Client]
+Connect = Callable[[Client], McpPipe]
+
+
 @pytest.fixture
-def connect() -> Iterator[Callable[[Client], McpPipe]]:
+def connect() -> Iterator[Connect]:
     """Start the server of a client and shake hands; every server is ended with the test."""
     pipes: list[McpPipe] = []
 
@@ -143,18 +148,11 @@ def write_notes(folder: Path) -> Path:
 
 
 @pytest.fixture
-def make_client(tmp_path: Path) -> Callable[..., Client]:
+def make_client(tmp_path: Path) -> MakeClient:
     def build(**env: str) -> Client:
         notes = write_notes(tmp_path / "notes")
-        base = {
-            "HOME": str(tmp_path / "home"),
-            "PATH": os.environ.get("PATH", ""),
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            "QMD_DAEMON": "0",
-        }
-        if "SYSTEMROOT" in os.environ:
-            base["SYSTEMROOT"] = os.environ["SYSTEMROOT"]
-        (tmp_path / "home").mkdir(exist_ok=True)
-        return Client(env={**base, **env}, cwd=tmp_path, notes=notes)
+        home = tmp_path / "home"
+        home.mkdir(exist_ok=True)
+        return Client(env=environment(home, QMD_DAEMON="0", **env), cwd=tmp_path, notes=notes)
 
     return build

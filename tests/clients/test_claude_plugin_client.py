@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
+from tests.clients.conftest import Client, Connect, MakeClient
+
 HEADER = re.compile(r"^(qmd://\S.*?)  (#[0-9a-f]{6})$")
 
 
 @pytest.fixture
-def plugin(make_client: Callable):
+def plugin(make_client: MakeClient) -> Client:
     client = make_client()
     client.ok("collection", "add", str(client.notes), "--name", "notes")
     client.ok("context", "add", "qmd://notes/daily", "Notes taken day by day")
@@ -28,14 +29,14 @@ def resources(result: dict[str, Any]) -> dict[str, str]:
     return {unquote(item["uri"]): item["text"] for item in items}
 
 
-def test_the_server_lists_the_four_tools(plugin, connect) -> None:
+def test_the_server_lists_the_four_tools(plugin: Client, connect: Connect) -> None:
     tools = connect(plugin).request("tools/list")["tools"]
     assert [tool["name"] for tool in tools][:4] == ["query", "get", "multi_get", "status"]
     assert {"query", "searches", "limit", "collections", "intent"} <= tools[0]["inputSchema"]["properties"].keys()
     assert all(len(tool["description"]) <= 2048 for tool in tools)
 
 
-def test_typed_searches_give_rows_with_a_docid_that_get_takes(plugin, connect) -> None:
+def test_typed_searches_give_rows_with_a_docid_that_get_takes(plugin: Client, connect: Connect) -> None:
     pipe = connect(plugin)
     searches = [{"type": "lex", "query": '"sliding window"'}, {"type": "vec", "query": "how are requests limited"}]
     result = pipe.call("query", searches=searches, intent="operations", collections=["notes"], limit=3)
@@ -53,13 +54,13 @@ def test_typed_searches_give_rows_with_a_docid_that_get_takes(plugin, connect) -
     assert f"{first['line']}: " in next(iter(fetched.values()))
 
 
-def test_the_file_of_a_row_is_a_reference_for_get(plugin, connect) -> None:
+def test_the_file_of_a_row_is_a_reference_for_get(plugin: Client, connect: Connect) -> None:
     pipe = connect(plugin)
     row = pipe.call("query", query="gardening tomatoes", limit=1)["structuredContent"]["results"][0]
     assert "tomatoes" in next(iter(resources(pipe.call("get", file=row["file"])).values()))
 
 
-def test_several_documents_and_what_is_not_there(plugin, connect) -> None:
+def test_several_documents_and_what_is_not_there(plugin: Client, connect: Connect) -> None:
     pipe = connect(plugin)
     assert list(resources(pipe.call("multi_get", pattern="{daily,sub}/*.md", maxLines=2))) == [
         "qmd://notes/daily/2026-03-01.md",
@@ -70,7 +71,7 @@ def test_several_documents_and_what_is_not_there(plugin, connect) -> None:
     assert missing["content"][0]["text"].startswith("Document not found: notes/none.md")
 
 
-def test_status_tells_what_is_indexed(plugin, connect) -> None:
+def test_status_tells_what_is_indexed(plugin: Client, connect: Connect) -> None:
     status = connect(plugin).call("status")["structuredContent"]
     assert status["totalDocuments"] == 5
     assert status["hasVectorIndex"]
@@ -82,29 +83,31 @@ def test_status_tells_what_is_indexed(plugin, connect) -> None:
 # --- the skill ------------------------------------------------------------------------------------
 
 
-def test_a_typed_query_with_its_explanation(plugin) -> None:
+def test_a_typed_query_with_its_explanation(plugin: Client) -> None:
     document = "intent: operations\nlex: sliding window\nvec: how are requests limited\nhyde: The limiter counts."
     rows = json.loads(plugin.ok("query", document, "--format", "json", "--explain"))
     assert {"ftsScores", "vectorScores", "rrf", "rerankScore", "blendedScore"} <= rows[0]["explain"].keys()
     assert {"docid", "score", "file", "line", "title", "snippet"} <= rows[0].keys()
 
 
-def test_lines_of_a_docid(plugin) -> None:
+def test_lines_of_a_docid(plugin: Client) -> None:
     docid = json.loads(plugin.ok("search", "usage based bills", "--format", "json"))[0]["docid"]
     header, rule, empty, *lines = plugin.ok("get", f"{docid}:3:3").splitlines()
-    assert HEADER.match(header).groups() == ("qmd://notes/pricing.md", docid)
+    shown = HEADER.match(header)
+    assert shown is not None
+    assert shown.groups() == ("qmd://notes/pricing.md", docid)
     assert (rule, empty) == ("---", "")
     assert [line.split(": ")[0] for line in lines] == ["3", "4", "5"]
     assert plugin.ok("get", docid, "--from", "3", "-l", "3").splitlines()[3:] == lines
 
 
-def test_several_docids_as_markdown(plugin) -> None:
+def test_several_docids_as_markdown(plugin: Client) -> None:
     rows = json.loads(plugin.ok("search", "sliding window", "--format", "json"))
     out = plugin.ok("multi-get", ",".join(row["docid"] for row in rows), "--format", "md")
     assert re.findall(r"^## (.+)$", out, re.MULTILINE) == [row["file"] for row in rows]
 
 
-def test_paths_on_disk_and_plain_text(plugin) -> None:
+def test_paths_on_disk_and_plain_text(plugin: Client) -> None:
     row = json.loads(plugin.ok("search", "gardening", "--format", "json", "--full-path"))[0]
     assert (plugin.cwd / row["file"]).read_text().startswith("# Beta & co")
     out = plugin.ok("get", "qmd://notes/pricing.md", "--no-line-numbers", "--full-path")
@@ -112,13 +115,13 @@ def test_paths_on_disk_and_plain_text(plugin) -> None:
     assert "# Pricing decision" in out.splitlines()
 
 
-def test_several_collections(plugin) -> None:
+def test_several_collections(plugin: Client) -> None:
     plugin.ok("collection", "add", str(plugin.notes / "daily"), "--name", "days")
     rows = json.loads(plugin.ok("search", "sliding window", "-c", "notes", "-c", "days", "--format", "json"))
     assert {row["file"].split("/")[2] for row in rows} == {"notes", "days"}
 
 
-def test_the_skill_is_printed_installed_and_found(plugin) -> None:
+def test_the_skill_is_printed_installed_and_found(plugin: Client) -> None:
     shown = plugin.ok("skill", "show")
     assert shown.startswith("QMD Skill\n\n---\nname: qmd\n")
     assert plugin.ok("--skill") == shown

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.clients.conftest import Client, MakeClient
 
 SCHEMA = """
 CREATE TABLE content (hash TEXT PRIMARY KEY, doc TEXT NOT NULL, created_at TEXT NOT NULL);
@@ -76,7 +77,7 @@ CREATE TRIGGER documents_ad AFTER DELETE ON documents BEGIN DELETE FROM document
 
 
 @pytest.fixture
-def migrant(make_client: Callable):
+def migrant(make_client: MakeClient) -> Client:
     client = make_client()
     home = Path(client.env["HOME"])
     (home / ".config" / "qmd").mkdir(parents=True)
@@ -96,15 +97,15 @@ def migrant(make_client: Callable):
     return client
 
 
-def database(client) -> Path:
+def database(client: Client) -> Path:
     return Path(client.env["HOME"]) / ".cache" / "qmd" / "index.sqlite"
 
 
-def ours(client) -> Path:
+def ours(client: Client) -> Path:
     return database(client).with_name("index.qmd.sqlite")
 
 
-def test_reading_recognises_it_and_changes_nothing(migrant) -> None:
+def test_reading_recognises_it_and_changes_nothing(migrant: Client) -> None:
     before = database(migrant).read_bytes()
     for command in (("search", "pricing", "--json"), ("get", "pricing.md"), ("ls", "notes")):
         done = migrant.run(*command)
@@ -114,7 +115,7 @@ def test_reading_recognises_it_and_changes_nothing(migrant) -> None:
     assert database(migrant).read_bytes() == before
 
 
-def test_update_leaves_it_as_it_is_and_says_once_where_ours_lies(migrant) -> None:
+def test_update_leaves_it_as_it_is_and_says_once_where_ours_lies(migrant: Client) -> None:
     before = database(migrant).read_bytes()
     done = migrant.run("update")
     assert done.returncode == 0
@@ -127,7 +128,7 @@ def test_update_leaves_it_as_it_is_and_says_once_where_ours_lies(migrant) -> Non
     assert database(migrant).read_bytes() == before
 
 
-def test_collections_contexts_and_comments_are_taken_over(migrant) -> None:
+def test_collections_contexts_and_comments_are_taken_over(migrant: Client) -> None:
     config = Path(migrant.env["HOME"]) / ".config" / "qmd" / "index.yml"
     before = config.read_text()
     migrant.ok("update")
@@ -139,7 +140,7 @@ def test_collections_contexts_and_comments_are_taken_over(migrant) -> None:
     assert config.read_text() == before
 
 
-def test_its_pinned_models_are_no_obstacle(migrant) -> None:
+def test_its_pinned_models_are_no_obstacle(migrant: Client) -> None:
     migrant.ok("update")
     done = migrant.run("embed")
     assert done.returncode == 0
@@ -151,7 +152,7 @@ def test_its_pinned_models_are_no_obstacle(migrant) -> None:
 
 
 @pytest.fixture
-def met(make_client: Callable):
+def met(make_client: MakeClient) -> Client:
     """A user of ours who has run the original once, which wrote into our index and failed."""
     client = make_client()
     client.ok("index", str(client.notes), "--name", "notes")
@@ -159,7 +160,7 @@ def met(make_client: Callable):
     return client
 
 
-def open_as_the_original(client, *, triggers: bool = False) -> None:
+def open_as_the_original(client: Client, *, triggers: bool = False) -> None:
     with sqlite3.connect(database(client)) as original:
         original.executescript(OPENING + (TRIGGERS if triggers else ""))
     original.close()
@@ -169,7 +170,7 @@ def open_as_the_original(client, *, triggers: bool = False) -> None:
     "command",
     [("search", "pricing"), ("status",), ("get", "pricing.md"), ("update",), ("query", "pricing"), ("cleanup",)],
 )
-def test_every_command_works_after_the_original_wrote_into_our_index(met, command: tuple[str, ...]) -> None:
+def test_every_command_works_after_the_original_wrote_into_our_index(met: Client, command: tuple[str, ...]) -> None:
     done = met.run(*command)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "original" in line] == [
@@ -180,7 +181,7 @@ def test_every_command_works_after_the_original_wrote_into_our_index(met, comman
 
 
 @pytest.mark.parametrize("triggers", [False, True])
-def test_no_document_and_no_vector_is_lost_to_the_original(met, triggers: bool) -> None:
+def test_no_document_and_no_vector_is_lost_to_the_original(met: Client, triggers: bool) -> None:
     if triggers:
         open_as_the_original(met, triggers=True)
     (met.notes / "tea.md").write_text("# Tea\n\ngreen tea\n")
@@ -191,7 +192,7 @@ def test_no_document_and_no_vector_is_lost_to_the_original(met, triggers: bool) 
     assert "sound" in met.ok("doctor")
 
 
-def test_the_original_finds_its_place_free_afterwards_and_keeps_what_it_puts_there(met) -> None:
+def test_the_original_finds_its_place_free_afterwards_and_keeps_what_it_puts_there(met: Client) -> None:
     met.ok("search", "pricing")
     assert not database(met).exists()
     with sqlite3.connect(database(met)) as original:
@@ -203,7 +204,9 @@ def test_the_original_finds_its_place_free_afterwards_and_keeps_what_it_puts_the
     assert database(met).read_bytes() == before
 
 
-def test_the_original_may_come_between_in_a_project_and_in_a_named_index_too(make_client: Callable) -> None:
+def test_the_original_may_come_between_in_a_project_and_in_a_named_index_too(
+    make_client: MakeClient,
+) -> None:
     client = make_client()
     named = database(client).with_name("work.sqlite")
     client.ok("index", str(client.notes), "--index", "work", "--no-embed")
@@ -215,7 +218,7 @@ def test_the_original_may_come_between_in_a_project_and_in_a_named_index_too(mak
     assert not named.exists()
 
 
-def test_an_index_without_a_configuration_file_keeps_its_collections(met) -> None:
+def test_an_index_without_a_configuration_file_keeps_its_collections(met: Client) -> None:
     config = Path(met.env["HOME"]) / ".config" / "qmd" / "index.yml"
     config.unlink()
     assert "notes" in met.ok("collection", "list")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from typing import Any
 
 import pytest
+
+from tests.clients.conftest import Client, MakeClient
 
 BLOCK = re.compile(r"<!--\s*id:\s*(\S+?)\s*-->")
 
 
 @pytest.fixture
-def graph(make_client: Callable):
+def graph(make_client: MakeClient) -> Client:
     client = make_client()
     pages = client.notes.parent / "mirror"
     pages.mkdir()
@@ -29,22 +31,22 @@ def graph(make_client: Callable):
     return client
 
 
-def block_ids(rows: list[dict]) -> list[str]:
+def block_ids(rows: list[dict[str, Any]]) -> list[str]:
     """What the client looks up in its own database: ids in the snippet, else in the body."""
     return [name for row in rows for name in BLOCK.findall(row.get("snippet") or row.get("body") or "")]
 
 
-def test_block_ids_survive_in_snippets(graph) -> None:
+def test_block_ids_survive_in_snippets(graph: Client) -> None:
     rows = json.loads(graph.ok("query", "sliding window", "--json", "-c", "logseq-graph", "-n", "1"))
     assert "limits-1" in block_ids(rows)
 
 
-def test_block_ids_survive_in_bodies(graph) -> None:
+def test_block_ids_survive_in_bodies(graph: Client) -> None:
     rows = json.loads(graph.ok("query", "basil water", "--json", "--full", "-n", "1"))
     assert block_ids(rows) == ["garden-0", "garden-1"]
 
 
-def test_standard_output_is_json_and_nothing_else(graph) -> None:
+def test_standard_output_is_json_and_nothing_else(graph: Client) -> None:
     done = graph.run("query", "tomatoes", "--json")
     assert done.stdout.startswith("[\n")
     assert done.stdout.endswith("]\n")

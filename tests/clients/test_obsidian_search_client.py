@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
 
+from tests.clients.conftest import Client, Connect, MakeClient
+
 
 @pytest.fixture
-def vault(make_client: Callable):
+def vault(make_client: MakeClient) -> Client:
     return make_client()
 
 
-def test_set_up_refresh_and_search(vault, connect) -> None:
+def test_set_up_refresh_and_search(vault: Client, connect: Connect) -> None:
     # The set-up dialogue: is the vault's collection there? If not, add it; then bring it up to date.
     assert vault.run("collection", "show", "my vault").returncode != 0
     vault.ok("collection", "add", str(vault.notes), "--name", "my vault")
     shown = vault.ok("collection", "show", "my vault")
-    assert re.search(r"^\s*Path:\s+(.+)$", shown, re.MULTILINE)[1] == str(vault.notes)
+    assert re.findall(r"^\s*Path:\s+(.+)$", shown, re.MULTILINE) == [str(vault.notes)]
     vault.ok("update")
     pipe = connect(vault)
     assert pipe.call("status")["structuredContent"]["needsEmbedding"] == 5
@@ -32,21 +33,21 @@ def test_set_up_refresh_and_search(vault, connect) -> None:
     assert rows[0]["file"].removeprefix("qmd://") == "my vault/pricing.md"
 
 
-def test_nothing_found_is_an_empty_list_and_no_error(vault, connect) -> None:
+def test_nothing_found_is_an_empty_list_and_no_error(vault: Client, connect: Connect) -> None:
     vault.ok("collection", "add", str(vault.notes), "--name", "vault")
     result = connect(vault).call("query", searches=[{"type": "lex", "query": "zzyzxqq"}], collections=["vault"])
     assert result["structuredContent"]["results"] == []
     assert not result.get("isError")
 
 
-def test_a_failing_command_explains_itself_on_stderr(vault) -> None:
+def test_a_failing_command_explains_itself_on_stderr(vault: Client) -> None:
     done = vault.run("collection", "add", str(vault.notes / "missing"), "--name", "vault")
     assert done.returncode != 0
     assert "does not exist" in done.stderr
     assert done.stdout == ""
 
 
-def test_a_change_is_seen_by_the_running_server_after_update(vault, connect) -> None:
+def test_a_change_is_seen_by_the_running_server_after_update(vault: Client, connect: Connect) -> None:
     vault.ok("collection", "add", str(vault.notes), "--name", "vault")
     pipe = connect(vault)
     search = {"searches": [{"type": "lex", "query": "rhubarb"}], "collections": ["vault"]}

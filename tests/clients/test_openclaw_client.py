@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+
+from tests.clients.conftest import Client, MakeClient
 
 SNIPPET_HEADER = re.compile(r"^@@ -(\d+),(\d+) @@", re.MULTILINE)
 VECTORS = re.compile(r"^\s*Vectors:\s*(\d+)", re.MULTILINE)
 
 
-def parse_results(stdout: str) -> list[dict]:
+def parse_results(stdout: str) -> list[dict[str, Any]]:
     """The array must start at the beginning of a line; a plain "no results found" line is an empty answer."""
     text = stdout.strip()
     if not text or "no results found" in text.lower():
@@ -38,7 +40,7 @@ def parse_results(stdout: str) -> list[dict]:
 
 
 @pytest.fixture
-def openclaw(make_client: Callable, tmp_path: Path):
+def openclaw(make_client: MakeClient, tmp_path: Path) -> Client:
     agent = tmp_path / "agent" / "qmd"
     config = agent / "xdg-config"
     cache = agent / "xdg-cache"
@@ -48,18 +50,18 @@ def openclaw(make_client: Callable, tmp_path: Path):
 
 
 @pytest.fixture
-def indexed(openclaw):
+def indexed(openclaw: Client) -> Client:
     openclaw.ok("collection", "add", str(openclaw.notes), "--name", "memory-dir-main", "--glob", "**/*.md")
     openclaw.ok("update")
     openclaw.ok("embed")
     return openclaw
 
 
-def database(client) -> Path:
+def database(client: Client) -> Path:
     return Path(client.env["XDG_CACHE_HOME"]) / "qmd" / "index.sqlite"
 
 
-def test_collections_are_added_listed_and_removed(openclaw) -> None:
+def test_collections_are_added_listed_and_removed(openclaw: Client) -> None:
     openclaw.ok("collection", "add", str(openclaw.notes), "--name", "memory-dir-main", "--glob", "**/*.md")
     rows = json.loads(openclaw.ok("collection", "list", "--json"))
     assert [(r["name"], r["pattern"]) for r in rows] == [("memory-dir-main", "**/*.md")]
@@ -68,7 +70,7 @@ def test_collections_are_added_listed_and_removed(openclaw) -> None:
     assert json.loads(openclaw.ok("collection", "list", "--json")) == []
 
 
-def test_a_second_add_says_already_exists(openclaw) -> None:
+def test_a_second_add_says_already_exists(openclaw: Client) -> None:
     args = ("collection", "add", str(openclaw.notes), "--name", "memory-dir-main", "--glob", "**/*.md")
     openclaw.ok(*args)
     again = openclaw.run(*args)
@@ -76,7 +78,7 @@ def test_a_second_add_says_already_exists(openclaw) -> None:
     assert "already exists" in (again.stdout + again.stderr).lower()
 
 
-def test_one_folder_with_two_patterns_makes_two_collections(openclaw) -> None:
+def test_one_folder_with_two_patterns_makes_two_collections(openclaw: Client) -> None:
     openclaw.ok("collection", "add", str(openclaw.notes), "--name", "memory-root-main", "--glob", "pricing.md")
     openclaw.ok("collection", "add", str(openclaw.notes), "--name", "memory-dir-main", "--glob", "daily/**/*.md")
     rows = {r["name"]: r["files"] for r in json.loads(openclaw.ok("collection", "list", "--json"))}
@@ -84,7 +86,7 @@ def test_one_folder_with_two_patterns_makes_two_collections(openclaw) -> None:
 
 
 @pytest.mark.parametrize("mode", ["search", "vsearch", "query"])
-def test_results_have_docid_score_path_and_lines(indexed, mode: str) -> None:
+def test_results_have_docid_score_path_and_lines(indexed: Client, mode: str) -> None:
     arguments = (mode, "rate limiter sliding window", "--json", "-n", "6", "-c", "memory-dir-main")
     hits = parse_results(indexed.ok(*arguments, limit_s=4))
     assert {"deploy.md", "daily/2026-03-01.md"} <= {h["path"] for h in hits[:2]}
@@ -94,11 +96,11 @@ def test_results_have_docid_score_path_and_lines(indexed, mode: str) -> None:
         assert 1 <= hit["lines"][0] <= hit["lines"][1]
 
 
-def test_nothing_found_is_an_empty_array(indexed) -> None:
+def test_nothing_found_is_an_empty_array(indexed: Client) -> None:
     assert json.loads(indexed.ok("search", "zzyzxqq", "--json", "-n", "6", "-c", "memory-dir-main")) == []
 
 
-def test_a_missing_collection_names_both_words_it_greps_for(indexed) -> None:
+def test_a_missing_collection_names_both_words_it_greps_for(indexed: Client) -> None:
     done = indexed.run("search", "x", "--json", "-n", "6", "-c", "gone")
     assert done.returncode != 0
     said = (done.stdout + done.stderr).lower()
@@ -106,7 +108,7 @@ def test_a_missing_collection_names_both_words_it_greps_for(indexed) -> None:
     assert "not found" in said
 
 
-def test_status_reports_vectors_in_the_form_it_greps(indexed) -> None:
+def test_status_reports_vectors_in_the_form_it_greps(indexed: Client) -> None:
     done = indexed.run("status", limit_s=5)
     match = VECTORS.search(done.stdout + done.stderr)
     assert match
@@ -114,7 +116,7 @@ def test_status_reports_vectors_in_the_form_it_greps(indexed) -> None:
     assert int(match[1]) == len(list(indexed.notes.rglob("*.md"))) - 1
 
 
-def test_the_index_answers_a_foreign_read_only_connection(indexed) -> None:
+def test_the_index_answers_a_foreign_read_only_connection(indexed: Client) -> None:
     hits = parse_results(indexed.ok("search", "pricing", "--json", "-n", "1", "-c", "memory-dir-main"))
     foreign = sqlite3.connect(f"file:{database(indexed)}?mode=ro", uri=True)
     try:
@@ -135,7 +137,7 @@ def test_the_index_answers_a_foreign_read_only_connection(indexed) -> None:
         foreign.close()
 
 
-def test_a_models_folder_that_is_a_symlink_will_do(indexed, tmp_path: Path) -> None:
+def test_a_models_folder_that_is_a_symlink_will_do(indexed: Client, tmp_path: Path) -> None:
     shared = tmp_path / "shared-models"
     shared.mkdir()
     link = database(indexed).parent / "models"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from qmd.app.mirroring import open_current_writer
 from qmd.config import Locations, edits, gated_items, load_config, locate, record_trust, trusted_configs
 from qmd.config.edits import add_collection, edit_config, set_global_context
 from qmd.errors import BusyError, UsageError
 from qmd.files import exclusive_lock
 from qmd.store import open_reader
-from qmd.workspace import open_current_writer
 
 N_PROCESSES = 6
 

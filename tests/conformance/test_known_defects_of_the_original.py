@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 from qmd.evaluation.fixture import same_file
-from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.update import update_collection
 from qmd.records import Collection
-from qmd.retrieval import SearchOptions, parse_query, search
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
 from qmd.store import open_reader, open_writer
 from tests import fakes
 from tests.conformance.world import World
@@ -83,7 +86,7 @@ def test_07_the_order_of_typed_lines_changes_neither_weights_nor_results(world: 
     engines = fakes.fake_engines(embedder)
     seen = set()
     for lines in permutations(("lex: ripe kiwi", "vec: pear garden", "lex: garden")):
-        answer = search(reader, engines, parse_query("\n".join(lines)), SearchOptions(explain=True, rerank=False))  # type: ignore[arg-type]
+        answer = search(reader, engines, parse_query("\n".join(lines)), SearchOptions(explain=True, rerank=False))
         explained = [hit.explanation for hit in answer.hits if hit.explanation]
         weights = {(one.query, one.weight) for entry in explained for one in entry.contributions}
         seen.add((tuple(hit.document.path for hit in answer.hits), frozenset(weights)))

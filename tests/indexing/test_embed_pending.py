@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from qmd.indexing import embed_pending, update_collection
-from qmd.indexing.embed import chunk_key, embedded_text
+from qmd.indexing.embed import chunk_key, embed_pending, embedded_text
+from qmd.indexing.update import update_collection
 from qmd.ingest import parse_document
 from qmd.records import Chunk, Collection, Scope
 from qmd.store import IndexWriter, open_reader, open_writer
@@ -275,7 +275,7 @@ def test_texts_that_an_older_chunker_cut_are_cut_again_and_equal_chunks_cost_not
     embedder = HashingEmbedder()
     first = embed_pending(writer, embedder)
     assert embed_pending(writer, embedder).chunks == 0
-    writer.set_made_by(f"chunks:{embedder.fingerprint}", "1")
+    writer.set_version_stamp(f"chunks:{embedder.fingerprint}", "1")
     again = embed_pending(writer, embedder)
     assert (again.chunks, again.embedded) == (first.chunks, 0)
     assert embed_pending(writer, embedder).chunks == 0
@@ -286,7 +286,7 @@ def test_a_text_stays_searchable_while_it_waits_to_be_cut_again(writer: IndexWri
     index(writer, notes)
     embedder = HashingEmbedder()
     embed_pending(writer, embedder)
-    writer.set_made_by(f"chunks:{embedder.fingerprint}", "1")
+    writer.set_version_stamp(f"chunks:{embedder.fingerprint}", "1")
     embed_pending(writer, embedder, should_stop=lambda: True, collections=[])
     assert writer.count_pending(embedder.fingerprint)[0] == 1
     assert writer.search_dense(embedder.embed_queries(["apples"])[0], 5, Scope(), embedder.fingerprint)

@@ -12,7 +12,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.update import update_collection
 from qmd.records import Collection, Scope
 from qmd.store import open_reader, open_writer
 from tests.fakes import HashingEmbedder
@@ -23,7 +24,7 @@ _RUN_UNTIL_KILLED = """
 import os, signal, sys
 from pathlib import Path
 import qmd.indexing.update as update
-from qmd.indexing import embed_pending
+from qmd.indexing.embed import embed_pending
 from qmd.records import Collection
 from qmd.store import open_writer
 from tests.fakes import HashingEmbedder

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.indexing import update_collection
 from qmd.indexing.read_ahead import read_ahead
+from qmd.indexing.update import update_collection
 from qmd.ingest import scan_collection
 from qmd.records import Collection, FileEntry
 from qmd.store import open_reader, open_writer

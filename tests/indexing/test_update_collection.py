@@ -14,7 +14,7 @@ import pytest
 
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.errors import NotFoundError
-from qmd.indexing import update_collection
+from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, Scope
 from qmd.store import IndexWriter, open_reader, open_writer
 
@@ -121,10 +121,9 @@ def test_a_binary_file_is_skipped_with_a_reason_and_its_old_text_removed(writer:
     write(notes, "b.md", "banana")
     counts(writer, notes)
     write(notes, "a.md", b"\0\1\2 apple")
-    warnings: list[str] = []
-    report = update_collection(writer, Collection("notes", notes), on_warning=warnings.append)
+    report = update_collection(writer, Collection("notes", notes))
     assert [path for path, _ in report.skipped] == ["a.md"]
-    assert len(warnings) == 1 and "binary" in warnings[0]
+    assert len(report.warnings) == 1 and "binary" in report.warnings[0]
     assert report.removed == 1
     assert found(writer, "apple") == []
     assert found(writer, "banana") == ["b.md"]
@@ -239,7 +238,7 @@ def test_killing_the_process_while_indexing_loses_nothing_for_the_next_run(tmp_p
 def test_files_that_an_older_analyser_indexed_are_analysed_again_once(writer: IndexWriter, notes: Path) -> None:
     write(notes, "a.md", "# a\n\nfirst words")
     assert counts(writer, notes) == (1, 0, 0, 0)
-    writer.set_made_by("analysis:notes", "1")
+    writer.set_version_stamp("analysis:notes", "1")
     before = writer.find_path("notes", "a.md")
     assert counts(writer, notes) == (0, 0, 1, 0)
     after = writer.find_path("notes", "a.md")
@@ -251,9 +250,9 @@ def test_files_that_an_older_analyser_indexed_are_analysed_again_once(writer: In
 
 def test_a_renamed_collection_is_not_analysed_again(writer: IndexWriter, notes: Path) -> None:
     counts(writer, notes)
-    analysed_by = writer.made_by("analysis:notes")
+    analysed_by = writer.version_stamp("analysis:notes")
     writer.rename_collection("notes", "other")
-    assert (writer.made_by("analysis:notes"), writer.made_by("analysis:other")) == (None, analysed_by)
+    assert (writer.version_stamp("analysis:notes"), writer.version_stamp("analysis:other")) == (None, analysed_by)
 
 
 def test_a_source_file_ranks_first_for_what_it_declares(writer: IndexWriter, notes: Path) -> None:
@@ -274,6 +273,6 @@ def test_a_missing_grammar_is_said_once_and_made_good_when_it_is_there(
         report = update_collection(writer, code)
     assert (report.new, len(report.warnings)) == (2, 1)
     assert "'tree-sitter-python' is not installed" in report.warnings[0]
-    assert writer.made_by("analysis:notes") == f"{ANALYSIS_VERSION} .py"
+    assert writer.version_stamp("analysis:notes") == f"{ANALYSIS_VERSION} .py"
     update_collection(writer, code)
-    assert writer.made_by("analysis:notes") == str(ANALYSIS_VERSION)
+    assert writer.version_stamp("analysis:notes") == str(ANALYSIS_VERSION)

@@ -24,7 +24,7 @@ from qmd.inference.models.catalogue import (
 )
 from qmd.inference.models.weights import locate_model
 from qmd.inference.runtime.sessions import PROVIDER_BY_FORMAT
-from qmd.inference.settings import EngineSettings, usable_cpus
+from qmd.inference.settings import EngineSettings
 
 
 def place(record: ModelRecord, models_dir: Path) -> Path:
@@ -98,7 +98,7 @@ def test_the_configured_model_goes_before_the_environment(tmp_path: Path) -> Non
     "name", ["hf:someone/thing-GGUF/thing.gguf", "hf:ggml-org/embeddinggemma-300M-GGUF/embeddinggemma-300M-Q8_0.gguf"]
 )
 def test_a_gguf_address_leaves_the_built_in_model_with_a_note(tmp_path: Path, name: str) -> None:
-    engines = load_engines(EngineSettings(tmp_path, embed=name), ("embed",))
+    engines = load_engines(EngineSettings(tmp_path, embed=name), ["embed"])
     assert engines.embedder is not None
     assert engines.embedder.description.tier == "built-in"
     assert any(name in note for note in engines.notes)
@@ -128,7 +128,7 @@ def test_embedder_and_reranker_share_one_session(tmp_path: Path) -> None:
 
 
 def test_only_the_asked_roles_are_loaded(tmp_path: Path) -> None:
-    engines = load_engines(EngineSettings(tmp_path), ("rerank",))
+    engines = load_engines(EngineSettings(tmp_path), ["rerank"])
     assert engines.embedder is None
     assert engines.reranker is not None
 
@@ -144,12 +144,11 @@ def test_a_damaged_embedding_model_is_a_failure_and_a_damaged_reranker_leaves_th
 
 
 def test_a_folder_without_a_model_is_a_note(tmp_path: Path) -> None:
-    engines = load_engines(EngineSettings(tmp_path, embed=str(tmp_path)), ("embed",))
+    engines = load_engines(EngineSettings(tmp_path, embed=str(tmp_path)), ["embed"])
     assert any(str(tmp_path) in note for note in engines.notes)
 
 
-def test_at_least_one_cpu_is_usable() -> None:
-    assert usable_cpus() >= 1
+def test_at_least_one_thread_is_used() -> None:
     assert EngineSettings(Path(), threads=0).usable_threads == 1
 
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,11 +54,14 @@ class LastPlaceWriter(PlainWriter):
 
 
 def _load(
-    folder: Path, form: GraphForm, writer: type[PublishedWriter] = PublishedWriter, **options: int
+    folder: Path,
+    form: GraphForm,
+    writer: type[PublishedWriter] = PublishedWriter,
+    options: RerankOptions = RerankOptions(),
 ) -> tuple[QwenReranker, Weights]:
     write_tokenizer(folder)
     weights = write_model(folder / "model.onnx", form, random_weights(), writer=writer)
-    loaded = load_cross_encoder(folder, EngineSettings(folder, allow_gpu=False, threads=1), RerankOptions(**options))
+    loaded = load_cross_encoder(folder, EngineSettings(folder, allow_gpu=False, threads=1), options)
     return loaded, weights
 
 
@@ -120,7 +125,7 @@ def test_a_graph_that_no_padding_suits_batches_equal_lengths_only(tmp_path: Path
 
 
 def _run(runner: BatchRunner | SharedPrefixRunner, prefix: list[int], endings: list[list[int]]) -> list[float]:
-    found = {}
+    found: dict[int, float] = {}
     for indexes, logits in runner.run(prefix, endings):
         found.update(zip(indexes, logits[:, 0].tolist(), strict=True))
     return [found[index] for index in range(len(endings))]
@@ -159,7 +164,7 @@ def test_a_head_with_two_labels_is_read_by_their_names(tmp_path: Path) -> None:
     assert [1 - score for score in first if score is not None] == pytest.approx(second)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=5))
 def test_probabilities_stay_between_0_and_1_and_keep_the_order(values: list[float]) -> None:
     found = ScoreHead(0, 0).probabilities(np.array(values, np.float32)[:, None])
@@ -173,7 +178,9 @@ def test_identical_passages_get_the_same_score_from_one_run(tmp_path: Path) -> N
     inner = reranker._runner
 
     class Counting:
-        def run(self, prefix, endings):  # type: ignore[no-untyped-def]
+        session = inner.session
+
+        def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
             runs.append(len(endings))
             return inner.run(prefix, endings)
 
@@ -192,7 +199,9 @@ def test_a_deadline_leaves_the_tail_unscored_in_the_order_of_promise(tmp_path: P
     reranker, _ = _load(tmp_path, OWN)
 
     class Slow:
-        def run(self, prefix, endings):  # type: ignore[no-untyped-def]
+        session = reranker._runner.session
+
+        def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
             for index in range(len(endings)):
                 time.sleep(0.02)
                 yield [index], np.zeros((1, 1), np.float32)
@@ -217,7 +226,7 @@ def test_a_cancellation_leaves_the_rest_unscored(tmp_path: Path) -> None:
 
 
 def test_only_the_passage_is_cut(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN, max_passage_tokens=4)
+    reranker, _ = _load(tmp_path, OWN, options=RerankOptions(max_passage_tokens=4))
     assert reranker.ending_tokens("abcdefgh") == reranker.ending_tokens("abc")
     assert len(reranker.ending_tokens("abcdefgh")) == 4 + len(reranker.ending_tokens("")) - 1
 
@@ -225,6 +234,7 @@ def test_only_the_passage_is_cut(tmp_path: Path) -> None:
 def test_markup_in_a_passage_cannot_end_the_turn(tmp_path: Path) -> None:
     reranker, _ = _load(tmp_path, OWN)
     end = reranker._tokenizer.token_id("<|im_end|>")
+    assert end is not None
     assert reranker.ending_tokens("a<|im_end|>b").count(end) == reranker.ending_tokens("").count(end)
 
 
@@ -234,7 +244,7 @@ def test_the_intent_changes_the_instruction(tmp_path: Path) -> None:
 
 
 def test_a_long_query_is_cut_and_the_passage_still_follows(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN, max_query_tokens=5)
+    reranker, _ = _load(tmp_path, OWN, options=RerankOptions(max_query_tokens=5))
     assert reranker.prefix_tokens("abcdefgh") == reranker.prefix_tokens("abcde")
 
 

@@ -146,7 +146,7 @@ def test_offline_no_socket_is_opened(hub: FakeHub, tmp_path: Path, monkeypatch: 
 def test_a_full_disk_is_told_before_the_first_byte(
     hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 1 << 20))  # type: ignore[attr-defined]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 1 << 20))
     with pytest.raises(ModelError, match="not enough space"):
         _pull(hub, tmp_path)
     assert all(command == "HEAD" for command, _, _ in hub.requests)

@@ -69,7 +69,7 @@ def test_a_lone_surrogate_does_not_raise(embedder: OnnxEmbedder) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_token_starts_ascend_inside_the_text(text: str) -> None:
     starts = TOKENIZER.token_starts(text)
     assert list(starts) == sorted(starts)

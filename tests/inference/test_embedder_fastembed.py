@@ -53,6 +53,6 @@ def test_an_unknown_fastembed_model_is_named(tmp_path: Path) -> None:
 
 def test_a_fastembed_model_that_is_not_fetched_is_a_failure_that_names_it(tmp_path: Path) -> None:
     name = "fastembed:BAAI/bge-small-en-v1.5"
-    engines = load_engines(EngineSettings(tmp_path, embed=name), ("embed",))
+    engines = load_engines(EngineSettings(tmp_path, embed=name), ["embed"])
     assert engines.embedder is None
     assert name in engines.failures[0]

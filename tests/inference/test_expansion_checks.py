@@ -85,7 +85,7 @@ def test_keywords_without_function_words_show_no_language() -> None:
     assert same_script("kubernetes ingress", "ingress controller")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.text(max_size=30), st.lists(st.tuples(st.sampled_from(["lex", "vec", "hyde"]), st.text(max_size=60))))
 def test_every_proposal_is_either_kept_or_dropped(query: str, texts: list[tuple[str, str]]) -> None:
     proposed = [SubQuery(kind, text) for kind, text in texts]  # type: ignore[arg-type]

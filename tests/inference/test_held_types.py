@@ -33,7 +33,7 @@ def test_an_int8_model_is_neither(tmp_path: Path) -> None:
     assert held_format(locate_builtin() / "model.onnx") is None
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(content=st.binary(max_size=200))
 def test_any_bytes_are_read_without_an_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "model.onnx"

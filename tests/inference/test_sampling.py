@@ -106,7 +106,7 @@ def test_the_input_array_is_left_alone() -> None:
     assert np.array_equal(LOGITS, before)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=50),
     st.integers(0, 60),

@@ -16,7 +16,7 @@ def write_tokenizer(folder: Path) -> None:
     """Write `tokenizer.json` and `generation_config.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = {letter: index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    merges = [tuple(merge.split()) for merge in _MERGES]
+    merges = [(left, right) for left, right in map(str.split, _MERGES)]
     for left, right in merges:
         vocabulary[left + right] = len(vocabulary)
     tokenizer = Tokenizer(models.BPE(vocabulary, merges))

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.ingest import UnindexableFileError, parse_document, read_document
@@ -72,7 +72,6 @@ def test_html_comments_stay_in_the_text() -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(deadline=None)
 def test_any_bytes_give_a_document_or_the_expected_error(raw: bytes) -> None:
     try:
         document = parse_document("x.md", raw)

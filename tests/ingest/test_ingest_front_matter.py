@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qmd.ingest import parse_document
@@ -104,7 +104,6 @@ def test_what_is_no_front_matter(text: str) -> None:
 
 @example("a:\n:")
 @given(st.text(alphabet="ab:-[]{}'\"#&*!|>%@\n\t ,0.~", max_size=40))
-@settings(deadline=None)
 def test_no_block_breaks_the_reader(block: str) -> None:
     document = parse(f"---\n{block}\n---\nbody")
     assert document.text.endswith("body")
@@ -122,7 +121,6 @@ _WORD = st.from_regex(r"[a-z][a-z ]{0,6}[a-z]", fullmatch=True)
         max_size=5,
     )
 )
-@settings(deadline=None)
 def test_the_hand_reader_agrees_with_a_yaml_writer(metadata: dict[str, bool | int | list[str]]) -> None:
     from io import StringIO
 

@@ -42,7 +42,7 @@ _path = st.lists(st.text(alphabet="ab.", min_size=1, max_size=3), min_size=1, ma
 
 
 @given(_line, st.sampled_from(["", "!"]), st.lists(_path, min_size=1, max_size=6), st.booleans())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_ignore_files_mean_what_they_mean_to_pathspec(
     tmp_path_factory: pytest.TempPathFactory, line: str, sign: str, paths: list[str], is_dir: bool
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from qmd.errors import UsageError
 from qmd.ingest import compile_globs, split_mask
+from qmd.ingest.globs import parse_mask
 
 
 def selects(mask: str, path: str) -> bool:
@@ -118,7 +119,6 @@ def test_no_mask_makes_matching_hang() -> None:
 
 
 @given(st.text(alphabet="ab*?[]{}()!@+|,/\\.^-", max_size=14), st.text(max_size=10))
-@settings(deadline=None)
 def test_no_mask_breaks_the_matcher(mask: str, path: str) -> None:
     expression = compile_globs(split_mask(mask))
     assert expression is None or expression.fullmatch(path) is None or isinstance(path, str)
@@ -187,7 +187,7 @@ def ends(pieces: Sequence[Piece], text: str, start: int) -> set[int]:
     _segment,
     st.lists(st.lists(st.text(alphabet="ab.", min_size=1, max_size=4), min_size=1, max_size=4), min_size=1, max_size=8),
 )
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_masks_select_what_trying_everything_selects(
     folders: list[str | list[Piece]], name: list[Piece], paths: list[list[str]]
 ) -> None:
@@ -201,3 +201,17 @@ def test_masks_select_what_trying_everything_selects(
     assert matcher is not None
     for path in map("/".join, paths):
         assert (matcher.fullmatch(path) is not None) == (len(path) in ends(pieces, path, 0)), path
+
+
+@pytest.mark.parametrize(
+    ("mask", "wanted", "excluded"),
+    [
+        ("a/*.md, !a/draft*, !(x|y).md", ["a/*.md", "!(x|y).md"], ["a/draft*"]),
+        ("!drafts/**", ["**"], ["drafts/**"]),
+        (" , ", ["**/*.md"], []),
+    ],
+)
+def test_a_mask_selects_with_some_globs_and_excludes_with_others(
+    mask: str, wanted: list[str], excluded: list[str]
+) -> None:
+    assert parse_mask(mask) == (wanted, excluded)

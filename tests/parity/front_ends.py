@@ -17,12 +17,12 @@ from mcp import Client
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
 
 import qmd
+from qmd.app.index import Index
 from qmd.cli.app import main
 from qmd.errors import QmdError
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import build_app
 from qmd.server.mcp_server import build_server
-from qmd.server.service import SearchService
 
 COMMANDS = {"hybrid": "query", "dense": "vsearch", "lexical": "search"}
 TOOLS = {"hybrid": "query", "dense": "vector_search", "lexical": "search"}
@@ -142,46 +142,45 @@ def ask_warm_process(ask: Ask | Fetch) -> Answer | None:
 # --- Python ---------------------------------------------------------------------------------------
 
 
-def python_front_end(store: qmd.Index) -> FrontEnd:
+def python_front_end(index: qmd.Index) -> FrontEnd:
     """The methods of `qmd.Index`."""
 
     def ask_python(ask: Ask | Fetch) -> Answer:
         try:
-            return _fetched(store, ask) if isinstance(ask, Fetch) else _found(store, ask)
+            return _fetched(index, ask) if isinstance(ask, Fetch) else _found(index, ask)
         except QmdError as error:
             return Answer(error=_error_line(error.message))
 
     return ask_python
 
 
-def _found(store: qmd.Index, ask: Ask) -> Answer:
-    method: Any = {"hybrid": store.search, "dense": store.search_dense, "lexical": store.search_lexical}[ask.mode]
-    wishes: dict[str, Any] = {"collections": ask.collections, "limit": ask.limit}
+def _found(index: qmd.Index, ask: Ask) -> Answer:
+    wishes: dict[str, Any] = {"mode": ask.mode, "limit": ask.limit}
     wishes |= {"min_relevance": ask.min_score} if ask.min_score is not None else {}
     if ask.mode == "hybrid":
         wishes |= {"intent": ask.intent, "rerank": ask.rerank}
         wishes |= {"candidate_limit": ask.candidate_limit} if ask.candidate_limit is not None else {}
-    response = method(ask.text, **wishes)
+    response = index.search(ask.text, collections=ask.collections, **wishes)
     rows = tuple((hit.document.uri, _score(hit.relevance)) for hit in response.hits)
     return Answer(rows, response.warnings)
 
 
-def _fetched(store: qmd.Index, ask: Fetch) -> Answer:
+def _fetched(index: qmd.Index, ask: Fetch) -> Answer:
     if ask.several:
-        found = store.multi_get(ask.reference, max_lines=ask.max_lines)
+        found = index.multi_get(ask.reference, max_lines=ask.max_lines)
         return Answer(tuple(_lines_of(one.document.uri, one.text) for one in found.documents), found.problems)
-    one = store.get(ask.reference, from_line=ask.from_line, max_lines=ask.max_lines)
+    one = index.get(ask.reference, from_line=ask.from_line, max_lines=ask.max_lines)
     return Answer((_lines_of(one.document.uri, one.text),))
 
 
 # --- MCP and HTTP ---------------------------------------------------------------------------------
 
 
-def mcp_front_end(service: SearchService) -> FrontEnd:
+def mcp_front_end(index: Index) -> FrontEnd:
     """The MCP tools, through the SDK's client in memory."""
 
     async def call(tool: str, arguments: Mapping[str, Any]) -> Any:
-        async with Client(build_server(service)) as client:
+        async with Client(build_server(index)) as client:
             return await client.call_tool(tool, dict(arguments))
 
     def ask_mcp(ask: Ask | Fetch) -> Answer | None:
@@ -219,11 +218,11 @@ def _tool_call(ask: Ask | Fetch) -> tuple[str | None, dict[str, Any]]:
     return TOOLS[ask.mode], arguments
 
 
-def http_front_end(service: SearchService) -> FrontEnd:
+def http_front_end(index: Index) -> FrontEnd:
     """`POST /query` of the HTTP application."""
 
     async def post(arguments: Mapping[str, Any]) -> httpx2.Response:
-        async with _running(service) as client:
+        async with _running(index) as client:
             return await client.post("/query", json=dict(arguments))
 
     def ask_http(ask: Ask | Fetch) -> Answer | None:
@@ -240,7 +239,7 @@ def http_front_end(service: SearchService) -> FrontEnd:
 
 
 @contextlib.asynccontextmanager
-async def _running(service: SearchService) -> AsyncIterator[httpx2.AsyncClient]:
-    app: Any = build_app(service, AccessPolicy("127.0.0.1"))
+async def _running(index: Index) -> AsyncIterator[httpx2.AsyncClient]:
+    app: Any = build_app(index, AccessPolicy("127.0.0.1"))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1:8181") as client:
         yield client

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import qmd
-from qmd.config.paths import locate
+from qmd.app.index import Index
+from qmd.cli.session import Session
 from qmd.inference import loader
-from qmd.server.service import SearchService, open_service
 from tests.parity.front_ends import (
     Answer,
     Ask,
@@ -138,19 +138,23 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def service(world: Path) -> Iterator[SearchService]:
-    opened = open_service(locate(None, world, os.environ), os.environ)
-    yield opened
-    opened.close()
+def served(world: Path) -> Iterator[Index]:
+    with _serve(world) as index:
+        yield index
+
+
+def _serve(world: Path) -> Index:
+    session = Session("mcp", "mcp", dict(os.environ), world)
+    return session.serve(session.locate(None))
 
 
 @pytest.fixture(scope="module")
-def front_ends(world: Path, service: SearchService) -> Iterator[dict[str, FrontEnd]]:
-    with qmd.open_index() as store:
+def front_ends(world: Path, served: Index) -> Iterator[dict[str, FrontEnd]]:
+    with qmd.open_index() as index:
         yield {
-            "python": python_front_end(store),
-            "mcp": mcp_front_end(service),
-            "http": http_front_end(service),
+            "python": python_front_end(index),
+            "mcp": mcp_front_end(served),
+            "http": http_front_end(served),
             "warm process": ask_warm_process,
         }
 
@@ -183,11 +187,10 @@ def test_every_front_end_loads_the_same_models(
 
     monkeypatch.setattr(loader, "load_engines", load_engines)
     ask_command_line(Ask(text))
-    with qmd.open_index() as store:
-        python_front_end(store)(Ask(text))
-    opened = open_service(locate(None, world, os.environ), os.environ)
-    mcp_front_end(opened)(Ask(text))
-    opened.close()
+    with qmd.open_index() as index:
+        python_front_end(index)(Ask(text))
+    with _serve(world) as index:
+        mcp_front_end(index)(Ask(text))
     assert asked == [roles, roles, roles]
 
 

@@ -1,11 +1,12 @@
 import json
 import xml.etree.ElementTree as ET
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from qmd.app.records import DocumentText
 from qmd.records import StoredDocument
-from qmd.render.documents import FetchedDocument, keep_lines, render_document, render_documents
+from qmd.render.documents import FetchedDocument, render_document, render_documents
 
 DOCUMENT = StoredDocument(1, "docs", "a.md", "Alpha", "abcdef" + "0" * 58, "2026-01-01T00:00:00.000Z", 9)
 FETCHED = FetchedDocument(DOCUMENT, "qmd://docs/a.md", "note", "one\ntwo")
@@ -13,18 +14,17 @@ SKIPPED = FetchedDocument(DOCUMENT, "qmd://docs/a.md", None, "", "File too large
 
 
 def test_a_document_has_header_context_rule_and_numbered_lines() -> None:
-    assert render_document("qmd://docs/a.md  #abcdef", "note", ["x", "y"], 3, True) == (
-        "qmd://docs/a.md  #abcdef\nFolder Context: note\n---\n\n3: x\n4: y\n"
-    )
+    assert render_document(
+        "qmd://docs/a.md  #abcdef", DocumentText(DOCUMENT, "note", "x\ny", 3, is_whole=False), True
+    ) == ("qmd://docs/a.md  #abcdef\nFolder Context: note\n---\n\n3: x\n4: y\n")
 
 
 def test_a_range_past_the_end_is_one_empty_line() -> None:
-    assert render_document("h", None, [], 100, True) == "h\n---\n\n100: \n"
+    assert render_document("h", DocumentText(DOCUMENT, None, "", 100, is_whole=False), True) == "h\n---\n\n100: \n"
 
 
-def test_cut_documents_say_how_much_is_missing() -> None:
-    assert keep_lines("a\nb\nc", 1) == "a\n\n[... truncated 2 more lines]"
-    assert keep_lines("a\nb", 2) == "a\nb"
+def test_the_last_line_break_of_a_whole_document_begins_no_line() -> None:
+    assert render_document("h", DocumentText(DOCUMENT, None, "x\n"), True) == "h\n---\n\n1: x\n"
 
 
 def test_json_rows_carry_the_body_or_the_reason() -> None:
@@ -56,7 +56,6 @@ def test_the_terminal_form_has_a_ruled_header() -> None:
     )
 
 
-@settings(deadline=None)
 @given(st.text(max_size=50), st.text(max_size=50))
 def test_xml_is_well_formed_whatever_the_text(context: str, body: str) -> None:
     root = ET.fromstring(render_documents([FetchedDocument(DOCUMENT, "f", context, body), SKIPPED], "xml", False))

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import Contribution, Explanation, Hit, Passage, Query, SearchResponse, StoredDocument, SubQuery
@@ -144,7 +144,6 @@ def test_terminal_links_open_the_editor_at_the_line() -> None:
     assert "\x1b]8;;vscode://file//my%20docs/a%231.md:4\x07" in shown
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=20))
 def test_xml_is_well_formed_whatever_the_text(title: str, body: str, path: str) -> None:
     hit = replace(HIT, document=replace(DOCUMENT, title=title, path=path), body=body, context=title)
@@ -152,7 +151,6 @@ def test_xml_is_well_formed_whatever_the_text(title: str, body: str, path: str) 
     assert [child.tag for child in root] == ["file", "file"]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_csv_rows_survive_any_text(title: str, body: str) -> None:
     hit = replace(HIT, document=replace(DOCUMENT, title=title), body=body)

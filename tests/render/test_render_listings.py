@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.app.records import ContextNote
 from qmd.quick_dataclasses import replace
 from qmd.records import Collection, CollectionStatus, IndexStatus, LeftOutFile, StoredDocument
 from qmd.render.listings import (
@@ -72,7 +73,12 @@ def test_listed_files_align_sizes_and_show_the_year_of_old_ones() -> None:
 
 
 def test_contexts_are_listed_under_their_collection_and_the_global_one_first() -> None:
-    assert render_contexts([NOTES, CODE], "everything").split("\n")[3:] == [
+    notes = [
+        ContextNote("", "", "everything"),
+        ContextNote("notes", "", "all"),
+        ContextNote("notes", "work", "about\nwork"),
+    ]
+    assert render_contexts(notes).split("\n")[3:] == [
         "*", "  /", "    everything",
         "notes", "  / (root)", "    all", "  work", "    about", "    work", "",
     ]  # fmt: skip

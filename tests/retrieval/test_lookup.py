@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.errors import NotFoundError, UsageError
 from qmd.records import Collection
-from qmd.retrieval import LineRange, context_for, parse_line_range, resolve_document, resolve_many
+from qmd.retrieval.lookup import LineRange, context_for, parse_line_range, resolve_document, resolve_many
 from tests.note_index import NoteIndex
 
 
@@ -76,7 +76,6 @@ def test_an_unknown_docid_is_not_found() -> None:
         resolve_document(index(*BASE), "#000000")  # type: ignore[arg-type]
 
 
-@settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_characters="\0\n", exclude_categories=["Cs"]), min_size=1, max_size=20))
 def test_any_file_name_round_trips_through_its_uri(name: str) -> None:
     path = name.strip().strip("/")

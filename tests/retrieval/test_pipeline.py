@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import UsageError
-from qmd.records import Query, Scope, SubQuery
-from qmd.retrieval import SearchOptions, parse_query, search
+from qmd.records import Query, Scope, SearchResponse, SubQuery
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
 from tests import fakes
 from tests.note_index import NoteIndex
 
@@ -19,7 +22,7 @@ DENSE = SearchOptions(mode="dense")
 HYBRID = SearchOptions()
 
 
-def notes(embedder: object = None) -> object:
+def notes(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
     reader = NoteIndex(embedder=embedder)
     reader.add(
         "limiter.md",
@@ -31,12 +34,12 @@ def notes(embedder: object = None) -> object:
     return reader
 
 
-def paths(answer: object) -> list[str]:
-    return [hit.document.path for hit in answer.hits]  # type: ignore[attr-defined]
+def paths(answer: SearchResponse) -> list[str]:
+    return [hit.document.path for hit in answer.hits]
 
 
-def ask(reader: object, text: str, options: SearchOptions = HYBRID, **roles: object) -> object:
-    return search(reader, fakes.fake_engines(**roles), parse_query(text), options)  # type: ignore[arg-type]
+def ask(reader: NoteIndex, text: str, options: SearchOptions = HYBRID, **roles: Any) -> SearchResponse:
+    return search(reader, fakes.fake_engines(**roles), parse_query(text), options)
 
 
 EMBEDDER = fakes.HashingEmbedder(synonyms={"car": "automobile"})
@@ -115,7 +118,7 @@ def test_one_quoted_word_in_a_sentence_is_cited() -> None:
     assert any("cited in a sentence" in warning for warning in answer.warnings)
 
 
-def test_a_phrase_is_demanded_in_a_sentence_too() -> None:
+def test_a_phrase_is_required_in_a_sentence_too() -> None:
     answer = ask(notes(EMBEDDER), 'what is the "sliding window" of our tomatoes for', HYBRID, embedder=EMBEDDER)
     assert paths(answer) == ["limiter.md"]
 
@@ -207,7 +210,7 @@ def test_a_script_the_built_in_reranker_does_not_know_is_not_reranked() -> None:
     reader.add("a.md", "番茄 炒蛋")
     reader.add("b.md", "番茄")
     answer = ask(reader, "番茄", HYBRID, embedder=fakes.HashingEmbedder(trust=0.0), reranker=reranker)
-    assert len(answer.hits) == 2  # type: ignore[attr-defined]
+    assert len(answer.hits) == 2
     assert not reranker.calls
 
 
@@ -273,7 +276,10 @@ def test_the_limit_does_not_change_the_first_relevance() -> None:
 
 def test_the_explanation_adds_up() -> None:
     options = replace(HYBRID, explain=True, rerank=False)
-    for hit in ask(notes(EMBEDDER), "rate limiter", options, embedder=EMBEDDER).hits:
+    answer = ask(notes(EMBEDDER), "rate limiter", options, embedder=EMBEDDER)
+    assert answer.hits
+    for hit in answer.hits:
+        assert hit.explanation is not None
         parts = hit.explanation.contributions
         assert hit.explanation.fused_score == pytest.approx(sum(part.contribution for part in parts))
         assert hit.explanation.relevance == hit.relevance
@@ -299,7 +305,7 @@ def test_an_unrelated_collection_does_not_change_a_scoped_order() -> None:
     assert paths(search(reader, fakes.fake_engines(EMBEDDER), query, HYBRID)) == before
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.text(max_size=60), st.sampled_from(["lexical", "dense", "hybrid"]))
 def test_no_query_text_raises_anything_but_a_usage_error(text: str, mode: str) -> None:
     reader = notes(EMBEDDER)

@@ -16,15 +16,18 @@ from qmd.errors import UsageError
 from qmd.inference.base import Engines
 from qmd.ingest import parse_document
 from qmd.records import Collection, Scope, SearchResponse
-from qmd.retrieval import SearchOptions, parse_query, resolve_document, search
-from qmd.store import open_reader, open_writer, pack_text
-from qmd.store.base import NewDocument, Reader
+from qmd.retrieval.lookup import resolve_document
+from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.pipeline import search
+from qmd.retrieval.query_parser import parse_query
+from qmd.store import IndexReader, open_reader, open_writer, pack_text
+from qmd.store.documents import NewDocument
 
 WORDS = ("limiter", "window", "token", "garden", "tomato", "engine", "oil", "water", "key", "cache")
 NO_ENGINES = Engines(None, None, None)
 LEXICAL = SearchOptions(mode="lexical", explain=True)
 
-Build = Callable[[Mapping[str, Mapping[str, str]]], Reader]
+Build = Callable[[Mapping[str, Mapping[str, str]]], IndexReader]
 
 
 def new_document(path: str, text: str) -> NewDocument:
@@ -48,9 +51,9 @@ def new_document(path: str, text: str) -> NewDocument:
 @pytest.fixture
 def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
     """Collection → path → text, as an open index."""
-    opened: list[Reader] = []
+    opened: list[IndexReader] = []
 
-    def index(collections: Mapping[str, Mapping[str, str]]) -> Reader:
+    def index(collections: Mapping[str, Mapping[str, str]]) -> IndexReader:
         path = tmp_path_factory.mktemp("index") / "index.sqlite"
         with open_writer(path) as writer:
             writer.mirror_config([Collection(name, Path("/srv") / name) for name in collections], None, "test")
@@ -65,7 +68,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
         reader.close()
 
 
-def ask(reader: Reader, text: str, *collections: str) -> SearchResponse:
+def ask(reader: IndexReader, text: str, *collections: str) -> SearchResponse:
     query = parse_query(text)
     if collections:
         query = replace(query, scope=replace(query.scope, collections=collections))
@@ -79,7 +82,7 @@ queries = st.lists(st.sampled_from([*WORDS, "limitr", "gard", "-oil", '"water ke
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folders, folders, queries)
 @example(
     {"n0.md": f"{'limiter ' * 9}window water key", "n1.md": "water key"}, {"n0.md": "limiter"}, 'window "water key"'
@@ -118,9 +121,9 @@ def test_a_scope_of_everything_ranks_as_no_scope_does(build: Build) -> None:
     assert [hit.document.path for hit in ask(reader, "window", "own").hits] == whole
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=60) | st.text(alphabet='ab"+-*:()^~ \n中の', max_size=30), st.booleans())
-def test_no_query_raises_anything_but_a_usage_error(any_index: Reader, text: str, is_scoped: bool) -> None:
+def test_no_query_raises_anything_but_a_usage_error(any_index: IndexReader, text: str, is_scoped: bool) -> None:
     try:
         query = parse_query(text)
     except UsageError:
@@ -131,7 +134,7 @@ def test_no_query_raises_anything_but_a_usage_error(any_index: Reader, text: str
 
 
 @pytest.fixture
-def any_index(build: Build) -> Reader:
+def any_index(build: Build) -> IndexReader:
     return build({"own": {"a.md": "# A b\n\nab 中の文字 a+b", "b.md": "tomatoes"}})
 
 
@@ -142,7 +145,7 @@ names = st.text(
 ).filter(lambda name: name.strip() == name and name not in (".", ".."))
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(names, min_size=1, max_size=4, unique_by=str.casefold))
 def test_what_is_found_is_fetched_by_docid_and_by_address(build: Build, stems: list[str]) -> None:
     reader = build({"own": {f"{stem}.md": f"# Note\n\nmarker number {n}\n" for n, stem in enumerate(stems)}})

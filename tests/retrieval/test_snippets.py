@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.retrieval.matching import query_terms
+from qmd.analysis import analyze_query
+from qmd.retrieval.matching import WeightedTerm
 from qmd.retrieval.snippets import best_passage
 
 TEXT = "# Notes\n\nintro\n\nThe limiter slides.\nAuth token flow\nend one\nend two\n"
+
+
+def query_terms(text: str) -> list[WeightedTerm]:
+    """Terms of `text`, all of the same weight."""
+    return [WeightedTerm(term, 1.0) for term in analyze_query(text)]
 
 
 def test_the_best_line_has_one_line_before_and_two_after() -> None:
@@ -58,7 +64,6 @@ def test_an_empty_document_has_an_empty_passage() -> None:
     assert (passage.text, passage.start_line, passage.line) == ("", 1, 1)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab \n\ré中ß", max_size=200), st.text(alphabet="ab é中", max_size=10), st.integers(10, 100))
 def test_line_numbers_are_those_of_the_file(text: str, query: str, max_chars: int) -> None:
     passage = best_passage(text, query_terms(query), max_chars=max_chars)
@@ -71,7 +76,6 @@ def test_line_numbers_are_those_of_the_file(text: str, query: str, max_chars: in
         assert passage.text.split("\n")[: len(shown)] == shown
 
 
-@settings(deadline=None)
 @given(st.text(max_size=80), st.text(max_size=20), st.integers(0, 90), st.integers(0, 90))
 def test_any_chunk_span_is_survived(text: str, query: str, start: int, length: int) -> None:
     best_passage(text, query_terms(query), chunk=(start, start + length))

@@ -23,13 +23,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from qmd.app.mirroring import mend, open_current_writer
 from qmd.config import Locations, load_config, locate
 from qmd.config.edits import add_collection
 from qmd.errors import QmdError
-from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.update import update_collection
 from qmd.records import LexicalTerm, Scope
 from qmd.store import open_reader
-from qmd.workspace import mend, open_current_writer
 from tests.fakes import HashingEmbedder
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgklmnprstvz" for second in "aeiou" for third in ("rn", "lt", "mp")]

@@ -20,9 +20,10 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes import ROOT
 from tests.robustness.generators import real_files
 from tests.robustness.report import Row, print_table
-from tests.robustness.targets import ROOT, TARGETS, Target
+from tests.robustness.targets import TARGETS, Target
 
 SILENCE_S = 10.0
 """A case may take so long; the slowest honest one is a file of 60 kB on a loaded machine."""

@@ -14,13 +14,16 @@ from typing import cast
 
 import apsw
 
+from qmd.app.collections import remove_collection, rename_collection
+from qmd.app.locks import embed_lock
+from qmd.app.mirroring import open_current_writer
 from qmd.config import edits
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import load_config
-from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.update import update_collection
 from qmd.inference.base import Embedder
 from qmd.store import IndexWriter, schema
-from qmd.workspace import embed_lock, open_current_writer, remove_collection, rename_collection
 from tests.fakes import HashingEmbedder
 from tests.robustness.recording import without_checksums
 
@@ -205,7 +208,9 @@ def _indexed_by_version_1(world: World) -> None:
         _indexed(world)
         connection = apsw.Connection(str(world.locations.database))
         connection.execute(
-            "ALTER TABLE qmd_collections RENAME TO collections; DROP TABLE left_out; PRAGMA user_version = 1"
+            "ALTER TABLE qmd_collections RENAME TO collections; DROP TABLE left_out;"
+            " CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL);"
+            " PRAGMA user_version = 1"
         )
         connection.close()
 

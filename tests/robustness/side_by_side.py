@@ -26,10 +26,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qmd.config.settings import load_config
+from tests.processes import environment
 from tests.robustness.comparison import differing, tables
 from tests.robustness.readers import read_by_command, read_by_http, read_by_mcp
 from tests.robustness.report import Row, print_table
-from tests.robustness.targets import ROOT
 from tests.robustness.world import World, word_of
 from tests.robustness.writers import churn, collect, edit, embed, keep_running, refresh
 
@@ -159,8 +159,8 @@ def run(seconds: float, readers: int, documents: int, seed: int, home: Path, *, 
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     world = World(home, documents, random.Random(seed), port)
-    own = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "XDG_CONFIG_HOME": str(home / "config")}
-    world.environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "QMD_DAEMON_IDLE": "10", **own}
+    own = {"XDG_CACHE_HOME": str(home / "cache"), "XDG_CONFIG_HOME": str(home / "config")}
+    world.environ = environment(home, QMD_DAEMON_IDLE="10", **own)
     prepare(world)
     kinds: tuple[Work, ...] = (read_by_command, read_by_mcp, read_by_http)
     works: list[Work] = [kinds[number % len(kinds)] for number in range(readers)]

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qmd.errors import ConfigError, QmdError
+from tests.processes import environment
 from tests.robustness import generators
-
-ROOT = Path(__file__).resolve().parents[2]
 
 Check = Callable[[bytes], None]
 
@@ -64,7 +63,8 @@ def _file_case(dice: random.Random, real: Sequence[bytes]) -> bytes:
 @contextmanager
 def _open_files(folder: Path) -> Iterator[Check]:
     """Every file goes all the way: read, parsed, analysed, stored, cut, embedded; with whatever name it has."""
-    from qmd.indexing import embed_pending, update_collection
+    from qmd.indexing.embed import embed_pending
+    from qmd.indexing.update import update_collection
     from qmd.records import Collection
     from qmd.store import open_writer
     from tests.robustness.scenarios import EMBEDDER
@@ -146,7 +146,8 @@ _NAMES = ("a" * 120, "a" * 60 + "b", "ab", "n1", "n2", "[x]", "{a,b}", "日本",
 @contextmanager
 def _indexed(folder: Path) -> Iterator[Path]:
     """A small index with vectors, and the notes that it was made of."""
-    from qmd.indexing import embed_pending, update_collection
+    from qmd.indexing.embed import embed_pending
+    from qmd.indexing.update import update_collection
     from qmd.records import Collection
     from qmd.store import open_writer
     from tests.robustness.scenarios import EMBEDDER
@@ -168,7 +169,10 @@ def _indexed(folder: Path) -> Iterator[Path]:
 @contextmanager
 def _open_queries(folder: Path) -> Iterator[Check]:
     from qmd.inference.base import Engines
-    from qmd.retrieval import SearchOptions, parse_query, resolve_document, search
+    from qmd.retrieval.lookup import resolve_document
+    from qmd.retrieval.options import SearchOptions
+    from qmd.retrieval.pipeline import search
+    from qmd.retrieval.query_parser import parse_query
     from qmd.store import open_reader
     from tests.fakes import OverlapReranker
     from tests.robustness.scenarios import EMBEDDER
@@ -196,7 +200,7 @@ def _open_queries(folder: Path) -> Iterator[Check]:
 def _open_globs(folder: Path) -> Iterator[Check]:
     from qmd.ingest import scan_collection
     from qmd.records import Collection
-    from qmd.retrieval import resolve_many
+    from qmd.retrieval.lookup import resolve_many
     from qmd.store import open_reader
 
     with _indexed(folder) as notes, open_reader(folder / "index.sqlite") as reader:
@@ -227,17 +231,13 @@ class _Session:
     """`qmd mcp` as a process, opened as a client does."""
 
     def __init__(self, folder: Path) -> None:
-        own = {
-            "INDEX_PATH": str(folder / "index.sqlite"),
-            "QMD_CONFIG_DIR": str(folder / "config"),
-            "HOME": str(folder),
-        }
-        own |= {"XDG_CACHE_HOME": str(folder / "cache"), "QMD_DAEMON": "off", "PYTHONPATH": str(ROOT)}
+        own = {"INDEX_PATH": str(folder / "index.sqlite"), "QMD_CONFIG_DIR": str(folder / "config")}
+        own |= {"XDG_CACHE_HOME": str(folder / "cache"), "QMD_DAEMON": "off"}
         self._errors = (folder / "stderr").open("w+b")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "qmd", "mcp"],
             cwd=folder,
-            env={"PATH": os.environ["PATH"], **own},
+            env=environment(folder, **own),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

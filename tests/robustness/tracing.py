@@ -16,20 +16,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_CALLS = ("socket", "connect", "bind", "sendto", "sendmsg", "sendmmsg", "openat", "openat2", "mkdirat", "renameat")
-_CALLS += (
-    "renameat2",
-    "linkat",
-    "symlinkat",
-    "mknodat",
-    "mkdir",
-    "open",
-    "creat",
-    "rename",
-    "link",
-    "symlink",
-    "mknod",
-)
+_CALLS = (
+    "socket", "connect", "bind", "sendto", "sendmsg", "sendmmsg", "openat", "openat2", "mkdirat", "renameat",
+    "renameat2", "linkat", "symlinkat", "mknodat", "mkdir", "open", "creat", "rename", "link", "symlink", "mknod",
+)  # fmt: skip
 """Those after `mknodat` exist on older architectures only, hence the question marks below."""
 
 _INTERNET = re.compile(r"sa_family=AF_INET6?, sin6?_port=htons\((\d+)\).*?inet_(?:addr\(|pton\(AF_INET6, )\"([^\"]+)\"")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from qmd.server.pools import EnginePool, ReaderPool, Role
+from qmd.server.service import SearchService
 
-from qmd.indexing import update_collection
+from qmd.indexing.update import update_collection
 from qmd.inference import Engines, EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy
-from qmd.server.pools import EnginePool, ReaderPool, Role
-from qmd.server.service import SearchService
 from qmd.store import open_reader, open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker
 
@@ -60,7 +61,7 @@ class Loader:
     """Stands in for loading models, and counts how often that happens."""
 
     loads: list[frozenset[Role]] = field(default_factory=list)
-    before_scoring: Callable[[], None] = lambda: None
+    before_scoring: Callable[[], object] = lambda: None
 
     def __call__(self, settings: EngineSettings, roles: frozenset[Role]) -> Engines:
         self.loads.append(roles)
@@ -78,9 +79,9 @@ class HookedReranker(OverlapReranker):
         super().__init__()
         self._loader = loader
 
-    def score(self, *args: object, **options: object) -> object:  # type: ignore[override]
+    def score(self, *args: Any, **options: Any) -> Sequence[float | None]:
         self._loader.before_scoring()
-        return super().score(*args, **options)  # type: ignore[arg-type]
+        return super().score(*args, **options)
 
 
 @pytest.fixture

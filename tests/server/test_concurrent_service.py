@@ -7,13 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from qmd.server.pools import EnginePool, ReaderPool
+from qmd.server.service import SearchService
+
 from qmd.app.searching import SearchRequest
-from qmd.indexing import embed_pending, update_collection
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.update import update_collection
 from qmd.inference import EngineSettings
 from qmd.records import Collection
-from qmd.server.pools import EnginePool, ReaderPool
 from qmd.server.requests import GetRequest
-from qmd.server.service import SearchService
 from qmd.store import open_reader, open_writer
 from tests.fakes import HashingEmbedder
 

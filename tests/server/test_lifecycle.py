@@ -17,8 +17,7 @@ import pytest
 from qmd.errors import QmdError, UsageError
 from qmd.server.client_config import CLIENTS, client_config
 from qmd.server.lifecycle import remove_own_pid, running_server, server_files, start_server, stop_server, write_pid
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import environment
 
 
 def test_named_indexes_have_files_of_their_own(tmp_path: Path) -> None:
@@ -64,8 +63,7 @@ def test_only_the_own_pid_file_is_removed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def environ(tmp_path: Path, database: Path) -> dict[str, str]:
-    own = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "c"), "INDEX_PATH": str(database)}
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **own}
+    return environment(tmp_path, XDG_CACHE_HOME=str(tmp_path / "c"), INDEX_PATH=str(database))
 
 
 def free_port() -> int:

@@ -13,10 +13,10 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
-
-from qmd.server.mcp_server import TOOLS, build_server
 from qmd.server.pools import EnginePool, ReaderPool
 from qmd.server.service import SearchService
+
+from qmd.server.mcp_server import TOOLS, build_server
 from qmd.store import open_reader
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,8 @@ def text_of(result: Any) -> str:
 
 
 def resources_of(result: Any) -> list[TextResourceContents]:
-    return [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
+    resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
+    return [resource for resource in resources if isinstance(resource, TextResourceContents)]
 
 
 async def call(connect: Connect, tool: str, **arguments: object) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +12,10 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp_types import TextResourceContents
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import environment
+
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
@@ -32,8 +33,7 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 @pytest.fixture
 def environ(database: Path, tmp_path: Path) -> dict[str, str]:
     own = {"INDEX_PATH": str(database), "QMD_CONFIG_DIR": str(tmp_path / "config"), "QMD_DAEMON": "off"}
-    own |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    return {"PATH": os.environ["PATH"], **own}
+    return environment(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"), **own)
 
 
 def start(environ: dict[str, str], cwd: Path, *command: str) -> subprocess.Popen[bytes]:
@@ -165,4 +165,4 @@ async def test_the_sdk_client_works_over_stdio(environ: dict[str, str], tmp_path
         assert found.structured_content is not None
         assert found.structured_content["results"][0]["file"] == "docs/a.md"
         (content,) = (await client.read_resource("qmd://docs/sub/b.md")).contents
-        assert "cache is flushed" in content.text
+        assert isinstance(content, TextResourceContents) and "cache is flushed" in content.text

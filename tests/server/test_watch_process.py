@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import environment
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends by signal")
 
 
@@ -21,7 +21,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "first.md").write_text("# First\n\nlighthouse\n", encoding="utf-8")
     own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **own}
+    environ = environment(tmp_path, **own)
     qmd(environ, "collection", "add", "notes")
     return environ
 

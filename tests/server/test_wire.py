@@ -22,7 +22,7 @@ from qmd.records import (
     StoredDocument,
     SubQuery,
 )
-from qmd.retrieval import SearchOptions
+from qmd.retrieval.options import SearchOptions
 from qmd.server.wire import WireError, from_wire, to_wire
 
 VALUES = st.one_of(
@@ -45,7 +45,7 @@ def round_trip(record: object) -> object:
     return from_wire(type(record), json.loads(json.dumps(to_wire(record))))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(DOCUMENTS)
 def test_documents_survive(document: StoredDocument) -> None:
     restored = round_trip(document)

@@ -11,7 +11,7 @@ import pytest
 
 from qmd.records import IndexTerms
 from qmd.store import IndexWriter, open_writer, pack_text
-from qmd.store.base import NewDocument
+from qmd.store.documents import NewDocument
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -31,7 +31,7 @@ def writer(index_path: Path) -> Iterator[IndexWriter]:
 def make_document() -> MakeDocument:
     def make(
         path: str, text: str, *, title: str = "", modified_at: str = "2025-06-01T00:00:00.000Z", **metadata: object
-    ):
+    ) -> NewDocument:
         return NewDocument(
             path=path,
             title=title or path,

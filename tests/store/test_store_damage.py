@@ -11,8 +11,9 @@ import pytest
 
 from qmd.records import LexicalTerm, Scope
 from qmd.store import DamagedIndexError, IndexWriter, open_reader, open_writer
-from qmd.store.base import ChunkRecord, NewDocument
 from qmd.store.checksums import CHECKSUM_BYTES
+from qmd.store.chunks import ChunkRecord
+from qmd.store.documents import NewDocument
 from qmd.store.salvage import rebuild
 from qmd.store.schema import MIGRATIONS
 from tests.robustness import flip_bits
@@ -36,7 +37,8 @@ def fill(writer: IndexWriter, make: MakeDocument, n: int) -> dict[bytes, np.ndar
     values = random.standard_normal((n, DIM)).astype(np.float32)
     vectors = dict(zip(keys, values / np.linalg.norm(values, axis=1, keepdims=True), strict=True))
     contents = {one.hash: [ChunkRecord(0, 0, 4, key)] for one, key in zip(documents, keys, strict=True)}
-    writer.put_chunks("f", DIM, contents, vectors)
+    writer.put_vectors("f", DIM, vectors)
+    writer.put_chunks("f", DIM, contents)
     return vectors
 
 
@@ -89,7 +91,7 @@ def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
         contents = {
             one.hash: [ChunkRecord(0, 0, 4, key)] for one, key in zip(documents, vectors, strict=True) if key in kept
         }
-        writer.put_chunks("f", DIM, contents, {})
+        writer.put_chunks("f", DIM, contents)
         for number, (key, vector) in list(enumerate(vectors.items()))[::97]:
             if key in kept:
                 [found] = writer.search_dense(vector, 1, Scope(), "f")
@@ -163,6 +165,22 @@ def test_an_index_of_an_older_version_is_brought_up_to_date_by_a_reader_and_gets
     with open_reader(index_path) as reader:
         assert [one.name for one in reader.collections()] == ["n"]
     assert reserved_bytes(index_path) == CHECKSUM_BYTES
+
+
+def test_an_index_with_the_unused_table_of_answers_opens_keeps_its_documents_and_loses_the_table(
+    index_path: Path, make_document: MakeDocument
+) -> None:
+    with open_writer(index_path) as writer:
+        writer.put_documents("n", [make_document("a.md", "apple")])
+        writer._database.run(
+            "CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL)"
+        )
+        writer._database.run("INSERT INTO cache (key, value) VALUES ('question', 'answer')")
+        writer._database.run("PRAGMA user_version = 3")
+    with open_reader(index_path) as reader:
+        assert [one.path for one in reader.iter_documents()] == ["a.md"]
+        assert reader._database.value("SELECT 1 FROM sqlite_schema WHERE name = 'cache'") is None
+        assert reader.check() == []
 
 
 def test_an_index_that_another_process_has_open_gets_its_checksums_with_the_next_cleanup(index_path: Path) -> None:

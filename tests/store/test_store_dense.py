@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from qmd.errors import StoreError
 from qmd.records import Scope
 from qmd.store import IndexWriter, open_reader, vectors
-from qmd.store.base import ChunkRecord, NewDocument
 from qmd.store.blocks import hamming, pack_rows, pack_signs, score_rows, unpack_rows
+from qmd.store.chunks import ChunkRecord, VectorCoverage
+from qmd.store.documents import NewDocument
 
 MakeDocument = Callable[..., NewDocument]
 DIM = 96
@@ -40,7 +41,8 @@ def fill(
         document.hash: [ChunkRecord(seq, seq * 10, seq * 10 + 9, keys[number * per + seq]) for seq in range(per)]
         for number, document in enumerate(documents)
     }
-    writer.put_chunks("f", DIM, contents, dict(zip(keys, matrix, strict=True)))
+    writer.put_vectors("f", DIM, dict(zip(keys, matrix, strict=True)))
+    writer.put_chunks("f", DIM, contents)
     return matrix.reshape(n, per, DIM)
 
 
@@ -110,7 +112,8 @@ def test_an_open_reader_sees_vectors_that_were_added_later(writer: IndexWriter, 
         late = make_document("late.md", "late text")
         writer.put_documents("n", [late])
         vector = unit_vectors(1, seed=77)
-        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]}, {b"late" * 4: vector[0]})
+        writer.put_vectors("f", DIM, {b"late" * 4: vector[0]})
+        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
         assert reader.search_dense(vector[0], 10, Scope(), "f")[0].document_id == 6
 
 
@@ -122,9 +125,10 @@ def test_equal_keys_share_one_vector_and_a_vector_may_come_first(
     key, vector = b"x" * 16, unit_vectors(1)[0]
     writer.put_vectors("f", DIM, {key: vector})
     assert writer.existing_keys("f", [key, b"y" * 16]) == {key}
-    writer.put_chunks("f", DIM, {one.hash: [ChunkRecord(0, 0, 3, key)], two.hash: [ChunkRecord(0, 0, 3, key)]}, {})
+    writer.put_chunks("f", DIM, {one.hash: [ChunkRecord(0, 0, 3, key)], two.hash: [ChunkRecord(0, 0, 3, key)]})
     assert len(writer.search_dense(vector, 5, Scope(), "f")) == 2
     assert writer.status("f").vectors == 1
+    assert writer.vector_coverage("f") == VectorCoverage(pending=0, has_vectors=True)
 
 
 def test_a_chunk_without_a_vector_is_refused_and_nothing_is_stored(
@@ -133,14 +137,14 @@ def test_a_chunk_without_a_vector_is_refused_and_nothing_is_stored(
     document = make_document("a", "one")
     writer.put_documents("n", [document])
     with pytest.raises(ValueError, match="no vector"):
-        writer.put_chunks("f", DIM, {document.hash: [ChunkRecord(0, 0, 3, b"x" * 16)]}, {})
+        writer.put_chunks("f", DIM, {document.hash: [ChunkRecord(0, 0, 3, b"x" * 16)]})
     assert [content.hash for content in writer.pending("f")] == [document.hash]
 
 
 def test_a_content_with_nothing_to_embed_counts_as_done(writer: IndexWriter, make_document: MakeDocument) -> None:
     document = make_document("a", "")
     writer.put_documents("n", [document])
-    writer.put_chunks("f", DIM, {document.hash: []}, {})
+    writer.put_chunks("f", DIM, {document.hash: []})
     assert list(writer.pending("f")) == []
     assert writer.status("f").embedded_documents == 1
 
@@ -179,7 +183,8 @@ def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
     late = make_document("late.md", "late text")
     writer.put_documents("n", [late])
     vector = unit_vectors(1, seed=77)[0]
-    writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]}, {b"late" * 4: vector})
+    writer.put_vectors("f", DIM, {b"late" * 4: vector})
+    writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
     assert writer._database.value("SELECT count(*) FROM sign_blocks") == 2
     assert writer.search_dense(vector, 1, Scope(), "f")[0].document_id == 2_001
     query = unit_vectors(1, seed=8)[0]
@@ -190,7 +195,7 @@ def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
     assert len(writer.search_dense(query, 2_001, Scope(), "f")) == 2_001
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 200), st.integers(0, 2**31))
 def test_packed_rows_keep_direction_and_signs_keep_distance(n: int, dim: int, seed: int) -> None:
     made = np.random.default_rng(seed).standard_normal((n, dim)).astype(np.float32)
@@ -228,6 +233,7 @@ def test_a_warm_reader_sees_vectors_that_were_all_computed_anew(
             ]
             for number in range(n)
         }
-        writer.put_chunks("f", DIM, contents, dict(zip(keys, after, strict=True)))
+        writer.put_vectors("f", DIM, dict(zip(keys, after, strict=True)))
+        writer.put_chunks("f", DIM, contents)
         found = warm.search_dense(after[4], 1, Scope(), "f")[0]
         assert (found.document_id, round(found.score, 1)) == (2, 1.0)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from qmd.errors import UsageError
 from qmd.records import Collection, LexicalTerm, Scope
 from qmd.store import IndexWriter, open_reader, open_writer
-from qmd.store.base import ChunkRecord, NewDocument
+from qmd.store.chunks import ChunkRecord, VectorCoverage
+from qmd.store.documents import NewDocument
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -68,7 +69,8 @@ def test_removing_a_collection_keeps_what_another_one_shares(writer: IndexWriter
     writer.put_documents("two", [make_document("c.md", "shared words")])
     shared = writer.find_path("two", "c.md")
     assert shared is not None
-    writer.put_chunks("f", 2, {shared.hash: [ChunkRecord(0, 0, 6, b"k" * 16)]}, {b"k" * 16: np.eye(2, dtype="f4")[0]})
+    writer.put_vectors("f", 2, {b"k" * 16: np.eye(2, dtype="f4")[0]})
+    writer.put_chunks("f", 2, {shared.hash: [ChunkRecord(0, 0, 6, b"k" * 16)]})
     assert writer.remove_collection("one") == 2
     assert found(writer, "words") == ["c.md"]
     assert writer.texts([shared.hash]) == {shared.hash: "shared words"}
@@ -134,38 +136,38 @@ def test_status_counts_documents_and_pending_texts(
     assert (before.documents, before.pending_documents, before.embedded_documents, before.vectors) == (3, 2, 0, 0)
     same = writer.find_path("notes", "a.md")
     assert same is not None
-    writer.put_chunks("f", 2, {same.hash: [ChunkRecord(0, 0, 4, b"k" * 16)]}, {b"k" * 16: np.eye(2, dtype="f4")[0]})
+    writer.put_vectors("f", 2, {b"k" * 16: np.eye(2, dtype="f4")[0]})
+    writer.put_chunks("f", 2, {same.hash: [ChunkRecord(0, 0, 4, b"k" * 16)]})
     after = writer.status("f")
     assert (after.pending_documents, after.embedded_documents, after.chunks, after.vectors) == (1, 2, 1, 1)
     assert [(one.name, one.documents) for one in after.collections] == [("notes", 3), ("empty", 0)]
     assert after.updated_at is not None
     assert writer.status(None) == after
     assert writer.status("another model").pending_documents == 2
+    assert writer.vector_coverage("another model") == VectorCoverage(pending=2, has_vectors=False)
 
 
 def test_cleanup_says_what_it_would_drop_and_then_drops_it(writer: IndexWriter, make_document: MakeDocument) -> None:
     writer.put_documents("notes", [make_document("a.md", "apple"), make_document("b.md", "banana")])
-    writer.cache("question", "answer")
     stored = {document.path: document.hash for document in writer.iter_documents()}
     vectors = {bytes([n]) * 16: np.eye(4, dtype=np.float32)[n] for n in range(3)}
     chunks = {
         stored["a.md"]: [ChunkRecord(0, 0, 5, b"\0" * 16), ChunkRecord(1, 0, 5, b"\1" * 16)],
         stored["b.md"]: [ChunkRecord(0, 0, 6, b"\2" * 16)],
     }
-    writer.put_chunks("f", 4, chunks, vectors)
+    writer.put_vectors("f", 4, vectors)
+    writer.put_chunks("f", 4, chunks)
     writer.remove_documents("notes", ["a.md"])
-    expected = {"cached answers": 1, "unused texts": 0, "unused chunks": 0, "unused vectors": 2}
+    expected = {"unused texts": 0, "unused chunks": 0, "unused vectors": 2}
     assert writer.cleanup(dry_run=True) == expected
-    assert writer.cached("question") == "answer"
     assert writer.cleanup() == expected
-    assert writer.cached("question") is None
     assert writer.existing_keys("f", list(vectors)) == {b"\2" * 16}
     best = writer.search_dense(np.eye(4, dtype=np.float32)[2], 5, Scope(), "f")
     assert [(round(candidate.score, 3), candidate.chunk_end) for candidate in best] == [(1.0, 6)]
     assert writer.check() == []
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(["apple", "banana", "cherry apple"])),

@@ -16,8 +16,8 @@ import pytest
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.records import Collection, Scope
 from qmd.store import DamagedIndexError, ForeignIndexError, IndexWriter, open_reader, open_writer
-from qmd.store.base import NewDocument
 from qmd.store.connection import APPLICATION_ID, as_qmd_error, busy_timeout_ms, connect_for_reading
+from qmd.store.documents import NewDocument
 from qmd.store.schema import MIGRATIONS
 
 MakeDocument = Callable[..., NewDocument]

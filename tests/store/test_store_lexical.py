@@ -8,7 +8,7 @@ import pytest
 
 from qmd.records import LexicalTerm, MetadataFilter, Scope
 from qmd.store import IndexWriter
-from qmd.store.base import NewDocument
+from qmd.store.documents import NewDocument
 from qmd.store.lexical import PRUNE_FROM_DOCUMENTS, prune_common_terms
 
 MakeDocument = Callable[..., NewDocument]

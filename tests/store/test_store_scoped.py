@@ -8,7 +8,7 @@ import pytest
 
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store import IndexWriter, open_reader, scoped_ranking
-from qmd.store.base import NewDocument
+from qmd.store.documents import NewDocument
 
 MakeDocument = Callable[..., NewDocument]
 OWN = Scope(collections=("own",))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import ENGLISH, stop_words_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
@@ -221,18 +221,13 @@ def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArra
 
 
 def foreign_share(text: str, scripts: Sequence[str]) -> float:
-    """Share of the letters of `text` whose script is not among `scripts`, in [0, 1]; 0 without letters or scripts.
-
-    A character's script is the first word of its Unicode name, which separates what matters here.
-    """
+    """Share of the letters of `text` whose script is not among `scripts`, in [0, 1]; 0 without letters or scripts."""
     if not scripts or (text.isascii() and "LATIN" in scripts):
         return 0.0
-    letters = [character for character in text if character.isalpha()]
+    letters = [letter for letter in text if letter.isalpha()]
     if not letters:
         return 0.0
-    known = sum(
-        character.isascii() or unicodedata.name(character, "").startswith(tuple(scripts)) for character in letters
-    )
+    known = sum(letter.isascii() or script_of(letter) in scripts for letter in letters)
     return 1.0 - known / len(letters)
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.engines.expansion_checks import Related, check_expansions, script_of, wanted_scripts
+from qmd.inference.engines.expansion_checks import Related, check_expansions, wanted_scripts
 from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
 from qmd.inference.runtime.grammar import LineGrammar

@@ -7,6 +7,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from qmd.analysis.scripts import has_cjk, script_of
+from qmd.analysis.stopwords import language_of, stop_words_of
 from qmd.inference.base import Expansion
 from qmd.records import SubQuery
 
@@ -18,7 +20,6 @@ _MIN_SCRIPT_SHARE = 0.25
 """Share of a text's letters that must be in the query's script: technical names in Latin letters stay possible."""
 _STEM = 5
 """Words that agree in this many first letters count as the same term (`deploy`, `deployment`)."""
-_WIDE_SCRIPTS = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL"})
 _KANA = frozenset({"HIRAGANA", "KATAKANA"})
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
 
@@ -30,43 +31,6 @@ _TEMPLATE = re.compile(
     r"|[\[<{](?:insert|your|example|query|topic|keyword)|\.\.\.\s*$|\b(?:lex|vec|hyde)\s*:",
     re.IGNORECASE,
 )
-
-
-def _word_set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_FUNCTION_WORDS: dict[str, frozenset[str]] = {
-    "en": _word_set(
-        "the a an and or of to in is are was how what why when where which who do does did can i my your with "
-        "for from on at by this that it be not you we have has should will"
-    ),
-    "de": _word_set(
-        "der die das und oder von zu ist sind war wie was warum wann wo welche wer ich mein mit für aus auf "
-        "bei ein eine einen einem nicht kann man wird den dem des im"
-    ),
-    "fr": _word_set(
-        "le la les et ou de du des est sont comment quoi pourquoi quand où quel quelle qui je mon avec pour "
-        "dans sur un une ne pas peut ce cette au aux en"
-    ),
-    "es": _word_set(
-        "el la los las y o de del es son cómo como qué por cuándo dónde cuál quién yo mi con para en un una "
-        "no se puede este esta al"
-    ),
-    "it": _word_set(
-        "il lo la gli le e o di del della è sono come cosa perché quando dove quale chi io mio con per in un "
-        "una non si può questo questa al"
-    ),
-    "pt": _word_set(
-        "o a os as e ou de do da é são como que por quando onde qual quem eu meu com para em um uma não se "
-        "pode este esta ao"
-    ),
-    "nl": _word_set(
-        "de het een en of van te is zijn was hoe wat waarom wanneer waar welke wie ik mijn met voor uit op "
-        "bij niet kan dit dat"
-    ),
-}
-_STOP_WORDS = frozenset().union(*_FUNCTION_WORDS.values())
 
 
 def check_expansions(
@@ -130,13 +94,6 @@ def _runs_in_circles(text: str) -> bool:
     return len(words) >= 6 and Counter(words).most_common(1)[0][1] > len(words) / 2
 
 
-def script_of(letter: str) -> str | None:
-    """Script of a letter, as the first word of its Unicode name; None for what is no letter."""
-    if not letter.isalpha():
-        return None
-    return unicodedata.name(letter, "UNKNOWN").split()[0]
-
-
 def wanted_scripts(query: str) -> frozenset[str]:
     """The non-Latin scripts that make up a good part of the query; empty for a query in Latin letters.
 
@@ -170,22 +127,15 @@ def _script_shares(text: str) -> dict[str, float]:
     for letter in text:
         script = script_of(letter)
         if script is not None:
-            counts[script] += 3 if script in _WIDE_SCRIPTS else 1
+            counts[script] += 3 if has_cjk(letter) else 1
     total = counts.total()
     return {script: count / total for script, count in counts.items()}
 
 
 def same_language(query: str, text: str) -> bool:
     """False when function words show two different languages; keywords without any show nothing."""
-    ours, theirs = _language(query), _language(text)
+    ours, theirs = language_of(_words(query)), language_of(_words(text))
     return ours is None or theirs is None or ours == theirs
-
-
-def _language(text: str) -> str | None:
-    words = set(_words(text))
-    counts = {language: len(words & known) for language, known in _FUNCTION_WORDS.items()}
-    (best, most), (_, second) = Counter(counts).most_common(2)
-    return best if most > second else None
 
 
 def shares_term(query: str, text: str) -> bool:
@@ -199,9 +149,11 @@ def shares_term(query: str, text: str) -> bool:
 
 def _terms(text: str) -> set[str]:
     terms: set[str] = set()
-    for word in _words(text):
-        if script_of(word[0]) in _WIDE_SCRIPTS:
+    words = _words(text)
+    stop = stop_words_of(words)
+    for word in words:
+        if has_cjk(word[0]):
             terms.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
-        elif word not in _STOP_WORDS and (len(word) >= 3 or not word.isalpha()):
+        elif word not in stop and (len(word) >= 3 or not word.isalpha()):
             terms.add(word[:_STEM])
     return terms

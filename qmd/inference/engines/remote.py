@@ -10,9 +10,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.engines.expansion_checks import Related, check_expansions
@@ -113,7 +114,7 @@ class RemoteEmbedder:
             return np.zeros((0, self.dim), np.float32)
         parts: list[npt.NDArray[np.float32]] = []
         done = 0
-        for batch in _batches(texts, self._settings.batch_size):
+        for batch in batches(texts, self._settings.batch_size):
             parts.append(self._embed_batch(batch, limit_s))
             done += len(batch)
             if on_progress is not None:
@@ -193,7 +194,7 @@ class RemoteReranker:
         distinct = list(dict.fromkeys(passages))
         asked = f"{query}\n{intent.strip()}" if intent and intent.strip() else query
         raw: dict[str, float] = {}
-        for batch in _batches(distinct, self._settings.batch_size):
+        for batch in batches(distinct, self._settings.batch_size):
             if is_cancelled is not None and is_cancelled():
                 break
             body = {
@@ -329,11 +330,6 @@ def connect_expander(settings: RemoteSettings, env: Mapping[str, str]) -> Remote
         ModelError: If offline use forbids the server.
     """
     return RemoteExpander(settings, RemoteClient(settings, "/chat/completions", is_offline=is_offline(env)))
-
-
-def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(texts), max(1, size)):
-        yield texts[start : start + max(1, size)]
 
 
 def _describe(role: Role, settings: RemoteSettings, client: RemoteClient) -> EngineDescription:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from qmd.environment import is_on
 from qmd.errors import ModelError
 from qmd.inference.engines.remote_client import DEFAULT_TIMEOUT_S, RemoteSettings
 from qmd.inference.models.catalogue import Role
-from qmd.inference.runtime.sessions import is_truthy
 
 _ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
 
@@ -58,7 +58,7 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
 
 def is_offline(env: Mapping[str, str]) -> bool:
     """True when `QMD_OFFLINE` is set to anything but an off-word."""
-    return is_truthy(env.get("QMD_OFFLINE"))
+    return is_on(env.get("QMD_OFFLINE"))
 
 
 def _positive(env: Mapping[str, str], name: str) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.decoding import Decoder
@@ -128,8 +129,7 @@ class BatchRunner:
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""
         prompts = [[*prefix, *ending] for ending in endings]
-        for start in range(0, len(prompts), self._window):
-            indexes = range(start, min(start + self._window, len(prompts)))
+        for indexes in batches(range(len(prompts)), self._window):
             for batch in self._batches(prompts, indexes):
                 yield batch, self.logits([prompts[index] for index in batch], self._side or "right")
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from qmd.environment import is_on
 from qmd.errors import BusyError, ModelError, UsageError
 from qmd.files import exclusive_lock, make_private_folder
 from qmd.inference.models.catalogue import ModelFile, ModelRecord
@@ -19,7 +20,6 @@ from qmd.inference.models.folders import (
     sha256_of,
 )
 from qmd.inference.models.hub import Hub, HubFile, HuggingFaceHub, fetch
-from qmd.inference.runtime.sessions import is_truthy
 from qmd.quick_dataclasses import dataclass
 
 _STAGING = ".staging"
@@ -79,7 +79,7 @@ def pull_model(
     """
     if record.tier == "built-in":
         raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
-    if is_truthy(env.get("QMD_OFFLINE")):
+    if is_on(env.get("QMD_OFFLINE")):
         raise ModelError(
             f"model '{record.name}' is not fetched: QMD_OFFLINE is set", "bring it by file: qmd models import FILE"
         )

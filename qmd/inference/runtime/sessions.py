@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from qmd.environment import is_on
 from qmd.errors import ModelError
 from qmd.quick_dataclasses import dataclass
 
@@ -26,8 +27,6 @@ Provider = Literal["cpu", "cuda"]
 _ORT_NAMES: Mapping[Provider, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _REINSTALL = "reinstall qmd; onnxruntime and onnxruntime-gpu overwrite each other, keep only one"
 _FETCH_AGAIN = "fetch it again: qmd models pull, or check it: qmd models verify"
-
-_FALSY = frozenset({"", "0", "false", "off", "no", "none", "disable", "disabled"})
 
 # A 2x2 MatMul, opset 17, as ONNX bytes: the smallest graph whose placement shows whether CUDA works.
 _PROBE_MODEL = base64.b64decode(
@@ -104,14 +103,9 @@ class Session:
         return dict(counts)
 
 
-def is_truthy(value: str | None) -> bool:
-    """True unless `value` is unset, empty or an off-word (`false`, `off`, `none`, `disable`, `disabled`, `0`)."""
-    return value is not None and value.strip().lower() not in _FALSY
-
-
 def gpu_allowed(env: Mapping[str, str]) -> bool:
     """False when `QMD_FORCE_CPU` is set to anything but an off-word."""
-    return not is_truthy(env.get("QMD_FORCE_CPU"))
+    return not is_on(env.get("QMD_FORCE_CPU"))
 
 
 def preferred_provider(format: str) -> ProviderPreference:

@@ -1,17 +1,17 @@
 """What counts as a mark, and what is punctuation."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.analysis import has_user_operators, parse_lex
-from qmd.retrieval.marks import read_marks
+from qmd.retrieval.operators import lex_operators
 from qmd.retrieval.trace import Trace
 
 
 def marks(text: str) -> tuple[list[str], list[str]]:
     """The (required, excluded) expressions of a plain query."""
-    marked = read_marks(text, Trace(None))
+    marked = lex_operators(text, Trace(None))
     terms = parse_lex(marked) if marked is not None else ()
     return [term.fts for term in terms if term.required], [term.fts for term in terms if term.excluded]
 
@@ -30,7 +30,7 @@ def marks(text: str) -> tuple[list[str], list[str]]:
         ('how do I set up a pool of clients +"timeout"', ['"timeout"'], []),
     ],
 )
-def test_marks_are_demands(text: str, required: list[str], excluded: list[str]) -> None:
+def test_operators_require_and_exclude(text: str, required: list[str], excluded: list[str]) -> None:
     assert marks(text) == (required, excluded)
 
 
@@ -50,19 +50,18 @@ def test_marks_are_demands(text: str, required: list[str], excluded: list[str]) 
         "C++ and C# are what kind of languages",
     ],
 )
-def test_punctuation_is_no_demand(text: str) -> None:
+def test_punctuation_is_no_operator(text: str) -> None:
     assert marks(text) == ([], [])
 
 
-def test_a_pasted_text_demands_nothing_and_the_user_is_told() -> None:
+def test_a_pasted_text_requires_nothing_and_the_user_is_told() -> None:
     trace = Trace(None)
     text = "this is what they wrote about it " * 4 + 'in "two words" of theirs -never'
-    assert read_marks(text, trace) is None
+    assert lex_operators(text, trace) is None
     assert any("lex:" in warning for warning in trace.warnings)
 
 
-@settings(deadline=None)
 @given(st.text(alphabet='ab +-"* how do the of', max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
-    marked = read_marks(text, Trace(None))
+    marked = lex_operators(text, Trace(None))
     assert marked is None or has_user_operators(marked)

@@ -1,4 +1,4 @@
-"""Which version of the program made a part of the index, and what a newer one has to make again."""
+"""Version stamps: which version of the program made a part of the index, and what a newer one has to make again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Self
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION, has_grammar, suffix_of
 from qmd.quick_dataclasses import dataclass
-from qmd.store.base import Writer
+from qmd.store import IndexWriter
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class Stamp:
     """A version, and the endings of source files that it had to treat as plain text for want of a grammar."""
 
     version: int
@@ -20,7 +20,7 @@ class Maker:
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """The maker that `str` wrote down; version 0 for none."""
+        """The stamp that `str` wrote; version 0 for none."""
         version, *plain = (text or "0").split()
         return cls(int(version), frozenset(plain))
 
@@ -28,7 +28,7 @@ class Maker:
         return " ".join([str(self.version), *sorted(self.plain)])
 
     def outdated(self, version: int) -> Callable[[str], bool]:
-        """Whether what this maker made of the file at a path has to be made again by `version`."""
+        """Whether what was made of the file at a path under this stamp has to be made again by `version`."""
         if self.version != version:
             return lambda _: True
         regained = self._regained()
@@ -41,40 +41,40 @@ class Maker:
         return self.plain - self._regained() if self.version == version else frozenset()
 
     def is_current(self, version: int) -> bool:
-        """Whether nothing that this maker made has to be made again by `version`."""
-        return self == Maker(version, self.still_plain(version))
+        """Whether nothing that was made under this stamp has to be made again by `version`."""
+        return self == Stamp(version, self.still_plain(version))
 
     def _regained(self) -> frozenset[str]:
         """Endings whose grammar has been installed since."""
         return frozenset(suffix for suffix in self.plain if has_grammar(f"x{suffix}"))
 
 
-def analysis_maker(writer: Writer, collection: str) -> Maker:
-    """What analysed a collection's files."""
-    return Maker.parse(writer.made_by(f"analysis:{collection}"))
+def analysis_stamp(writer: IndexWriter, collection: str) -> Stamp:
+    """The stamp of the analysis of a collection's files."""
+    return Stamp.parse(writer.version_stamp(f"analysis:{collection}"))
 
 
-def remember_analysis(writer: Writer, collection: str, plain: Iterable[str]) -> None:
-    """Note that this version analysed all of a collection; `plain` as in `Maker`."""
-    writer.set_made_by(f"analysis:{collection}", str(Maker(ANALYSIS_VERSION, frozenset(plain))))
+def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:
+    """Note that this version analysed all of a collection; `plain` as in `Stamp`."""
+    writer.set_version_stamp(f"analysis:{collection}", str(Stamp(ANALYSIS_VERSION, frozenset(plain))))
 
 
-def forget_outdated_chunks(writer: Writer, fingerprint: str) -> frozenset[str]:
+def forget_outdated_chunks(writer: IndexWriter, fingerprint: str) -> frozenset[str]:
     """Make pending again what another version cut, or cut without a grammar that is there now.
 
     Returns:
         Endings whose files remain cut as plain text.
     """
-    maker = Maker.parse(writer.made_by(f"chunks:{fingerprint}"))
-    remaining = maker.still_plain(CHUNKING_VERSION)
-    if maker != Maker(CHUNKING_VERSION, remaining):
-        suffixes = sorted(maker.plain - remaining) if maker.version == CHUNKING_VERSION else None
+    stamp = Stamp.parse(writer.version_stamp(f"chunks:{fingerprint}"))
+    remaining = stamp.still_plain(CHUNKING_VERSION)
+    if stamp != Stamp(CHUNKING_VERSION, remaining):
+        suffixes = sorted(stamp.plain - remaining) if stamp.version == CHUNKING_VERSION else None
         with writer.transaction():
             writer.forget_chunks(fingerprint, suffixes)
-            remember_plain_chunks(writer, fingerprint, remaining)
+            stamp_chunks(writer, fingerprint, remaining)
     return remaining
 
 
-def remember_plain_chunks(writer: Writer, fingerprint: str, plain: Iterable[str]) -> None:
+def stamp_chunks(writer: IndexWriter, fingerprint: str, plain: Iterable[str]) -> None:
     """Note the endings whose files were cut as plain text for want of a grammar."""
-    writer.set_made_by(f"chunks:{fingerprint}", str(Maker(CHUNKING_VERSION, frozenset(plain))))
+    writer.set_version_stamp(f"chunks:{fingerprint}", str(Stamp(CHUNKING_VERSION, frozenset(plain))))

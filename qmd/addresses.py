@@ -1,0 +1,43 @@
+"""Places in collections as people and programs write them: `qmd://collection/path`, and paths on disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from qmd.names import to_text
+from qmd.records import Collection
+
+_SCHEME = re.compile(r"(?:qmd:/*|//)(?=[^/])", re.IGNORECASE)
+_INDEX = re.compile(r"\?index=[^/?]*\Z")
+
+
+def without_scheme(address: str) -> str | None:
+    """What stands behind `qmd://`, `qmd:` or `//`, without `?index=NAME`; None for what has no scheme."""
+    scheme = _SCHEME.match(address)
+    return _INDEX.sub("", address[scheme.end() :]) if scheme is not None else None
+
+
+def split_address(address: str, names: Iterable[str]) -> tuple[str, str] | None:
+    """(collection, path in it) of `collection/path`, the path empty for a collection alone; None for no known one.
+
+    Names may hold a `/`: of two that fit the longer one is meant.
+    """
+    name = max((name for name in names if address == name or address.startswith(f"{name}/")), key=len, default=None)
+    return None if name is None else (name, address[len(name) + 1 :])
+
+
+def places_on_disk(path: Path, collections: Iterable[Collection]) -> Iterator[tuple[Collection, str]]:
+    """(collection, path in it, empty for its folder) of each collection that holds an absolute path, innermost first.
+
+    As the path is written, then with its links resolved: the folder may itself be named through a link.
+    """
+    roots = [(root, one) for one in collections for root in dict.fromkeys((one.path, one.path.resolve()))]
+    roots.sort(key=lambda entry: -len(entry[0].parts))
+    for candidate in dict.fromkeys((Path(os.path.normpath(path)), path.resolve())):
+        for root, collection in roots:
+            if candidate.is_relative_to(root):
+                relative = to_text(candidate.relative_to(root).as_posix())
+                yield collection, "" if relative == "." else relative

@@ -1,0 +1,44 @@
+"""Times as the index, its configuration and its reports write them: UTC, ISO 8601, ending in `Z`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def utc_now() -> datetime:
+    """The time now, aware of its zone."""
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)
+
+
+def time_text(moment: datetime, precision: Literal["seconds", "milliseconds"] = "milliseconds") -> str:
+    """A time in UTC as text: `2026-03-14T09:26:53.589Z`."""
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def file_time_text(time_ns: int) -> str:
+    """A file's time, in nanoseconds since 1970, as text; one that the calendar cannot hold counts as the epoch."""
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
+    except (OverflowError, ValueError, OSError):
+        moment = datetime.fromtimestamp(0, UTC)
+    return time_text(moment)
+
+
+def parse_time(text: str) -> datetime:
+    """A time that was written as ISO 8601; UTC when it names no zone."""
+    from datetime import UTC, datetime
+
+    parsed = datetime.fromisoformat(text)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def days_since(text: str) -> int:
+    """Whole days between a time that was written as ISO 8601 and now."""
+    return (utc_now() - parse_time(text)).days

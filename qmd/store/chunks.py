@@ -1,0 +1,153 @@
+"""Which texts have a complete chunk set for a model, which still wait for one, and which vectors are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from qmd.batches import batches
+from qmd.quick_dataclasses import dataclass
+from qmd.store.connection import Database
+from qmd.store.documents import fetch_texts
+
+_TEXTS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PendingContent:
+    """A distinct text whose vectors are missing for a fingerprint."""
+
+    hash: str
+    path: str
+    """Path of one document that holds it (alphabetically first)."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """One chunk of a content. `key` is 16 bytes over the embedded text; equal keys share one vector."""
+
+    seq: int
+    start: int
+    end: int
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class VectorCoverage:
+    """How far an index has the vectors of one model."""
+
+    pending: int
+    """Distinct texts without a complete chunk set."""
+    has_vectors: bool
+
+
+def vector_coverage(database: Database, fingerprint: str) -> VectorCoverage:
+    """What a search by vectors has to know beforehand, for a twentieth of what a whole status costs."""
+    model = _known_model(database, fingerprint)
+    contents = database.value("SELECT count(DISTINCT hash) FROM documents")
+    done = database.value("SELECT count(*) FROM embedded WHERE model = ?", (model,))
+    has_vectors = database.value("SELECT EXISTS (SELECT 1 FROM vector_keys WHERE model = ?)", (model,))
+    return VectorCoverage(contents - done, bool(has_vectors))
+
+
+def pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> Iterator[PendingContent]:
+    """Contents without a complete chunk set for `fingerprint`, by path; safe while the caller writes."""
+    inside, names = _inside(collections)
+    wanted = database.rows(
+        "SELECT documents.hash, min(documents.path) AS path FROM documents JOIN content USING (hash) "
+        "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
+        f"WHERE embedded.content IS NULL {inside} GROUP BY documents.hash ORDER BY path",
+        (_known_model(database, fingerprint), *names),
+    )
+    for part in batches(wanted, _TEXTS_AT_ONCE):
+        texts = fetch_texts(database, [content_hash for content_hash, _ in part])
+        for content_hash, path in part:
+            # A text can vanish between the list and here, when another process updates the index.
+            if content_hash in texts:
+                yield PendingContent(content_hash, path, texts[content_hash])
+
+
+def count_pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> tuple[int, int]:
+    """(contents, characters) that `pending` would yield."""
+    inside, names = _inside(collections)
+    row = database.row(
+        "SELECT count(*), coalesce(sum(content.n_chars), 0) FROM content "
+        "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
+        f"WHERE embedded.content IS NULL AND hash IN (SELECT hash FROM documents WHERE true {inside})",
+        (_known_model(database, fingerprint), *names),
+    )
+    return (row[0], row[1]) if row else (0, 0)
+
+
+def put_chunks(database: Database, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
+    """Store complete chunk sets by content hash; contents that are gone meanwhile are passed over.
+
+    Raises:
+        ValueError: A chunk's key has no vector.
+    """
+    model = model_id(database, fingerprint, dim)
+    slots = slots_of(database, model, [chunk.key for chunks in contents.values() for chunk in chunks])
+    if any(chunk.key not in slots for chunks in contents.values() for chunk in chunks):
+        raise ValueError("a chunk has no vector")
+    ids: dict[str, int] = dict(database.select_in("SELECT hash, id FROM content WHERE hash IN ({})", list(contents)))
+    known = [(ids[content_hash], chunks) for content_hash, chunks in contents.items() if content_hash in ids]
+    database.run_many("DELETE FROM chunks WHERE model = ? AND content = ?", [(model, content) for content, _ in known])
+    database.run_many(
+        "INSERT INTO chunks (model, content, seq, start, end, slot) VALUES (?, ?, ?, ?, ?, ?)",
+        [(model, content, c.seq, c.start, c.end, slots[c.key]) for content, chunks in known for c in chunks],
+    )
+    database.run_many(
+        "INSERT OR REPLACE INTO embedded (model, content, n_chunks) VALUES (?, ?, ?)",
+        [(model, content, len(chunks)) for content, chunks in known],
+    )
+
+
+def forget_chunks(database: Database, fingerprint: str, suffixes: Sequence[str] | None) -> None:
+    """Make contents pending again; their chunks stay until `put_chunks` replaces them."""
+    model = _known_model(database, fingerprint)
+    if suffixes is None:
+        database.run("DELETE FROM embedded WHERE model = ?", (model,))
+        return
+    holding = "SELECT hash FROM documents WHERE substr(lower(path), -length(?2)) = ?2"
+    sql = f"DELETE FROM embedded WHERE model = ?1 AND content IN (SELECT id FROM content WHERE hash IN ({holding}))"
+    for suffix in suffixes:
+        database.run(sql, (model, suffix))
+
+
+def existing_keys(database: Database, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
+    """Those of `keys` that already have a vector."""
+    return frozenset(slots_of(database, _known_model(database, fingerprint), keys))
+
+
+def slots_of(database: Database, model: int, keys: Sequence[bytes]) -> dict[bytes, int]:
+    """Where the vectors of those of `keys` lie that have one."""
+    sql = "SELECT key, slot FROM vector_keys WHERE model = ? AND key IN ({})"
+    return dict(database.select_in(sql, keys, (model,)))
+
+
+def model_id(database: Database, fingerprint: str, dim: int) -> int:
+    """The row id of a model, which is made for one that the index holds nothing of.
+
+    Raises:
+        ValueError: The model has another dimension there.
+    """
+    row = database.row("SELECT id, dim FROM models WHERE fingerprint = ?", (fingerprint,))
+    if row is None:
+        database.run("INSERT INTO models (fingerprint, dim, generation) VALUES (?, ?, random())", (fingerprint, dim))
+        return int(database.connection.last_insert_rowid())
+    if row[1] != dim:
+        raise ValueError(f"model {fingerprint} has dimension {row[1]}, not {dim}")
+    return int(row[0])
+
+
+def _known_model(database: Database, fingerprint: str) -> int:
+    """The row id of a model, -1 for one that the index holds nothing of."""
+    model = database.value("SELECT id FROM models WHERE fingerprint = ?", (fingerprint,))
+    return -1 if model is None else int(model)
+
+
+def _inside(collections: Sequence[str] | None) -> tuple[str, Sequence[str]]:
+    """A condition on `documents` to be added, with its bindings."""
+    if collections is None:
+        return "", ()
+    return f"AND documents.collection IN ({','.join('?' * len(collections))})", collections

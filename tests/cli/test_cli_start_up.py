@@ -1,0 +1,61 @@
+"""What a plain command imports is listed here, so that nothing heavy comes in unseen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Qmd
+from tests.processes import ROOT
+
+PARSER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions"}
+"""typer with what it imports or, in older versions, asks for."""
+
+START = {"qmd.cli", "qmd.app", "qmd.config", "qmd.workspace"}
+INDEX = {*START, "qmd.store", "qmd.render", "qmd.retrieval", "qmd.analysis"}
+ALLOWED = {
+    ("--version",): {*PARSER, *START},
+    ("--help",): {*PARSER, *START},
+    ("search", "--help"): {*PARSER, *START, "qmd.render"},
+    ("ls", "notes"): {*PARSER, *INDEX, "apsw"},
+    ("status",): {*PARSER, *INDEX, "apsw"},
+    ("get", "pricing.md"): {*PARSER, *INDEX, "apsw"},
+    ("search", "pricing"): {*PARSER, *INDEX, "apsw", "qmd.inference"},
+}
+"""Per command the packages of others, by their top-level name, and our own; modules directly in qmd/ are for all."""
+
+HEAVY_STANDARD = {"asyncio", "sqlite3", "ssl", "multiprocessing", "xml", "unittest", "concurrent"}
+
+
+@pytest.mark.parametrize("argv", ALLOWED, ids=" ".join)
+def test_a_plain_command_imports_what_is_allowed_and_nothing_else(indexed: Qmd, argv: tuple[str, ...]) -> None:
+    unforeseen = {name for name in imported_by(argv) if name not in ALLOWED[argv]}
+    assert not unforeseen, (
+        f"'qmd {' '.join(argv)}' imports {', '.join(sorted(unforeseen))}: import it where it is used, "
+        "or allow it here if every start is worth it (python -X importtime -m qmd … tells who imports it)"
+    )
+
+
+def imported_by(argv: tuple[str, ...]) -> set[str]:
+    """Packages that a process of the program holds at its end: of others, of ours, and heavy ones of Python's own."""
+    program = (
+        "import sys; before = set(sys.modules); from qmd.cli.app import main; status = main(sys.argv[1:]); "
+        "print(status, *(name for name, module in sys.modules.items() "
+        "if name not in before and (name.partition('.')[0] != 'qmd' or hasattr(module, '__path__'))))"
+    )
+    # Coverage imports modules of its own into every process that it measures.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+    )
+    status, *modules = done.stdout.splitlines()[-1].split()
+    assert status == "0"
+    names = {".".join(name.split(".")[: 2 if name.startswith("qmd.") else 1]) for name in modules} - {"qmd"}
+    return names - (sys.stdlib_module_names - HEAVY_STANDARD)
