@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -103,17 +104,16 @@ def _run(argv: list[str]) -> int:
 
 def find_built_command(argv: Sequence[str]) -> tuple[CommandSpec, Any, list[str]] | None:
     """The command that an argument list names, typer's command for it, and the list without its name."""
-    built: dict[str, Any] = {}
 
+    @cache
     def build(name: str) -> Any:
-        if name not in built:
-            built[name] = build_command(find_spec(name))
-        return built[name]
+        return build_command(find_spec(name))
 
     name, args = find_command(argv, NAMES, lambda name: Declared(name, declared_options(build(name)), all_options))
     return None if name is None else (find_spec(name), build(name), args)
 
 
+@cache
 def all_options() -> Options:
     """Every option of any command, and whether it takes a value; imports the modules of all commands."""
     return dict(option for spec in COMMANDS for option in declared_options(build_command(spec)))

@@ -128,7 +128,10 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("models export", "models:export", "<name> <target>", "Copy a model to a folder or archive."),
     CommandSpec("models import", "models:import_", "<source>", "Take a model from a folder or archive."),
     CommandSpec(
-        "completion", "completion:print_script", "bash|zsh|fish|powershell", "Print what makes a shell complete."
+        "completion",
+        "completion:print_script",
+        "bash|zsh|fish|powershell",
+        "Print the script that makes a shell complete.",
     ),
 )
 

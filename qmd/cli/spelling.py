@@ -15,11 +15,9 @@ from qmd.quick_dataclasses import dataclass
 Options = Mapping[str, bool]
 
 _EVERYWHERE: Mapping[str, str] = {
-    "--help": "--help",
+    **{name: name for name in ("--help", "--version", "--skill")},
     "-h": "--help",
-    "--version": "--version",
     "-v": "--version",
-    "--skill": "--skill",
 }
 """Flags that are understood with any command and without one, and what they are called."""
 

@@ -133,11 +133,6 @@ def test_a_plain_command_loads_nothing_that_is_slow_to_import(indexed: Qmd, argv
     assert not _modules_loaded_by(argv) & set(SLOW_TO_IMPORT)
 
 
-@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["collection"], ["help"]])
-def test_what_needs_no_command_does_without_typer(indexed: Qmd, argv: list[str]) -> None:
-    assert not _modules_loaded_by(argv) & {"typer", "click", "inspect"}
-
-
 def _modules_loaded_by(argv: list[str]) -> set[str]:
     """Top-level names of the modules that a process of the program holds at its end."""
     program = "import sys; from qmd.cli.app import main; status = main(sys.argv[1:]); print(status, *sys.modules)"
