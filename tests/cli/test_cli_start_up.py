@@ -16,8 +16,9 @@ PARSER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions"}
 START = {"qmd.cli", "qmd.app", "qmd.config"}
 INDEX = {*START, "qmd.store", "qmd.render", "qmd.retrieval", "qmd.analysis"}
 ALLOWED = {
-    ("--version",): {*PARSER, *START},
-    ("--help",): {*PARSER, *START},
+    ("--version",): START,
+    ("--help",): START,
+    ("collection",): START,
     ("search", "--help"): {*PARSER, *START, "qmd.render", "qmd.retrieval"},
     ("ls", "notes"): {*PARSER, *INDEX, "apsw"},
     ("status",): {*PARSER, *INDEX, "apsw"},
