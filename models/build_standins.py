@@ -1,6 +1,6 @@
 """Build stand-ins of the larger models: the published graphs' operators, types and sizes, with random weights.
 
-    python models/build_standins.py FOLDER [--layers 28] [--only NAME]...
+    python -m models.build_standins FOLDER [--layers 28] [--only NAME]...
 
 What they compute is nonsense; what they cost is what the real files cost. `tests/benchmarks/bench_inference.py` runs
 them. Needs onnx, onnxruntime, numpy and tokenizers, and for all of them about 6 GB of disk.
@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.prepare.graph_writer import GraphForm, Qwen3Shape
-from qmd.prepare.graphs import build_qwen3, weight_names
+from qmd.prepare.graph_writer import Qwen3Shape
+from tests.inference.exported_graphs import ExportForm, PublishedWriter, weight_names
 
 QWEN_LAYERS = 28
 ENCODER_VOCAB = 61_056
-_PUBLISHED = GraphForm(
+_PUBLISHED = ExportForm(
     activations="fp16", linear="fp", block=32, accuracy_level=0, table="fp", last_only=False, fused=False
 )
 """As exporters write a decoder: separate projections, logits of every token, a full-precision table."""
@@ -35,11 +35,11 @@ def qwen_shape(layers: int = QWEN_LAYERS) -> Qwen3Shape:
     )
 
 
-def qwen_forms() -> Mapping[str, GraphForm]:
+def qwen_forms() -> Mapping[str, ExportForm]:
     """Stand-ins of decoders and rerankers by name."""
     from dataclasses import replace
 
-    prepared = GraphForm()
+    prepared = ExportForm()
     score = replace(prepared, head="score")
     return {
         "decoder-q4f16": replace(_PUBLISHED, linear="q4", positions=True),
@@ -56,9 +56,9 @@ def qwen_forms() -> Mapping[str, GraphForm]:
 class RandomWeights(Mapping[str, npt.NDArray[np.float32]]):
     """Normal noise of the sizes that a shape asks for, made when read; the same for the same name."""
 
-    def __init__(self, shape: Qwen3Shape, form: GraphForm) -> None:
+    def __init__(self, shape: Qwen3Shape, form: ExportForm) -> None:
         query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-        self._names = weight_names(shape, form)
+        self._names = weight_names(shape, form.head)
         self._sizes: dict[str, tuple[int, ...]] = {
             "q": (query, shape.hidden),
             "k": (key, shape.hidden),
@@ -90,10 +90,10 @@ class RandomWeights(Mapping[str, npt.NDArray[np.float32]]):
         return len(self._names)
 
 
-def build_qwen(folder: Path, form: GraphForm, layers: int) -> None:
+def build_qwen(folder: Path, form: ExportForm, layers: int) -> None:
     """Write one decoder or reranker to `folder/model.onnx` and its data file."""
     shape = qwen_shape(layers)
-    build_qwen3(folder / "model.onnx", shape, form, RandomWeights(shape, form))
+    PublishedWriter(folder / "model.onnx", shape, form, RandomWeights(shape, form), external=True).write()
 
 
 def build_encoder(folder: Path, layers: int = 12, hidden: int = 768, heads: int = 12, ffn: int = 3072) -> None:

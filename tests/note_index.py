@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from qmd.analysis import analyze_document
+from qmd.analysis.index import analyze_document
 from qmd.indexing.embed import embed_pending
 from qmd.inference.base import Embedder
-from qmd.ingest import parse_document
+from qmd.ingest.document import parse_document
 from qmd.quick_dataclasses import replace
 from qmd.records import Collection, Document, MetadataValue, StoredDocument
 from qmd.store import IndexWriter, open_writer, pack_text

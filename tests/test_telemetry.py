@@ -45,8 +45,10 @@ def test_a_user_who_asked_for_telemetry_elsewhere_has_none_from_qmd(tmp_path: Pa
     "load",
     [
         "from qmd.inference.runtime.sessions import import_runtime; import_runtime()",
-        "from qmd.inference.models.weights import locate_builtin; from qmd.inference.models.catalogue import MINILM; "
-        "from qmd.inference.engines.fastembed_bulk import register_record; register_record(MINILM)",
+        "from pathlib import Path; from qmd.errors import ModelError\n"
+        "from qmd.inference.engines.fastembed_bulk import load_fastembed\n"
+        "try:\n  load_fastembed('no-such-model', Path('none'))\n"
+        "except ModelError as exc: assert 'no-such-model' in str(exc)",
     ],
     ids=["sessions", "fastembed"],
 )

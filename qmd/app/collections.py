@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError, nearest_name
@@ -145,18 +145,14 @@ def find_place(config: Config, path: str, collection: str | None, cwd: Path) -> 
     if collection is not None:
         require_collection(config, collection)
         return collection, path.strip("/") if path != "." else ""
-    virtual = re.match(r"(?:qmd:/*|//)(?P<rest>[^/].*)\Z", path, re.DOTALL)
-    if virtual:
-        rest = virtual["rest"]
-        for one in sorted(config.collections, key=lambda known: -len(known.name)):
-            if rest == one.name or rest.startswith(f"{one.name}/"):
-                return one.name, rest[len(one.name) + 1 :].strip("/")
-        require_collection(config, rest.partition("/")[0])
-    absolute = (cwd / expand_home(path)).resolve()
-    for one in sorted(config.collections, key=lambda known: -len(str(known.path))):
-        if absolute.is_relative_to(one.path.resolve()):
-            prefix = to_text(absolute.relative_to(one.path.resolve()).as_posix())
-            return one.name, "" if prefix == "." else prefix
+    address = without_scheme(path)
+    if address is not None:
+        named = split_address(address, [one.name for one in config.collections])
+        if named is not None:
+            return named[0], named[1].strip("/")
+        require_collection(config, address.partition("/")[0])
+    for one, inside in places_on_disk(cwd / expand_home(path), config.collections):
+        return one.name, inside
     raise NotFoundError(
         f"Path is not in any indexed collection: {Path(path)}", "Run 'qmd status' to see indexed collections"
     )

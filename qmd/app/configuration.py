@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from qmd.app.notices import Notices
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, config_digest, load_config, needs_full_config, parse_config
-from qmd.errors import BusyError, NotFoundError
+from qmd.errors import BusyError, NotFoundError, StoreError
 from qmd.names import to_text
 
 if TYPE_CHECKING:
@@ -112,10 +112,29 @@ class FileConfiguration:
             record_trust(items, self._locations)
 
     def open_reader(self) -> IndexReader:
-        """The index, after taking over the file if that was edited."""
-        from qmd.app.mirroring import open_current_reader
+        """The index, with its copy of the configuration made equal to the file if that was edited since.
 
-        return open_current_reader(self._locations, self._environ, self._notices.warn)
+        Raises:
+            NotFoundError: There is no index yet.
+            StoreError: The index is damaged or foreign.
+        """
+        from qmd.store.index import open_reader
+
+        places = self._locations
+        reader = open_reader(places.database)
+        # Without the file (an index copied alone) the index's own copy is all there is.
+        if reader.config_hash() == config_digest(places) or not places.config_file.exists():
+            return reader
+        reader.close()
+        from qmd.app.mirroring import mirror_for_reading
+
+        try:
+            mirror_for_reading(places, self._environ)
+        except (BusyError, StoreError) as exc:
+            self._notices.warn(
+                f"'{places.config_file.name}' changed, but this run still uses its old settings: {exc.message}"
+            )
+        return open_reader(places.database)
 
     def open_writer(self) -> IndexWriter:
         """The index, made when missing."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.app.collections import collection_not_found
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
 from qmd.errors import NotFoundError, UsageError
-from qmd.names import to_text
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval.lookup import context_for, parse_line_range, resolve_document, resolve_many
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 MAX_DOCUMENTS = 1_000
 MAX_ANSWER_CHARS = 16 * 1024 * 1024
 """Texts of one `multi_get` together: four million tokens, more than any model reads."""
-
-_INDEX_SUFFIX = re.compile(r"\?index=[^/?:]+")
 
 
 def fetch_document(
@@ -86,14 +84,13 @@ def split_place(place: str, collections: Sequence[Collection]) -> tuple[str, str
     Raises:
         NotFoundError: There is no such collection.
     """
-    bare = _INDEX_SUFFIX.sub("", re.sub(r"\A(?:qmd:/*|//)", "", place))
-    for one in sorted(collections, key=lambda collection: -len(collection.name)):
-        if bare == one.name or bare.startswith(f"{one.name}/"):
-            return one.name, bare[len(one.name) + 1 :]
-    for one in collections:
-        root = to_text(one.path)
-        if place == root or place.startswith(f"{root}/"):
-            return one.name, place[len(root) + 1 :]
+    address = without_scheme(place)
+    bare = place if address is None else address
+    named = split_address(bare, [one.name for one in collections])
+    if named is not None:
+        return named
+    for collection, path in places_on_disk(Path(place), collections) if Path(place).is_absolute() else ():
+        return collection.name, path
     error = collection_not_found(bare.partition("/")[0], [one.name for one in collections])
     raise NotFoundError(error.message, "Run 'qmd ls' to see available collections.")
 

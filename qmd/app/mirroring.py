@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config, config_digest, load_config
-from qmd.errors import BusyError, StoreError
 from qmd.files import create_private, tighten
 from qmd.quick_dataclasses import replace
 
 if TYPE_CHECKING:
     from qmd.records import Collection
-    from qmd.store.index import IndexReader, IndexWriter
+    from qmd.store.index import IndexWriter
 
 VERIFIED_FOR_S = 86_400
 """For how long an index that was found sound is not verified again."""
@@ -26,31 +25,20 @@ MIRROR_TIMEOUT_MS = 250
 """How long a search waits to refresh the index's copy of the configuration before it goes on with the old copy."""
 
 
-def open_current_reader(locations: Locations, environ: Mapping[str, str], warn: Callable[[str], None]) -> IndexReader:
-    """The index, with its copy of the configuration made equal to the file if that was edited since.
+def mirror_for_reading(locations: Locations, environ: Mapping[str, str]) -> None:
+    """Make the index's copy of the configuration equal to the edited file, as far as a search may.
+
+    Only a writing command deletes documents; until then those of a collection that left the file are out of scope.
 
     Raises:
-        NotFoundError: There is no index yet.
-        StoreError: The index is damaged or foreign.
+        BusyError: Another process is writing.
+        StoreError: The index cannot be written.
     """
-    from qmd.store.index import open_reader
-
-    reader = open_reader(locations.database)
-    # Without the file (an index copied alone) the index's own copy is all there is.
-    if reader.config_hash() == config_digest(locations) or not locations.config_file.exists():
-        return reader
-    reader.close()
     config = load_config(locations)
-    try:
-        with _open_writer(locations.database, MIRROR_TIMEOUT_MS) as writer, writer.transaction():
-            config = _as_it_is_now(config, locations)
-            # Only a writing command deletes documents; until then those of a collection that left the file are out of
-            # scope.
-            collections = with_the_rest(_trusted_collections(locations, config, environ), writer.collections())
-            writer.mirror_config(collections, config.global_context, config.digest)
-    except (BusyError, StoreError) as exc:
-        warn(f"'{locations.config_file.name}' changed, but this run still uses its old settings: {exc.message}")
-    return open_reader(locations.database)
+    with _open_writer(locations.database, MIRROR_TIMEOUT_MS) as writer, writer.transaction():
+        config = _as_it_is_now(config, locations)
+        collections = with_the_rest(_trusted_collections(locations, config, environ), writer.collections())
+        writer.mirror_config(collections, config.global_context, config.digest)
 
 
 def open_current_writer(

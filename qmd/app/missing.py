@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError
-from qmd.names import to_disk, to_text
+from qmd.names import to_disk
 
 if TYPE_CHECKING:
     from qmd.records import Collection
     from qmd.store.index import IndexReader
-
-_SCHEME = re.compile(r"\A(?:qmd:/*|//)(?=[^/])")
 
 
 def explain_missing(error: NotFoundError, reference: str, reader: IndexReader, cwd: Path) -> NotFoundError:
@@ -43,15 +42,13 @@ def explain_missing(error: NotFoundError, reference: str, reader: IndexReader, c
 def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Iterator[tuple[Collection, str]]:
     """(collection, path in it) of each file on disk that the reference can mean."""
     name = re.sub(r"(?<=.):\d+(?::\d+)?\Z", "", reference)
-    bare = _SCHEME.sub("", name)
-    absolute = Path(os.path.normpath(cwd / expand_home(name)))
-    for collection in collections:
-        relative = [bare.removeprefix(f"{collection.name}/")] if bare.startswith(f"{collection.name}/") else []
-        if bare == name:
-            relative += [bare.removeprefix("./")] if not Path(bare).is_absolute() else []
-            if absolute.is_relative_to(collection.path):
-                relative.append(to_text(absolute.relative_to(collection.path).as_posix()))
-        for path in relative:
-            # `..` in a reference must not lead to a verdict on a file outside the collection.
-            if path and ".." not in path.split("/") and os.path.isfile(collection.path / to_disk(path)):  # noqa: PTH113 - Path.is_file raises for long names
-                yield collection, path
+    address = without_scheme(name)
+    named = split_address(name if address is None else address, [one.name for one in collections])
+    meant = [(one, named[1]) for one in collections if named is not None and one.name == named[0]]
+    if address is None:
+        meant += [(one, name.removeprefix("./")) for one in collections if not Path(name).is_absolute()]
+        meant += places_on_disk(cwd / expand_home(name), collections)
+    for collection, path in meant:
+        # `..` in a reference must not lead to a verdict on a file outside the collection.
+        if path and ".." not in path.split("/") and os.path.isfile(collection.path / to_disk(path)):  # noqa: PTH113 - Path.is_file raises for long names
+            yield collection, path

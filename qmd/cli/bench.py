@@ -17,7 +17,10 @@ from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, UsageError
 from qmd.quick_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from qmd.evaluation import BackendReport, Comparison, Fixture, JudgedQueries
+    from qmd.evaluation.collections import JudgedQueries
+    from qmd.evaluation.compare import Comparison
+    from qmd.evaluation.fixture import Fixture
+    from qmd.evaluation.runs import BackendReport
 
 _AUTO_QUERIES = 200
 
@@ -87,7 +90,7 @@ def bench(
 
 
 def _chosen_backends(text: str | None) -> tuple[str, ...]:
-    from qmd.evaluation import BACKENDS
+    from qmd.evaluation.runs import BACKENDS
 
     names = tuple(name.strip() for name in (text or ",".join(BACKENDS)).split(",") if name.strip())
     for name in names:
@@ -101,7 +104,7 @@ def _chosen_backends(text: str | None) -> tuple[str, ...]:
 
 def _measure(task: Task, request: Request) -> int:
     from qmd.cli.progress import ProgressLine
-    from qmd.evaluation import evaluate, require_models
+    from qmd.evaluation.runs import evaluate, require_models
 
     outcome = _Outcome()
     usable = []
@@ -144,7 +147,8 @@ def _thinned(judged: JudgedQueries, most: int | None) -> JudgedQueries:
 
 def _score_run(path: Path, request: Request) -> int:
     """Score a run that some program left behind; nothing is searched."""
-    from qmd.evaluation import BackendReport, JudgedQueries, measure_run, read_qrels, read_run
+    from qmd.evaluation.collections import JudgedQueries, read_qrels, read_run
+    from qmd.evaluation.runs import BackendReport, measure_run
 
     if request.qrels is None:
         raise UsageError(f"the run '{path}' needs judgements", f"qmd bench {path} --qrels FILE")
@@ -174,9 +178,9 @@ def _finish(name: str, judged: JudgedQueries, outcome: _Outcome, request: Reques
 
 def _finish_fixture(task: Task, fixture: Fixture, outcome: _Outcome, request: Request) -> int:
     """The original's scores, and beside them the metrics of every other benchmark."""
-    from qmd.evaluation import measure_run
     from qmd.evaluation.fixture import expected_names, query_names, score_fixture
     from qmd.evaluation.report import FixtureResult, fixture_json, render_fixture, render_reports, reports_json
+    from qmd.evaluation.runs import measure_run
 
     judged = task.judged
     results = []
@@ -219,7 +223,7 @@ def _renamed(
 
 
 def _keep(outcome: _Outcome, request: Request) -> None:
-    from qmd.evaluation import write_run
+    from qmd.evaluation.collections import write_run
 
     if request.save is None:
         return
@@ -231,7 +235,9 @@ def _keep(outcome: _Outcome, request: Request) -> None:
 
 def _compare(outcome: _Outcome, qrels: Mapping[str, Mapping[str, float]], request: Request) -> None:
     """Paired comparison of each backend with its namesake in a folder, or of all with one run."""
-    from qmd.evaluation import compare_runs, measure_run, read_run
+    from qmd.evaluation.collections import read_run
+    from qmd.evaluation.compare import compare_runs
+    from qmd.evaluation.runs import measure_run
 
     if request.compare is None:
         return

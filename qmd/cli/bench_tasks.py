@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from qmd.config.paths import Locations
-    from qmd.evaluation import Fixture, JudgedQueries
+    from qmd.evaluation.collections import JudgedQueries
+    from qmd.evaluation.fixture import Fixture
     from qmd.inference.base import Engines
     from qmd.inference.models.catalogue import Role
     from qmd.records import Scope, StoredDocument
@@ -58,7 +59,7 @@ class Request:
 
 @contextmanager
 def open_task(session: Session, locations: Locations, request: Request) -> Iterator[Task]:
-    from qmd.evaluation import has_corpus
+    from qmd.evaluation.collections import has_corpus
 
     if request.target is not None and not request.target.exists():
         raise NotFoundError(f"no fixture, folder or run '{request.target}'", "qmd bench --help")
@@ -78,7 +79,8 @@ def open_task(session: Session, locations: Locations, request: Request) -> Itera
 
 
 def _corpus_task(folder: Path, reader: IndexReader, engines: Engines) -> Task:
-    from qmd.evaluation import entry_id, read_beir
+    from qmd.evaluation.collections import read_beir
+    from qmd.evaluation.corpus_index import entry_id
     from qmd.records import Scope
 
     return Task(folder.resolve().name, read_beir(folder), reader, engines, Scope(), entry_id)
@@ -86,15 +88,9 @@ def _corpus_task(folder: Path, reader: IndexReader, engines: Engines) -> Task:
 
 def _own_task(request: Request, folder: Path | None, reader: IndexReader, engines: Engines) -> Task:
     """Queries of a fixture, of files or of the index itself, over the user's own index."""
-    from qmd.evaluation import (
-        JudgedQueries,
-        judge_fixture,
-        known_item_queries,
-        read_beir,
-        read_fixture,
-        read_qrels,
-        read_queries,
-    )
+    from qmd.evaluation.collections import JudgedQueries, read_beir, read_qrels, read_queries
+    from qmd.evaluation.fixture import judge_fixture, read_fixture
+    from qmd.evaluation.known_item import known_item_queries
     from qmd.records import Scope
 
     names = request.collections
@@ -147,7 +143,7 @@ def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iter
     import hashlib
 
     from qmd.cli.progress import ProgressLine
-    from qmd.evaluation import index_corpus
+    from qmd.evaluation.corpus_index import index_corpus
     from qmd.store.index import open_reader
 
     files = sorted(file for file in folder.glob("corpus.jsonl*") if file.is_file())

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from qmd.names import typed_path
 from qmd.quick_dataclasses import dataclass
@@ -86,7 +87,7 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
     """
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
     config_dir = _config_dir(home, environ)
-    cache = _cache_dir(home, environ)
+    cache = _user_folder("cache", home, environ)
     name = _plain_name(index_name, cwd)
     project_file = _find_project_file(cwd) if index_name is None else None
     if project_file is not None:
@@ -115,26 +116,26 @@ def _own_folders(home: Path, environ: Mapping[str, str], cache: Path, project_fi
 
 
 def _config_dir(home: Path, environ: Mapping[str, str]) -> Path:
-    if environ.get("QMD_CONFIG_DIR"):
-        return Path(environ["QMD_CONFIG_DIR"]).absolute()
-    if environ.get("XDG_CONFIG_HOME"):
-        return Path(environ["XDG_CONFIG_HOME"]).absolute() / "qmd"
-    if sys.platform == "win32":
-        import platformdirs
-
-        return platformdirs.user_config_path("qmd", appauthor=False)
-    return home / ".config" / "qmd"
+    chosen = environ.get("QMD_CONFIG_DIR")
+    return Path(chosen).absolute() if chosen else _user_folder("config", home, environ)
 
 
-def _cache_dir(home: Path, environ: Mapping[str, str]) -> Path:
-    if environ.get("XDG_CACHE_HOME"):
-        return Path(environ["XDG_CACHE_HOME"]).absolute() / "qmd"
+def _user_folder(kind: Literal["config", "cache"], home: Path, environ: Mapping[str, str]) -> Path:
+    """The user's folder for what qmd configures or keeps.
+
+    On macOS as on Linux, because there the original has its files, and programs look for them. A test holds these two
+    rules against platformdirs, which only knows the environment of this process, and whose import a search would feel.
+    """
+    chosen = environ.get(f"XDG_{kind.upper()}_HOME")
+    if chosen:
+        return Path(chosen).absolute() / "qmd"
     if sys.platform == "win32":
         import platformdirs
 
         # Not user_cache_path: programs that drive qmd expect %LOCALAPPDATA%\qmd\models.
-        return platformdirs.user_data_path("qmd", appauthor=False)
-    return home / ".cache" / "qmd"
+        find = platformdirs.user_config_path if kind == "config" else platformdirs.user_data_path
+        return find("qmd", appauthor=False)
+    return home / f".{kind}" / "qmd"
 
 
 def _plain_name(index_name: str | None, cwd: Path) -> str:

@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from qmd.analysis import analyze_document
+from qmd.analysis.index import analyze_document
 from qmd.evaluation.collections import CorpusText, read_corpus
 from qmd.indexing.embed import embed_pending
 from qmd.inference.base import Embedder
-from qmd.ingest import parse_document
+from qmd.ingest.document import parse_document
 from qmd.records import Collection, StoredDocument
 from qmd.store import open_writer, pack_text
 from qmd.store.documents import NewDocument

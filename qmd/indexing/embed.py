@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from qmd.chunking import GrammarError, find_declarations, split_code, split_document, suffix_of
+from qmd.chunking.declarations import GrammarError, find_declarations
+from qmd.chunking.languages import suffix_of
+from qmd.chunking.split import split_code, split_document
 from qmd.errors import QmdError
 from qmd.indexing.reading import short_reason
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
-from qmd.ingest import parse_document
+from qmd.ingest.document import parse_document
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Chunk, Document, Heading
 from qmd.store import IndexWriter
 from qmd.store.chunks import ChunkRecord, PendingContent
 
 if TYPE_CHECKING:
-    from qmd.chunking import Declaration
+    from qmd.chunking.declarations import Declaration
     from qmd.inference.base import Embedder
 
 COMMIT_S = 3.0

@@ -6,11 +6,11 @@ import json
 import time
 from collections.abc import Sequence
 
-from qmd.analysis import analyze_document
-from qmd.chunking import GrammarError, declared_headings, find_declarations
+from qmd.analysis.index import analyze_document
+from qmd.chunking.declarations import GrammarError, declared_headings, find_declarations
 from qmd.clock import file_time_text
-from qmd.ingest import UnindexableFileError, read_document
-from qmd.ingest.errors import UnindexableReason
+from qmd.ingest.document import read_document
+from qmd.ingest.errors import UnindexableFileError, UnindexableReason
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Document, FileEntry
 from qmd.store import pack_text

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Self
 
 from qmd.analysis import ANALYSIS_VERSION
-from qmd.chunking import CHUNKING_VERSION, has_grammar, suffix_of
+from qmd.chunking import CHUNKING_VERSION
+from qmd.chunking.languages import has_grammar, suffix_of
 from qmd.quick_dataclasses import dataclass
 from qmd.store import IndexWriter
 

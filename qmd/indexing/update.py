@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from qmd import __version__
 from qmd.analysis import ANALYSIS_VERSION
-from qmd.chunking import suffix_of
+from qmd.chunking.languages import suffix_of
 from qmd.indexing.stamps import Stamp, analysis_stamp, stamp_analysis
-from qmd.ingest import scan_collection
+from qmd.ingest.scan import scan_collection
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry, LeftOutFile
 from qmd.store import IndexWriter

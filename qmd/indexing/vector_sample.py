@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from qmd.chunking import split_document
+from qmd.chunking.split import split_document
 from qmd.indexing.embed import embedded_text
-from qmd.ingest import parse_document
+from qmd.ingest.document import parse_document
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from qmd.inference.settings import EngineSettings
 
 _PROBE_TEXT = "how to restore a backup"
-
-
-@runtime_checkable
-class HasSession(Protocol):
-    """An engine that runs in this process."""
-
-    @property
-    def session(self) -> Session: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +82,11 @@ def _try(engines: Engines) -> None:
 
 def _placement(engine: object) -> tuple[str | None, str | None, Mapping[str, int]]:
     """Where the engine's format belongs, the reason for that or for its running elsewhere, nodes by provider."""
-    if not isinstance(engine, HasSession):
+    session: Session | None = getattr(engine, "session", None)
+    if session is None:
         return None, None, {}
     from qmd.inference.runtime.sessions import preferred_provider
 
-    session = engine.session
     return session.asked, session.note or preferred_provider(session.format).reason, session.nodes_by_provider()
 
 

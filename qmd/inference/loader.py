@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, Engines, Expander, Reranker
@@ -23,13 +23,10 @@ from qmd.quick_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from qmd.inference.engines.embedder import OnnxEmbedder
-    from qmd.inference.engines.remote_client import RemoteSettings
+    from qmd.inference.engines.remote_client import RemoteClient
 
-_ENV_URLS: Mapping[Role, str] = {
-    "embed": "QMD_EMBED_URL",
-    "rerank": "QMD_RERANK_URL",
-    "expand": "QMD_GENERATE_URL",
-}
+_WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expand": "expansion"}
+_Engine = TypeVar("_Engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +46,12 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     Either way the reason is among the `failures`. The built-in reranker shares the embedder's session when both are the
     built-in model.
     """
-    notes, failures = _Lines(), _Lines()
-    embedder: Embedder | None = None
-    reranker: Reranker | None = None
-    expander: Expander | None = None
-    if "embed" in roles:
-        embedder = _load_embedder(settings, notes, failures)
-    if "rerank" in roles:
-        reranker = _load_reranker(settings, embedder, notes, failures)
-    if "expand" in roles:
-        expander = _load_expander(settings, notes, failures)
-    return Engines(embedder, reranker, expander, tuple(dict.fromkeys([*failures, *notes])), tuple(failures))
+    loading = _Loading(settings)
+    embedder = loading.embedder() if "embed" in roles else None
+    reranker = loading.reranker(embedder) if "rerank" in roles else None
+    expander = loading.expander() if "expand" in roles else None
+    notes = tuple(dict.fromkeys([*loading.failures, *loading.notes]))
+    return Engines(embedder, reranker, expander, notes, tuple(loading.failures))
 
 
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
@@ -101,123 +93,124 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     return ModelChoice(record, folder)
 
 
-class _Lines(list[str]):
-    """Lines for the user."""
+class _Loading:
+    """Opens one engine per role and keeps what is to be said of them."""
 
-    def add(self, about: str, error: ModelError | ImportError) -> None:
-        """Note an error with its remedy, on one line."""
-        hint = f"; {error.hint}" if isinstance(error, ModelError) and error.hint else ""
-        reason = f"{error}{hint}"
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self.notes: list[str] = []
+        self.failures: list[str] = []
+
+    def embedder(self) -> Embedder | None:
+        """The chosen embedder; None where it cannot be used."""
+        return self._attempt(self._chosen_embedder, "embed")
+
+    def reranker(self, embedder: Embedder | None) -> Reranker | None:
+        """The chosen reranker, else the built-in one."""
+        chosen = self._attempt(self._chosen_reranker, "rerank")
+        return self._attempt(lambda: self._maxsim(embedder), None) if chosen is None else chosen
+
+    def expander(self) -> Expander | None:
+        """The chosen expander, or None: the built-in tier has none, for no small one earned its time."""
+        return self._attempt(self._chosen_expander, "expand")
+
+    def _attempt(self, load: Callable[[], _Engine | None], role: Role | None) -> _Engine | None:
+        """What `load` gives; None after a failure, which is noted with its remedy on one line."""
+        try:
+            return load()
+        except (ModelError, ImportError) as exc:
+            hint = f"; {exc.hint}" if isinstance(exc, ModelError) and exc.hint else ""
+            reason = f"{exc}{hint}"
         # A missing package stops every role for one reason.
-        if not any(line.endswith(reason) for line in self):
-            self.append(f"{about}: {reason}")
-
-
-def _load_embedder(settings: EngineSettings, notes: _Lines, failures: _Lines) -> Embedder | None:
-    try:
-        return _open_chosen_embedder(settings, notes)
-    except (ModelError, ImportError) as exc:
-        failures.add(f"embedding model '{_shown(settings, 'embed')}' cannot be used", exc)
+        if not any(line.endswith(reason) for line in self.failures):
+            what = f"{_WORK[role]} model '{_shown(self._settings, role)}'" if role else "built-in reranking"
+            self.failures.append(f"{what} cannot be used: {reason}")
         return None
 
+    def _chosen_embedder(self) -> Embedder:
+        settings = self._settings
+        server = self._server("embed", "/embeddings")
+        if server is not None:
+            from qmd.inference.engines.remote import connect_embedder
 
-def _open_chosen_embedder(settings: EngineSettings, notes: _Lines) -> Embedder | None:
-    asked = settings.model_for("embed")
-    server = _server(settings, "embed")
-    if server is not None:
-        from qmd.inference.engines.remote import connect_embedder
+            return connect_embedder(server)
+        asked = settings.model_for("embed")
+        if asked.startswith(FASTEMBED_PREFIX):
+            from qmd.inference.engines.fastembed_bulk import load_fastembed
 
-        return connect_embedder(server, settings.env)
-    if asked.startswith(FASTEMBED_PREFIX):
-        from qmd.inference.engines.fastembed_bulk import load_fastembed
+            name = asked.removeprefix(FASTEMBED_PREFIX)
+            return load_fastembed(name, settings.models_dir / "fastembed", threads=settings.usable_threads)
+        found = self._found("embed")
+        return self._builtin() if found is None else _open_embedder(*found, settings)
 
-        name = asked.removeprefix(FASTEMBED_PREFIX)
-        return load_fastembed(name, settings.models_dir / "fastembed", threads=settings.usable_threads)
-    choice = _choose(settings, "embed", notes)
-    if choice.record is None or choice.folder is None:
-        return _open_embedder(locate_builtin(), MINILM, settings)
-    return _open_embedder(choice.folder, choice.record, settings)
+    def _chosen_reranker(self) -> Reranker | None:
+        """The configured or full-tier reranker; None where the built-in one is meant."""
+        server = self._server("rerank", "/rerank")
+        if server is not None:
+            from qmd.inference.engines.remote import RemoteReranker
+
+            return RemoteReranker(server)
+        found = self._found("rerank")
+        if found is None:
+            return None
+        from qmd.inference.engines.cross_encoder import load_cross_encoder
+
+        return load_cross_encoder(*found, self._settings)
+
+    def _chosen_expander(self) -> Expander | None:
+        server = self._server("expand", "/chat/completions")
+        if server is not None:
+            from qmd.inference.engines.remote import RemoteExpander
+
+            return RemoteExpander(server)
+        found = self._found("expand")
+        if found is None:
+            return None
+        from qmd.inference.engines.expansion import load_expander
+
+        return load_expander(*found, self._settings)
+
+    def _maxsim(self, embedder: Embedder | None) -> Reranker:
+        from qmd.inference.engines.embedder import OnnxEmbedder
+        from qmd.inference.engines.maxsim import MaxSimReranker
+
+        if not isinstance(embedder, OnnxEmbedder) or embedder.description.tier != BUILT_IN:
+            embedder = self._builtin()
+        return MaxSimReranker(embedder.encoder, MAXSIM_NAME)
+
+    def _builtin(self) -> OnnxEmbedder:
+        return _open_embedder(locate_builtin(), MINILM, self._settings)
+
+    def _found(self, role: Role) -> tuple[Path, ModelRecord] | None:
+        """The folder and record of the chosen model, None for the built-in tier; what is to be said is noted."""
+        choice = choose_model(self._settings, role)
+        if choice.note is not None:
+            self.notes.append(choice.note)
+        if choice.record is None or choice.folder is None:
+            return None
+        if role != "embed":
+            from qmd.inference.models.weights_choice import prepared_notes
+
+            self.notes.extend(prepared_notes(choice.folder, choice.record))
+        return choice.folder, choice.record
+
+    def _server(self, role: Role, endpoint: str) -> RemoteClient | None:
+        """The client of the server that serves a role."""
+        # Asked before an import that every search would pay for.
+        if not self._settings.names_server(role):
+            return None
+        from qmd.inference.engines.remote_client import RemoteClient
+        from qmd.inference.engines.remote_settings import remote_settings
+
+        asked = self._settings.model_for(role)
+        server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env)
+        return None if server is None else RemoteClient(server, endpoint)
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder:
     from qmd.inference.engines.embedder import load_embedder
 
     return load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed)
-
-
-def _load_reranker(
-    settings: EngineSettings, embedder: Embedder | None, notes: _Lines, failures: _Lines
-) -> Reranker | None:
-    try:
-        chosen = _open_chosen_reranker(settings, notes)
-        if chosen is not None:
-            return chosen
-    except (ModelError, ImportError) as exc:
-        failures.add(f"reranking model '{_shown(settings, 'rerank')}' cannot be used", exc)
-    try:
-        return _open_maxsim(settings, embedder)
-    except (ModelError, ImportError) as exc:
-        failures.add("built-in reranking cannot be used", exc)
-        return None
-
-
-def _open_chosen_reranker(settings: EngineSettings, notes: _Lines) -> Reranker | None:
-    """The configured or full-tier reranker; None where the built-in one is meant."""
-    server = _server(settings, "rerank")
-    if server is not None:
-        from qmd.inference.engines.remote import connect_reranker
-
-        return connect_reranker(server, settings.env)
-    choice = _choose(settings, "rerank", notes)
-    if choice.record is None or choice.folder is None:
-        return None
-    from qmd.inference.engines.cross_encoder import load_cross_encoder
-    from qmd.inference.models.weights_choice import prepared_notes
-
-    notes.extend(prepared_notes(choice.folder, choice.record))
-    return load_cross_encoder(choice.folder, settings, record=choice.record)
-
-
-def _open_maxsim(settings: EngineSettings, embedder: Embedder | None) -> Reranker:
-    from qmd.inference.engines.embedder import OnnxEmbedder
-    from qmd.inference.engines.maxsim import MaxSimReranker
-
-    is_shared = isinstance(embedder, OnnxEmbedder) and embedder.description.tier == BUILT_IN
-    builtin = embedder if is_shared else _open_embedder(locate_builtin(), MINILM, settings)
-    assert isinstance(builtin, OnnxEmbedder)
-    return MaxSimReranker(builtin.encoder, MAXSIM_NAME)
-
-
-def _load_expander(settings: EngineSettings, notes: _Lines, failures: _Lines) -> Expander | None:
-    """The full tier's or a server's expander, or None: the built-in tier has none, for no small one earned its time."""
-    try:
-        server = _server(settings, "expand")
-        if server is not None:
-            from qmd.inference.engines.remote import connect_expander
-
-            return connect_expander(server, settings.env)
-        choice = _choose(settings, "expand", notes)
-        if choice.record is None or choice.folder is None:
-            return None
-        from qmd.inference.engines.expansion import load_expander
-        from qmd.inference.models.weights_choice import prepared_notes
-
-        notes.extend(prepared_notes(choice.folder, choice.record))
-        return load_expander(choice.folder, settings, record=choice.record)
-    except (ModelError, ImportError) as exc:
-        failures.add(f"expansion model '{_shown(settings, 'expand')}' cannot be used", exc)
-        return None
-
-
-def _server(settings: EngineSettings, role: Role) -> RemoteSettings | None:
-    """The server that serves a role."""
-    asked = settings.model_for(role)
-    # Two look-ups before an import that every search would pay for.
-    if not asked.startswith("http") and not settings.env.get(_ENV_URLS[role]):
-        return None
-    from qmd.inference.engines.remote_settings import remote_settings
-
-    return remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, settings.env)
 
 
 def _shown(settings: EngineSettings, role: Role) -> str:
@@ -228,15 +221,3 @@ def _shown(settings: EngineSettings, role: Role) -> str:
         return full.name if locate_model(full, settings.models_dir) else MINILM.name
     address, _, name = asked.partition("#")
     return f"{address.partition('?')[0]}#{name}" if name else asked
-
-
-def _choose(settings: EngineSettings, role: Role, notes: _Lines) -> ModelChoice:
-    """`choose_model` with what it has to say in `notes`.
-
-    Raises:
-        ModelError: The model asked for is unknown or not on this machine.
-    """
-    choice = choose_model(settings, role)
-    if choice.note is not None:
-        notes.append(choice.note)
-    return choice

@@ -13,11 +13,8 @@ AUTO = "auto"
 BUILT_IN = "built-in"
 FASTEMBED_PREFIX = "fastembed:"
 
-_ENV_NAMES: Mapping[Role, str] = {
-    "embed": "QMD_EMBED_MODEL",
-    "rerank": "QMD_RERANK_MODEL",
-    "expand": "QMD_GENERATE_MODEL",
-}
+ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
+"""What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,11 @@ class EngineSettings:
         configured = {"embed": self.embed, "rerank": self.rerank, "expand": self.expand}[role]
         if configured not in ("", AUTO):
             return configured
-        return self.env.get(_ENV_NAMES[role], "").strip() or AUTO
+        return self.env.get(f"{ENV_STEMS[role]}_MODEL", "").strip() or AUTO
+
+    def names_server(self, role: Role) -> bool:
+        """Whether a server may serve the role: its model is written as an address, or the environment has one."""
+        return self.model_for(role).lower().startswith("http") or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
 
     @property
     def usable_threads(self) -> int:

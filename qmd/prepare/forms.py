@@ -7,45 +7,47 @@ published file runs through the same interface.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd import __version__
-from qmd.errors import BusyError, ModelError, UsageError
-from qmd.files import exclusive_lock
-from qmd.inference.engines.cross_encoder import RerankOptions, prompt_tokens
+from qmd.errors import ModelError, UsageError
+from qmd.inference.engines.cross_encoder import RerankPrompt
 from qmd.inference.engines.rerank_runs import BatchRunner
 from qmd.inference.models.catalogue import ModelRecord
-from qmd.inference.models.folders import folder_size, mapped_os_errors, sha256_of
+from qmd.inference.models.folders import (
+    check_space,
+    file_list,
+    folder_size,
+    locked,
+    mapped_os_errors,
+    measure_file,
+    sha256_of,
+)
 from qmd.inference.models.weights_choice import MANIFEST, PREPARED_FOLDER, has_byte_products
 from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import import_runtime, open_session
 from qmd.prepare.graph_weights import GraphWeights, require_onnx
-from qmd.prepare.graph_writer import GraphForm, Qwen3Shape
-from qmd.prepare.graphs import build_qwen3, graph_bytes
+from qmd.prepare.graph_writer import GraphForm
+from qmd.prepare.graphs import Qwen3Writer, graph_bytes
 from qmd.prepare.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 from qmd.quick_dataclasses import dataclass, replace
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 FormName = Literal["q8", "w8a8", "q4", "fp32"]
 
 _MAX_POSITIONS = 4096
 _SOURCE_ORDER = ("fp32", "fp16", "q4f16", "q4")
 """The most exact published weights first."""
-
-_SPARE_BYTES = 64 << 20
-"""Left free on the disk besides a form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,9 @@ def prepare_model(
     require_onnx()
     source, source_format = _source(record, folder)
     tokenizer = load_chat_tokenizer(folder)
-    with mapped_os_errors(folder), _lock(folder, record):
+    lock = folder / ".prepare.lock"
+    # Two runs would take the memory of both, and one would clear away what the other writes.
+    with mapped_os_errors(folder), locked(lock, f"model '{record.name}' is being prepared by another process"):
         place = folder / PREPARED_FOLDER
         place.mkdir(exist_ok=True)
         for left in place.glob(".*"):
@@ -130,6 +134,7 @@ def prepare_model(
         tell(f"running the published {source.name} on the check prompts")
         expected = _probe(source, source_format, record, tokenizer, threads)
         weights = GraphWeights(source)
+        shape = replace(weights.shape, max_positions=_MAX_POSITIONS)
         origin = {
             "source": source.relative_to(folder).as_posix(),
             "source_bytes": source.stat().st_size,
@@ -140,12 +145,12 @@ def prepare_model(
 
         def make(name: FormName, form: GraphForm) -> PreparedForm:
             tell(f"writing {name}")
-            _check_space(place, weights.shape, form)
+            check_space(place, graph_bytes(shape, form))
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=place) as staging:
                 # A folder of its own, so that the temporary one is still there for its clean-up.
                 staged = Path(staging) / name
                 staged.mkdir()
-                _write(staged / "model.onnx", form, weights)
+                Qwen3Writer(staged / "model.onnx", shape, form, weights).write()
                 tell(f"checking {name}")
                 got = _probe(staged / "model.onnx", name, record, tokenizer, threads)
                 made = _judge(name, staged, place / name, record, expected, got)
@@ -177,33 +182,6 @@ def _first_kept(
     return make(name, last)
 
 
-@contextlib.contextmanager
-def _lock(folder: Path, record: ModelRecord) -> Iterator[None]:
-    """Two runs would take the memory of both, and one would clear away what the other writes."""
-    with exclusive_lock(folder / ".prepare.lock") as is_ours:
-        if not is_ours:
-            raise BusyError(f"model '{record.name}' is being prepared by another process")
-        yield
-
-
-def _check_space(place: Path, shape: Qwen3Shape, form: GraphForm) -> None:
-    """Refuse before the first byte when the disk cannot hold the form."""
-    needed, free = graph_bytes(shape, form), shutil.disk_usage(place).free
-    if needed + _SPARE_BYTES > free:
-        raise ModelError(
-            f"not enough space in '{place}': {needed >> 20} MiB needed, {free >> 20} MiB free",
-            "free some space, or move the models folder",
-        )
-
-
-def _write(path: Path, form: GraphForm, weights: GraphWeights) -> None:
-    shape = replace(weights.shape, max_positions=_MAX_POSITIONS)
-    try:
-        build_qwen3(path, shape, form, weights)
-    except KeyError as exc:
-        raise ModelError(f"the published file holds no weight {exc}", "the published file is used as it is") from exc
-
-
 def _judge(
     name: FormName,
     staged: Path,
@@ -218,10 +196,7 @@ def _judge(
 
 
 def _install(staged: Path, made: PreparedForm, origin: Mapping[str, object]) -> None:
-    files = [
-        {"path": path.name, "size_bytes": path.stat().st_size, "sha256": sha256_of(path)}
-        for path in sorted(staged.iterdir())
-    ]
+    files = file_list(measure_file(staged, path.name) for path in sorted(staged.iterdir()))
     manifest = {"form": made.name, **origin, "agreement": asdict(made.agreement), "files": files}
     (staged / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
     if made.path.exists():
@@ -245,14 +220,12 @@ def _probe(
     path: Path, format: str, record: ModelRecord, tokenizer: ChatTokenizer, threads: int | None
 ) -> npt.NDArray[np.float32]:
     """Logits of the check prompts' last tokens, shape (prompts, width), each prompt run alone and on the CPU."""
-    import numpy as np
-
     session = open_session(path, format=format, threads=threads, allow_gpu=False)
     runner = BatchRunner(session, read_signature(session), 0, batch_tokens=0)
+    prompt = RerankPrompt(tokenizer)
     rows = []
     for query, passage in CHECK_PAIRS:
-        prefix, ending = prompt_tokens(tokenizer, query, passage, RerankOptions())
-        rows.append(runner.logits([[*prefix, *ending]], "right")[0])
+        rows.append(runner.logits([[*prompt.prefix(query), *prompt.ending(passage)]], "right")[0])
         if record.role == "expand" and len(rows) == 12:
             # A vocabulary's logits say more than one score: fewer prompts do.
             break

@@ -10,17 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
-from qmd.inference.runtime.chat_tokens import read_json
+from qmd.inference.runtime.tokenization import read_json
 from qmd.prepare.graph_writer import Qwen3Shape
 from qmd.prepare.quantize import dequantize_blocks
-from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _LAYER = re.compile(r"layers?[./_](\d+)[./_]")
 _PROJECTION = re.compile(r"(qkv_proj|gate_up_proj|q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)")
@@ -36,11 +34,8 @@ _PASSED = frozenset({"Cast", "Identity", "Transpose"})
 _OTHER_EXPORT = "the published file is used as it is"
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """How to read one weight."""
-
-    read: Callable[[], npt.NDArray[np.float32]]
+_Read = Callable[[], "npt.NDArray[np.float32]"]
+"""How to read one weight."""
 
 
 def require_onnx() -> None:
@@ -58,7 +53,7 @@ def require_onnx() -> None:
 
 
 class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
-    """Weights by the names of `qmd.prepare.graphs.weight_names`, as float32, matrices (out, in); read when asked for.
+    """Weights by the names that `Qwen3Writer` reads, as float32, matrices (out, in); read when asked for.
 
     Args:
         path: The published ONNX file.
@@ -79,7 +74,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         self._name = path.name
         self._constants = {item.name: item for item in graph.initializer}
         self._producers = {output: node for node in graph.node for output in node.output}
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, _Read] = {}
         self.eps = 1e-6
         for node in graph.node:
             self._read_node(node)
@@ -88,7 +83,12 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         self.shape = self._infer_shape(path)
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
-        return self._found[name].read()
+        if name not in self._found:
+            raise ModelError(f"weight '{name}' is not found in '{self._name}'", _OTHER_EXPORT)
+        return self._found[name]()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
@@ -105,9 +105,9 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
                 constant, is_transposed = origin
                 # Gemm may state the transposition itself. (out, in) is what is wanted: MatMul multiplies by (in, out).
                 flips = is_transposed != bool(_attributes(node).get("transB", 0))
-                self._note_matrix(node, constant, _Found(partial(self._matrix, constant, transpose=not flips)))
+                self._note_matrix(node, constant, partial(self._matrix, constant, transpose=not flips))
         elif node.op_type == "MatMulNBits":
-            self._note_matrix(node, node.input[1], _Found(partial(self._blocks, node)))
+            self._note_matrix(node, node.input[1], partial(self._blocks, node))
         else:
             self._read_norm(node)
 
@@ -122,7 +122,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             name = node.input[0]
         return name, is_transposed
 
-    def _note_matrix(self, node: Any, constant: str, found: _Found) -> None:
+    def _note_matrix(self, node: Any, constant: str, found: _Read) -> None:
         for text in (constant, node.name):
             layer, part = _LAYER.search(text), _PROJECTION.search(text)
             if layer and part:
@@ -137,11 +137,11 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
 
     def _read_table(self, node: Any) -> None:
         if node.op_type == "GatherBlockQuantized":
-            self._found["embed"] = _Found(partial(self._gathered_blocks, node))
+            self._found["embed"] = partial(self._gathered_blocks, node)
             return
         origin = self._trace(node.input[0])
         if origin is not None and not origin[1]:
-            self._found["embed"] = _Found(partial(self._matrix, origin[0], transpose=False))
+            self._found["embed"] = partial(self._matrix, origin[0], transpose=False)
 
     def _read_norm(self, node: Any) -> None:
         for name in node.input:
@@ -152,7 +152,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             if kind is None or self._constants[name].dims[0] == 1:
                 continue
             label = f"layers.{int(layer[1])}.{_NORMS[kind[1]]}" if layer and kind[1] in _NORMS else "norm"
-            self._found.setdefault(label, _Found(partial(self._matrix, name, transpose=False)))
+            self._found.setdefault(label, partial(self._matrix, name, transpose=False))
             self.eps = _attributes(node).get("epsilon", self.eps)
 
     def _array(self, name: str) -> npt.NDArray[Any]:
@@ -191,14 +191,14 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         for name in [name for name in self._found if name.endswith((".qkv", ".gate_up"))]:
             prefix, _, kind = name.rpartition(".")
             whole = self._found.pop(name)
-            rows = whole.read().shape[0]
+            rows = whole().shape[0]
             if kind == "gate_up":
                 bounds = {"gate": (0, rows // 2), "up": (rows // 2, rows)}
             else:
-                kv = (rows - self._found[f"{prefix}.o"].read().shape[1]) // 2
+                kv = (rows - self._found[f"{prefix}.o"]().shape[1]) // 2
                 bounds = {"q": (0, rows - 2 * kv), "k": (rows - 2 * kv, rows - kv), "v": (rows - kv, rows)}
             for part, (start, end) in bounds.items():
-                self._found[f"{prefix}.{part}"] = _Found(_rows(whole, start, end))
+                self._found[f"{prefix}.{part}"] = _rows(whole, start, end)
 
     def _drop_tied_head(self) -> None:
         if "head" not in self._found or "embed" not in self._found:
@@ -213,12 +213,9 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         if config.get("model_type", "qwen3") != "qwen3" or config.get("rope_scaling"):
             raise ModelError(f"'{self._name}' is not a plain Qwen3 network", _OTHER_EXPORT)
         layers = 1 + max((int(name.split(".")[1]) for name in self._found if name.startswith("layers.")), default=-1)
-        try:
-            vocab, hidden = self["embed"].shape
-            head_size = len(self["layers.0.q_norm"])
-            rows = {part: self[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
-        except KeyError as exc:
-            raise ModelError(f"weight {exc} is not found in '{self._name}'", _OTHER_EXPORT) from exc
+        vocab, hidden = self["embed"].shape
+        head_size = len(self["layers.0.q_norm"])
+        rows = {part: self[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
         return Qwen3Shape(
             layers=layers,
             hidden=hidden,
@@ -238,13 +235,11 @@ def _rope_theta(config: Mapping[str, Any]) -> float:
     return float(config.get("rope_theta") or nested.get("rope_theta") or 1e6)
 
 
-def _rows(whole: _Found, start: int, end: int) -> Callable[[], npt.NDArray[np.float32]]:
-    return lambda: whole.read()[start:end]
+def _rows(whole: _Read, start: int, end: int) -> _Read:
+    return lambda: whole()[start:end]
 
 
 def _similarity(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
-    import numpy as np
-
     return float((a * b).sum() / (np.linalg.norm(a) * np.linalg.norm(b) + 1e-12))
 
 

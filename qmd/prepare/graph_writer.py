@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.prepare.quantize import BlockQuantized, quantize_blocks, quantize_rows
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 MS_DOMAIN = "com.microsoft"
 _EXTERNAL_FROM_BYTES = 4096
 _PAGE_BYTES = 4096
 """External tensors start on a page border, so that they can be mapped into memory."""
+
+_BYTE_PRODUCTS = 4
+"""`accuracy_level` of `MatMulNBits` that multiplies 8-bit integers."""
 
 LinearForm = Literal["fp", "q4", "q8", "w8a8"]
 Weights = Mapping[str, "npt.NDArray[np.float32]"]
@@ -44,57 +46,44 @@ class Qwen3Shape:
 
 @dataclass(frozen=True, slots=True)
 class GraphForm:
-    """How a graph computes. The defaults are the fastest exact-in-structure CPU form (see docs on engines)."""
+    """How a graph computes. The defaults are the form that is fastest on most CPUs."""
 
-    activations: Literal["fp32", "fp16"] = "fp32"
     linear: LinearForm = "q8"
     down: LinearForm | None = None
     """Form of the down projection, where it differs: its inputs have the widest outliers."""
     row_levels: int = 127
     """Largest weight level of W8A8; 63 on processors whose 16-bit sums would saturate (see `quantize_rows`)."""
     block: int = 128
-    accuracy_level: int = 4
-    """`MatMulNBits` attribute; 4 = 8-bit integer products, 0 = products in the activation type."""
+    """Weights per scale."""
     table: Literal["fp", "q4", "q8"] = "q8"
     """Form of the embedding table, and of the language-model head tied to it."""
     head: Literal["lm", "score"] = "lm"
     """`lm`: logits over the vocabulary; `score`: one relevance logit, shape (batch, 1)."""
-    last_only: bool = True
-    """Logits of each row's last token only. Always so for `score`."""
-    fused: bool = True
-    """One product for query, key and value, and one for gate and up."""
-    past: bool = True
-    """Key-value inputs and outputs."""
-    positions: bool = False
-    """A `position_ids` input and separate rotary nodes, as exporters write it; else positions follow the mask."""
 
 
 class GraphWriter:
-    """Collects the nodes, constants, inputs and outputs of one graph."""
+    """Collects the nodes, constants, inputs and outputs of one graph.
 
-    def __init__(
-        self, path: Path, shape: Qwen3Shape, form: GraphForm, weights: Weights, *, external: bool = True
-    ) -> None:
-        import numpy as np
-        from onnx import TensorProto
+    Args:
+        path: Model file; replaced if it exists. Large tensors go to `path` + `_data`.
+        shape: Sizes.
+        form: Formats.
+        weights: By name, matrices as (out, in); read one at a time.
+    """
 
+    def __init__(self, path: Path, shape: Qwen3Shape, form: GraphForm, weights: Weights) -> None:
         self.path = path
         self.shape = shape
         self.form = form
         self.weights = weights
-        self.float_type: int = TensorProto.FLOAT if form.activations == "fp32" else TensorProto.FLOAT16
-        self.float_dtype = np.dtype(np.float32 if form.activations == "fp32" else np.float16)
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
-        self._external = external
-        self._stream: BinaryIO | None = None
+        self._stream: BinaryIO
         self._written = 0
         self._count = 0
         self._row_quantized: dict[str, tuple[str, str, str]] = {}
-
-    # --- pieces ---
 
     def name(self, stem: str) -> str:
         """A name not used before."""
@@ -120,12 +109,11 @@ class GraphWriter:
         return names
 
     def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
-        """Add a constant tensor, outside the model file when large."""
-        import numpy as np
+        """Add a constant tensor, outside the model file when large; returns its name."""
         from onnx import TensorProto, helper, numpy_helper
 
         array = np.ascontiguousarray(array)
-        if self._stream is None or array.nbytes < _EXTERNAL_FROM_BYTES:
+        if array.nbytes < _EXTERNAL_FROM_BYTES:
             self.initializers.append(numpy_helper.from_array(array, name))
             return name
         padding = -self._written % _PAGE_BYTES
@@ -159,18 +147,16 @@ class GraphWriter:
 
     def constant(self, value: object, dtype: str = "int64") -> str:
         """A small constant."""
-        import numpy as np
-
         return self.initializer(self.name("constant"), np.array(value, dtype=dtype))
 
     def norm(self, x: str, weight: str) -> str:
         """Root-mean-square normalisation over the last axis."""
-        scale = self.initializer(self.constant_name(weight), self.weights[weight].astype(self.float_dtype))
+        scale = self.initializer(weight, self.weights[weight])
         return self.op("SimplifiedLayerNormalization", [x, scale], axis=-1, epsilon=self.shape.eps, stash_type=1)[0]
 
     def add_norm(self, x: str, residual: str, weight: str) -> tuple[str, str]:
         """The normalised sum, and the sum."""
-        scale = self.initializer(self.constant_name(weight), self.weights[weight].astype(self.float_dtype))
+        scale = self.initializer(weight, self.weights[weight])
         outputs = [self.name("normed"), "", "", self.name("residual")]
         self.op(
             "SkipSimplifiedLayerNormalization",
@@ -181,12 +167,6 @@ class GraphWriter:
         )
         return outputs[0], outputs[3]
 
-    def constant_name(self, weight: str) -> str:
-        """Name in the file of a weight that is stored as it is."""
-        return weight
-
-    # --- linear layers ---
-
     def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
         """The product of `x` with the weights `parts`, stacked along the output axis."""
         form = form or self.form.linear
@@ -194,32 +174,35 @@ class GraphWriter:
             return self._block_linear(x, parts, name, 4 if form == "q4" else 8)
         if form == "w8a8":
             return self._row_linear(x, parts, name)
-        weight = self.initializer(f"{name}.weight", self._stack(parts).T.astype(self.float_dtype))
+        weight = self.initializer(f"{name}.weight", self._stack(parts).T)
         return self.op("MatMul", [x, weight], name=name)[0]
 
     def _stack(self, parts: Sequence[str]) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         return np.concatenate([self.weights[part] for part in parts]).astype(np.float32)
 
     def _block_linear(self, x: str, parts: Sequence[str], name: str, bits: int) -> str:
         quantized = quantize_blocks(self._stack(parts), bits, self.form.block)
         levels = self.initializer(f"{name}.levels", quantized.packed)
-        scales = self.initializer(f"{name}.scales", quantized.scales.astype(self.float_dtype))
+        scales = self.initializer(f"{name}.scales", quantized.scales)
         return self.block_product(x, levels, scales, quantized, name)
 
     def block_product(self, x: str, levels: str, scales: str, quantized: BlockQuantized, name: str) -> str:
         """A `MatMulNBits` node."""
         n, k = quantized.shape
-        attributes: dict[str, int] = {"K": k, "N": n, "bits": quantized.bits, "block_size": quantized.block}
-        if self.form.accuracy_level:
-            attributes["accuracy_level"] = self.form.accuracy_level
-        return self.op("MatMulNBits", [x, levels, scales], domain=MS_DOMAIN, name=name, **attributes)[0]
+        return self.op(
+            "MatMulNBits",
+            [x, levels, scales],
+            domain=MS_DOMAIN,
+            name=name,
+            K=k,
+            N=n,
+            bits=quantized.bits,
+            block_size=quantized.block,
+            accuracy_level=_BYTE_PRODUCTS,
+        )[0]
 
     def _row_linear(self, x: str, parts: Sequence[str], name: str) -> str:
         """W8A8: one scale per token and per output row. A scale per tensor is ruined by the first token's outlier."""
-        import numpy as np
-
         levels, scales = quantize_rows(self._stack(parts), self.form.row_levels)
         quantized_x, token_scale, row_shape = self._quantize_tokens(x, levels.shape[1])
         inputs = [
@@ -251,15 +234,11 @@ class GraphWriter:
         return self._row_quantized[x]
 
     def write(self) -> None:
-        """Build and save."""
+        """Build and save; a missing weight raises what `weights` does."""
         import onnx
         from onnx import helper
 
-        if self._external:
-            data_path = self.path.with_name(f"{self.path.name}_data")
-            with data_path.open("wb") as self._stream:
-                self.network()
-        else:
+        with self.path.with_name(f"{self.path.name}_data").open("wb") as self._stream:
             self.network()
         graph = helper.make_graph(self.nodes, "qwen3", self.inputs, self.outputs, self.initializers)
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MS_DOMAIN, 1)]

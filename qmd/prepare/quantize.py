@@ -6,13 +6,10 @@ into blocks, each with one scale. Symmetric forms only are written (zero point 8
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
 
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _SCALE_FACTORS = (1.0, 0.96, 0.92, 0.88)
 """Candidates at 4 bits: a smaller scale clips the largest weight and refines the rest; the best one is kept."""
@@ -54,8 +51,6 @@ def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> B
     Raises:
         ValueError: If k is not a multiple of `block`, or `bits` is neither 4 nor 8.
     """
-    import numpy as np
-
     n, k = weight.shape
     if bits not in (4, 8) or k % block:
         raise ValueError(f"cannot quantise shape {weight.shape} to {bits} bits in blocks of {block}")
@@ -71,8 +66,6 @@ def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> B
 
 def _round_blocks(blocks: npt.NDArray[np.float32], bits: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
     """Levels (same shape, 0 to 2^bits - 1) and scales of blocks of shape (n, blocks, block)."""
-    import numpy as np
-
     half = 2 ** (bits - 1)
     extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)
     full = np.where(extreme == 0, 1.0, extreme / -half).astype(np.float32)
@@ -110,8 +103,6 @@ def dequantize_blocks(
         block: Weights per scale.
         k: Columns of the weight.
     """
-    import numpy as np
-
     n = packed.shape[0]
     per_row = -(-k // block)
     levels = _unpack(packed.reshape(n, -1), bits).reshape(n, per_row, block).astype(np.float32)
@@ -127,8 +118,6 @@ def dequantize_blocks(
 
 def _unpack(rows: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
     """Levels of packed rows, low nibble first."""
-    import numpy as np
-
     if bits == 8:
         return rows
     return np.stack([rows & 15, rows >> 4], axis=-1).reshape(rows.shape[0], -1)
@@ -141,8 +130,6 @@ def quantize_rows(
 
     A processor without VNNI adds two products of 8 by 8 bits in 16 bits: beyond 63 levels (7 bits) the sum saturates.
     """
-    import numpy as np
-
     peak = np.abs(weight).max(axis=1)
     scales = (np.where(peak == 0, 1.0, peak) / levels).astype(np.float32)
     return np.rint(weight / scales[:, None]).astype(np.int8), scales

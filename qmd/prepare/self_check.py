@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
 
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _QUERIES = (
     ("how to restore a database backup", 0),
@@ -43,7 +40,6 @@ class Agreement:
     """Kendall's, of the scores' order; None for a language model."""
     top1: float | None
     """Share of prompts with the same likeliest token; None for a reranker."""
-    largest_difference: float
 
     def summary(self) -> str:
         """The figures in one phrase."""
@@ -62,20 +58,16 @@ class Agreement:
 
 def compare_scores(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
     """Agreement of two rerankers' logits, shape (prompts, 1)."""
-    import numpy as np
-
     a, b = expected[:, 0].astype(np.float64), got[:, 0].astype(np.float64)
-    return Agreement(_correlation(a, b), _kendall(a, b), None, float(np.abs(a - b).max()))
+    return Agreement(_correlation(a, b), _kendall(a, b), None)
 
 
 def compare_logits(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
     """Agreement of two language models' logits, shape (prompts, vocabulary)."""
-    import numpy as np
-
     a, b = expected.astype(np.float64), got.astype(np.float64)
     mean = float(np.mean([_correlation(x, y) for x, y in zip(a, b, strict=True)]))
     top1 = float((a.argmax(1) == b.argmax(1)).mean())
-    return Agreement(mean, None, top1, float(np.abs(a - b).max()))
+    return Agreement(mean, None, top1)
 
 
 def _correlation(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
@@ -92,8 +84,6 @@ def _kendall(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
 
     Scores closer than that are equal for every purpose, and their order is chance.
     """
-    import numpy as np
-
     rows, columns = np.triu_indices(len(a), 1)
     first, second = a[rows] - a[columns], b[rows] - b[columns]
     told_apart = np.abs(first) > 0.01 * (float(np.ptp(a)) or 1.0)

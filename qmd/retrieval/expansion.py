@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from qmd.analysis import cjk_share, has_user_operators, is_identifier_like
+from qmd.analysis.query import has_user_operators, is_identifier_like
+from qmd.analysis.scripts import cjk_share
 from qmd.inference.base import Embedder
 from qmd.records import Query, Ranking
 from qmd.retrieval.options import SearchOptions

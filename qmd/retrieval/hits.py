@@ -143,6 +143,6 @@ def _explain(ranked: RankedCandidate, relevance: float) -> Explanation:
 def _is_source(path: str) -> bool:
     if path.endswith(".md"):
         return False  # nearly all documents, decided without an import
-    from qmd.chunking import language_of
+    from qmd.chunking.languages import language_of
 
     return language_of(path) is not None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from qmd.analysis import analyze_query, has_cjk, parse_lex, prefix_form
+from qmd.analysis.query import analyze_query, parse_lex, prefix_form
+from qmd.analysis.scripts import has_cjk
 from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, weigh_terms

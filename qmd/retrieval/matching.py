@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from qmd.analysis import has_cjk
-from qmd.analysis.scripts import normal_form
+from qmd.analysis.scripts import has_cjk, normal_form
 from qmd.quick_dataclasses import dataclass
 from qmd.records import LexicalTerm
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from qmd.analysis import has_user_operators
+from qmd.analysis.query import has_user_operators
 from qmd.analysis.stopwords import stop_words_of
 from qmd.retrieval.trace import Trace
 

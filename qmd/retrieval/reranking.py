@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from qmd.analysis import cjk_share
+from qmd.analysis.scripts import cjk_share
 from qmd.inference.base import Embedder, Engines, Reranker
 from qmd.quick_dataclasses import replace
 from qmd.records import LexicalTerm, Query, Scope

@@ -50,18 +50,14 @@ def open_reader(path: Path) -> IndexReader:
         NotFoundError: No index there.
         StoreError: The file is damaged or cannot be opened.
     """
-
-    def attempt(own: Path) -> Database:
-        return _checked(connect_for_reading(own), check_schema)
-
     try:
-        return IndexReader(_open(path, attempt))
+        return IndexReader(_open(path, connect_for_reading, check_schema))
     except OutdatedIndexError as outdated:
         try:
             open_writer(path, busy_timeout_ms=_MIGRATION_TIMEOUT_MS).close()
         except StoreError:
             raise outdated from None
-    return IndexReader(_open(path, attempt))
+    return IndexReader(_open(path, connect_for_reading, check_schema))
 
 
 def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWriter:
@@ -76,23 +72,23 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWrite
         BusyError: Another process kept the index for longer.
         StoreError: The file is damaged or the place not writable.
     """
-    writer = IndexWriter(_open(path, lambda own: _checked(connect_for_writing(own, busy_timeout_ms), migrate)))
+    writer = IndexWriter(_open(path, lambda own: connect_for_writing(own, busy_timeout_ms), migrate))
     # Only now it is known to be an index of ours; an older version left it readable by everybody.
     for name in (writer.path.name, f"{writer.path.name}-wal", f"{writer.path.name}-shm", f".{writer.path.name}.lock"):
         tighten(writer.path.with_name(name))
     return writer
 
 
-def _open(path: Path, attempt: Callable[[Path], Database]) -> Database:
+def _open(path: Path, connect: Callable[[Path], Database], check: Callable[[Database], None]) -> Database:
     """Open the file that is ours; what the original wrote into it is taken out first."""
     own = own_index(path)
     try:
-        return attempt(own)
+        return _checked(connect(own), check)
     except ForeignIndexError:
         beside = index_beside(own)
         if beside == own:
             raise
-        return attempt(beside)
+        return _checked(connect(beside), check)
     except (MixedIndexError, DamagedIndexError):
         from qmd.store.salvage import separate
 
@@ -100,7 +96,7 @@ def _open(path: Path, attempt: Callable[[Path], Database]) -> Database:
         separated = separate(own)
         if separated is None:
             raise
-        return attempt(separated)
+        return _checked(connect(separated), check)
 
 
 def _checked(database: Database, check: Callable[[Database], None]) -> Database:

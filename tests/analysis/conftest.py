@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import apsw
 import pytest
 
-from qmd.analysis import FTS_TOKENIZER, analyze_document
-from qmd.ingest import parse_document
+from qmd.analysis.index import analyze_document
+from qmd.ingest.document import parse_document
 from qmd.records import LexicalTerm
+from qmd.store.schema import TOKENIZER
 
 Search = Callable[[dict[str, str], Sequence[LexicalTerm]], list[str]]
 
@@ -32,9 +33,7 @@ def search() -> Search:
         if match is None:
             return []
         db = apsw.Connection(":memory:")
-        db.execute(
-            f"CREATE VIRTUAL TABLE t USING fts5(title, headings, path, body, extra, tokenize = '{FTS_TOKENIZER}')"
-        )
+        db.execute(f"CREATE VIRTUAL TABLE t USING fts5(title, headings, path, body, extra, tokenize = '{TOKENIZER}')")
         paths = sorted(files)
         for rowid, path in enumerate(paths):
             found = analyze_document(parse_document(path, files[path].encode("utf-8")))

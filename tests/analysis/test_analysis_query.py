@@ -7,17 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.analysis import (
-    FTS_TOKENIZER,
-    analyze_query,
-    cjk_share,
-    has_cjk,
-    has_user_operators,
-    is_identifier_like,
-    parse_lex,
-    prefix_form,
-)
+from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
+from qmd.analysis.scripts import cjk_share, has_cjk
 from qmd.records import LexicalTerm
+from qmd.store.schema import TOKENIZER
 
 
 def fts(text: str) -> list[str]:
@@ -162,7 +155,7 @@ def test_lex_syntax(query: str, expected: list[tuple[str, str]]) -> None:
 @pytest.fixture(scope="module")
 def table() -> apsw.Connection:
     db = apsw.Connection(":memory:")
-    db.execute(f"CREATE VIRTUAL TABLE t USING fts5(body, tokenize = '{FTS_TOKENIZER}')")
+    db.execute(f"CREATE VIRTUAL TABLE t USING fts5(body, tokenize = '{TOKENIZER}')")
     db.execute("INSERT INTO t VALUES ('word')")
     return db
 

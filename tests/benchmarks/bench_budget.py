@@ -18,8 +18,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from qmd.evaluation import average, entry_id, ndcg_at, read_beir
-from qmd.inference import Engines, load_engines
+from qmd.evaluation.collections import read_beir
+from qmd.evaluation.corpus_index import entry_id
+from qmd.evaluation.metrics import average, ndcg_at
+from qmd.inference.base import Engines
+from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search

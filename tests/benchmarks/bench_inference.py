@@ -95,7 +95,7 @@ class Plan:
 def open_standin(plan: Plan, name: str, format: str) -> Session:
     """Open a stand-in where the plan allows it to run."""
     path = plan.folder / name / "model.onnx"
-    session = open_session(path, format=format, threads=plan.threads, allow_gpu=plan.allow_gpu, name=name)
+    session = open_session(path, format=format, threads=plan.threads, allow_gpu=plan.allow_gpu)
     if plan.allow_gpu:
         print(f"{name} ({format}): asked {session.asked}, got {session.got}, nodes {dict(session.nodes_by_provider())}")
     return session

@@ -16,19 +16,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from qmd.evaluation import (
-    BackendReport,
-    compare_runs,
-    entry_id,
-    evaluate,
-    index_corpus,
-    measure_run,
-    read_beir,
-    read_run,
-    write_run,
-)
-from qmd.evaluation.runs import RECALL_DEPTH
-from qmd.inference import Engines, load_engines
+from qmd.evaluation.collections import read_beir, read_run, write_run
+from qmd.evaluation.compare import compare_runs
+from qmd.evaluation.corpus_index import entry_id, index_corpus
+from qmd.evaluation.runs import RECALL_DEPTH, BackendReport, evaluate, measure_run
+from qmd.inference.base import Engines
+from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search

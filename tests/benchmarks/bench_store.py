@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from qmd.analysis import analyze_query
+from qmd.analysis.query import analyze_query
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, Scope
 from qmd.store import IndexReader, open_reader, open_writer

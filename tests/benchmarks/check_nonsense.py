@@ -18,8 +18,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from qmd.evaluation import known_item_queries
-from qmd.inference import Engines, load_engines
+from qmd.evaluation.known_item import known_item_queries
+from qmd.inference.base import Engines
+from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval.calibration import WEAK
 from qmd.retrieval.options import Mode, SearchOptions

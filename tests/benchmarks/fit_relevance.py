@@ -26,9 +26,10 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from qmd.evaluation import entry_id, read_beir
-from qmd.evaluation.collections import read_corpus
-from qmd.inference import Engines, load_engines
+from qmd.evaluation.collections import read_beir, read_corpus
+from qmd.evaluation.corpus_index import entry_id
+from qmd.inference.base import Engines
+from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval import calibration, pipeline
 from qmd.retrieval.calibration import Evidence

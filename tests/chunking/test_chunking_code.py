@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.chunking import (
-    Declaration,
-    GrammarError,
-    declared_headings,
-    find_declarations,
-    has_grammar,
-    language_of,
-    regex_token_starts,
-    split_code,
-)
+from qmd.chunking.declarations import Declaration, GrammarError, declared_headings, find_declarations
+from qmd.chunking.languages import has_grammar, language_of
+from qmd.chunking.split import split_code
 from qmd.records import Chunk
+from tests.regex_tokens import regex_token_starts
 
 PYTHON = '''"""A shop."""
 import os

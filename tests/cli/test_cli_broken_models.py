@@ -13,8 +13,9 @@ import pytest
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
 from qmd.inference.models.weights import locate_builtin
 from tests.cli.conftest import Qmd, Run
+from tests.inference.exported_graphs import PublishedWriter
 from tests.inference.model_hub import WEIGHTS, FakeHub, serve_hub
-from tests.inference.tiny_models import PUBLISHED, PublishedWriter, random_weights, write_model
+from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 BUILTIN = locate_builtin()

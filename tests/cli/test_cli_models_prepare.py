@@ -12,8 +12,8 @@ import pytest
 
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
 from qmd.prepare.forms import forms_for
-from qmd.prepare.graph_writer import GraphForm
 from tests.cli.conftest import Qmd
+from tests.inference.exported_graphs import ExportForm
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -31,7 +31,7 @@ def reranker(models: Path) -> Path:
     return _publish(models, QWEN_RERANKER, RERANKER_FORM)
 
 
-def _publish(models: Path, record: ModelRecord, form: GraphForm) -> Path:
+def _publish(models: Path, record: ModelRecord, form: ExportForm) -> Path:
     folder = models / record.folder
     write_tokenizer(folder)
     source = next(item for item in record.formats if item.name in ("fp16", "q4f16"))

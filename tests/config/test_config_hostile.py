@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from qmd.config import Locations, load_config, locate, trusted_configs
 from qmd.config.edits import add_collection, edit_config
+from qmd.config.paths import Locations, locate
+from qmd.config.settings import load_config
+from qmd.config.trust import trusted_configs
 from qmd.errors import ConfigError
 
 needs_pipes = pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from qmd.app.mirroring import open_current_writer
-from qmd.config import Locations, edits, gated_items, load_config, locate, record_trust, trusted_configs
+from qmd.config import edits
 from qmd.config.edits import add_collection, edit_config, set_global_context
+from qmd.config.paths import Locations, locate
+from qmd.config.settings import load_config
+from qmd.config.trust import gated_items, record_trust, trusted_configs
 from qmd.errors import BusyError, UsageError
 from qmd.files import exclusive_lock
 from qmd.store import open_reader

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.config import locate
+from qmd.config.paths import locate
 
 LINUX_ONLY = pytest.mark.skipif("sys.platform == 'win32'", reason="platformdirs decides on Windows")
 
@@ -64,3 +64,38 @@ def test_naming_an_index_skips_the_project_one(home: Path, tmp_path: Path) -> No
     (tmp_path / ".qmd").mkdir()
     (tmp_path / ".qmd/index.yml").write_text("")
     assert locate("other", tmp_path, {"HOME": str(home)}).project_root is None
+
+
+@LINUX_ONLY
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+@pytest.mark.parametrize("variables", [{}, {"XDG_CONFIG_HOME": "/x/config", "XDG_CACHE_HOME": "/x/cache"}])
+def test_on_linux_and_macos_the_folders_are_those_that_platformdirs_knows_for_unix(
+    platform: str, variables: dict[str, str], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rules are two lines here, because importing platformdirs takes a twentieth of a search."""
+    from platformdirs.unix import Unix
+
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    environ = {"HOME": str(home), **variables}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.platform", platform)
+    places, known = locate(None, tmp_path, environ), Unix("qmd", appauthor=False)
+    assert places.config_dir == known.user_config_path
+    assert places.cache == known.user_cache_path
+
+
+@LINUX_ONLY
+def test_on_windows_platformdirs_finds_the_folders(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import platformdirs
+    from platformdirs.windows import Windows
+
+    monkeypatch.setenv("WIN_PD_OVERRIDE_LOCAL_APPDATA", "C:/Users/me/AppData/Local")
+    monkeypatch.setattr(platformdirs, "PlatformDirs", Windows)
+    monkeypatch.setattr("sys.platform", "win32")
+    places = locate(None, tmp_path, {"HOME": str(home)})
+    assert str(places.config_dir).replace("\\", "/") == "C:/Users/me/AppData/Local/qmd"
+    assert str(places.models).replace("\\", "/") == "C:/Users/me/AppData/Local/qmd/models"
+    moved = locate(None, tmp_path, {"HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "k")})
+    assert moved.cache == tmp_path / "k/qmd"

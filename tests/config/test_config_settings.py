@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from qmd.config import Locations, config_digest, load_config, locate, needs_full_config
 from qmd.config.edits import (
     add_collection,
     remove_collection,
@@ -13,6 +12,8 @@ from qmd.config.edits import (
     set_included,
     set_update_command,
 )
+from qmd.config.paths import Locations, locate
+from qmd.config.settings import config_digest, load_config, needs_full_config
 from qmd.errors import ConfigError, NotFoundError
 
 

@@ -2,17 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from qmd.config import (
-    Locations,
-    gated_items,
-    is_trusted,
-    load_config,
-    locate,
-    record_trust,
-    revoke_trust,
-    trusted_configs,
-    trusted_part,
-)
+from qmd.config.paths import Locations, locate
+from qmd.config.settings import load_config
+from qmd.config.trust import gated_items, is_trusted, record_trust, revoke_trust, trusted_configs, trusted_part
 
 
 @pytest.fixture

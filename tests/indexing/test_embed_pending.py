@@ -13,7 +13,7 @@ import pytest
 
 from qmd.indexing.embed import chunk_key, embed_pending, embedded_text
 from qmd.indexing.update import update_collection
-from qmd.ingest import parse_document
+from qmd.ingest.document import parse_document
 from qmd.records import Chunk, Collection, Scope
 from qmd.store import IndexWriter, open_reader, open_writer
 from tests.fakes import HashingEmbedder

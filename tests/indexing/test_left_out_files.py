@@ -12,7 +12,7 @@ import pytest
 
 from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.update import update_collection
-from qmd.ingest import scan_collection
+from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry
 from qmd.store import open_reader, open_writer
 from qmd.store.index import IndexWriter

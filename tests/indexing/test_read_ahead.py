@@ -15,7 +15,7 @@ import pytest
 
 from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.reading import FileReading
-from qmd.ingest import scan_collection
+from qmd.ingest.scan import scan_collection
 from qmd.quick_dataclasses import replace
 from qmd.records import Collection, FileEntry
 
@@ -84,7 +84,7 @@ _READS_AND_DIES = """
 import os, signal, sys
 from pathlib import Path
 from qmd.indexing.read_ahead import read_ahead
-from qmd.ingest import scan_collection
+from qmd.ingest.scan import scan_collection
 from qmd.records import Collection
 entries = scan_collection(Collection("notes", Path(sys.argv[1]))).files
 for batch in read_ahead(entries, 2):

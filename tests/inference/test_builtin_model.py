@@ -12,7 +12,7 @@ import pytest
 
 from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
 from qmd.inference.models.catalogue import MINILM
-from qmd.inference.models.weights import locate_builtin, locate_model, present_formats
+from qmd.inference.models.weights import locate_builtin, locate_model
 
 LOWEST_COSINE = 0.99
 """The recipe measured 0.9914 at worst on these texts; another CPU's kernels may differ in the last digits."""
@@ -69,4 +69,3 @@ def test_built_in_model_stays_under_25_million_bytes() -> None:
 
 def test_built_in_model_is_found_whatever_the_models_folder_is(tmp_path: Path) -> None:
     assert locate_model(MINILM, tmp_path) == locate_builtin()
-    assert present_formats(MINILM, locate_builtin()) == MINILM.formats

@@ -20,7 +20,6 @@ from qmd.inference.models.catalogue import (
     Role,
     find_model,
     full_model,
-    models_for,
 )
 from qmd.inference.models.weights import locate_model
 from qmd.inference.runtime.sessions import PROVIDER_BY_FORMAT
@@ -56,8 +55,8 @@ def test_a_model_of_another_role_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("role", ["embed", "rerank", "expand"])
-def test_every_role_has_one_full_model_listed_first(role: Role) -> None:
-    assert models_for(role)[0] is full_model(role)
+def test_every_role_has_one_full_model(role: Role) -> None:
+    assert [model for model in MODELS if (model.role, model.tier) == (role, "full")] == [full_model(role)]
 
 
 def test_every_format_is_one_the_session_factory_knows() -> None:
@@ -157,7 +156,8 @@ def test_a_missing_inference_package_is_a_note_and_no_crash(package: str) -> Non
     program = (
         "import sys; sys.modules[sys.argv[1]] = None\n"
         "from pathlib import Path\n"
-        "from qmd.inference import EngineSettings, load_engines\n"
+        "from qmd.inference.loader import load_engines\n"
+        "from qmd.inference.settings import EngineSettings\n"
         "engines = load_engines(EngineSettings(Path('none')), ('embed', 'rerank', 'expand'))\n"
         "assert engines.embedder is None and engines.reranker is None\n"
         "assert len(engines.notes) == 1, engines.notes\n"
@@ -170,7 +170,7 @@ def test_a_missing_inference_package_is_a_note_and_no_crash(package: str) -> Non
 
 def test_the_protocols_are_imported_without_a_heavy_package() -> None:
     program = (
-        "import sys, qmd.inference\n"
+        "import sys, qmd.inference.base, qmd.inference.loader\n"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'fastembed'} & set(sys.modules)\n"
         "sys.exit(' '.join(sorted(heavy)) or 0)\n"
     )

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import ModelError
-from qmd.inference.engines.cross_encoder import QwenReranker, RerankOptions, load_cross_encoder
+from qmd.inference.engines.cross_encoder import QwenReranker, RerankPrompt, load_cross_encoder
 from qmd.inference.engines.rerank_runs import BatchRunner, ScoreHead, SharedPrefixRunner
+from qmd.inference.models.catalogue import QWEN_RERANKER
+from qmd.inference.runtime.chat_tokens import load_chat_tokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.settings import EngineSettings
-from qmd.prepare.graph_writer import GraphForm
+from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import (
     PUBLISHED,
-    PlainWriter,
-    PublishedWriter,
     Weights,
     random_weights,
     reference_logits,
@@ -32,9 +32,9 @@ from tests.inference.tiny_models import (
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 PUBLISHED_SCORE = replace(PUBLISHED, head="score", past=False, positions=False)
-OWN = GraphForm(linear="q8", table="q8", head="score", block=32)
+OWN = ExportForm(linear="q8", table="q8", head="score", block=32)
 PASSAGES = ["the first passage", "no", "a much longer third passage with other words", "yes yes"]
-CASES: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
+CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference of a probability from the float64 reference
     "fp32": (PUBLISHED_SCORE, PublishedWriter, 1e-5),
     "fp16": (replace(PUBLISHED_SCORE, activations="fp16"), PublishedWriter, 4e-3),
@@ -54,21 +54,18 @@ class LastPlaceWriter(PlainWriter):
 
 
 def _load(
-    folder: Path,
-    form: GraphForm,
-    writer: type[PublishedWriter] = PublishedWriter,
-    options: RerankOptions = RerankOptions(),
+    folder: Path, form: ExportForm, writer: type[PublishedWriter] = PublishedWriter
 ) -> tuple[QwenReranker, Weights]:
     write_tokenizer(folder)
     weights = write_model(folder / "model.onnx", form, random_weights(), writer=writer)
-    loaded = load_cross_encoder(folder, EngineSettings(folder, allow_gpu=False, threads=1), options)
+    loaded = load_cross_encoder(folder, QWEN_RERANKER, EngineSettings(folder, allow_gpu=False, threads=1))
     return loaded, weights
 
 
 def _expected(reranker: QwenReranker, weights: Weights, query: str, passages: list[str]) -> list[float]:
     scores = []
     for passage in passages:
-        ids = [*reranker.prefix_tokens(query), *reranker.ending_tokens(passage)]
+        ids = [*reranker.prompt.prefix(query), *reranker.prompt.ending(passage)]
         margin = reference_logits(weights, ids, score=True)[0]
         scores.append(float(1 / (1 + np.exp(-margin))))
     return scores
@@ -100,7 +97,7 @@ def test_a_second_query_is_not_touched_by_the_first(tmp_path: Path) -> None:
     ids=["right", "left", "past"],
 )
 def test_batches_equal_single_runs_whatever_side_the_graph_pads_on(
-    tmp_path: Path, form: GraphForm, writer: type[PublishedWriter]
+    tmp_path: Path, form: ExportForm, writer: type[PublishedWriter]
 ) -> None:
     write_model(tmp_path / "model.onnx", form, random_weights(), writer=writer)
     session = open_session(tmp_path / "model.onnx", format="fp32", threads=1, allow_gpu=False)
@@ -145,8 +142,8 @@ def test_no_batch_exceeds_the_token_budget(tmp_path: Path) -> None:
 def test_a_causal_model_with_a_vocabulary_is_read_by_its_yes_and_no(tmp_path: Path) -> None:
     form = replace(PUBLISHED, last_only=False)
     reranker, weights = _load(tmp_path, form)
-    yes, no = (reranker._tokenizer.token_id(token) for token in ("yes", "no"))
-    ids = [*reranker.prefix_tokens("query"), *reranker.ending_tokens("the first passage")]
+    yes, no = (reranker.prompt.tokenizer.token_id(token) for token in ("yes", "no"))
+    ids = [*reranker.prompt.prefix("query"), *reranker.prompt.ending("the first passage")]
     last = reference_logits(weights, ids)[-1]
     expected = 1 / (1 + np.exp(last[no] - last[yes]))
     assert reranker.score("query", ["the first passage"]) == pytest.approx([expected], abs=1e-5)
@@ -158,9 +155,9 @@ def test_a_head_with_two_labels_is_read_by_their_names(tmp_path: Path) -> None:
     weights["score"] = np.concatenate([weights["score"], -weights["score"]])
     write_model(tmp_path / "model.onnx", PUBLISHED_SCORE, weights)
     engine_settings = EngineSettings(tmp_path, allow_gpu=False, threads=1)
-    second = load_cross_encoder(tmp_path, engine_settings).score("query", PASSAGES)
+    second = load_cross_encoder(tmp_path, QWEN_RERANKER, engine_settings).score("query", PASSAGES)
     (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "yes", "1": "no"}}), "utf-8")
-    first = load_cross_encoder(tmp_path, engine_settings).score("query", PASSAGES)
+    first = load_cross_encoder(tmp_path, QWEN_RERANKER, engine_settings).score("query", PASSAGES)
     assert [1 - score for score in first if score is not None] == pytest.approx(second)
 
 
@@ -184,7 +181,7 @@ def test_identical_passages_get_the_same_score_from_one_run(tmp_path: Path) -> N
             runs.append(len(endings))
             return inner.run(prefix, endings)
 
-    counted = QwenReranker(Counting(), reranker._head, reranker._tokenizer, reranker.description)
+    counted = QwenReranker(Counting(), reranker._head, reranker.prompt, reranker.description)
     scores = counted.score("query", ["same", "other", "same"])
     assert runs == [2]
     assert scores[0] == scores[2] != scores[1]
@@ -206,7 +203,7 @@ def test_a_deadline_leaves_the_tail_unscored_in_the_order_of_promise(tmp_path: P
                 time.sleep(0.02)
                 yield [index], np.zeros((1, 1), np.float32)
 
-    slow = QwenReranker(Slow(), reranker._head, reranker._tokenizer, reranker.description)
+    slow = QwenReranker(Slow(), reranker._head, reranker.prompt, reranker.description)
     scores = slow.score("query", [f"passage {i}" for i in range(50)], deadline_s=time.monotonic() + 0.1)
     scored = [score is not None for score in scores]
     assert scored[0] and not scored[-1]
@@ -226,31 +223,33 @@ def test_a_cancellation_leaves_the_rest_unscored(tmp_path: Path) -> None:
 
 
 def test_only_the_passage_is_cut(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN, options=RerankOptions(max_passage_tokens=4))
-    assert reranker.ending_tokens("abcdefgh") == reranker.ending_tokens("abc")
-    assert len(reranker.ending_tokens("abcdefgh")) == 4 + len(reranker.ending_tokens("")) - 1
+    write_tokenizer(tmp_path)
+    prompt = RerankPrompt(load_chat_tokenizer(tmp_path), max_passage_tokens=4)
+    assert prompt.ending("abcdefgh") == prompt.ending("abc")
+    assert len(prompt.ending("abcdefgh")) == 4 + len(prompt.ending("")) - 1
 
 
 def test_markup_in_a_passage_cannot_end_the_turn(tmp_path: Path) -> None:
     reranker, _ = _load(tmp_path, OWN)
-    end = reranker._tokenizer.token_id("<|im_end|>")
+    end = reranker.prompt.tokenizer.token_id("<|im_end|>")
     assert end is not None
-    assert reranker.ending_tokens("a<|im_end|>b").count(end) == reranker.ending_tokens("").count(end)
+    assert reranker.prompt.ending("a<|im_end|>b").count(end) == reranker.prompt.ending("").count(end)
 
 
 def test_the_intent_changes_the_instruction(tmp_path: Path) -> None:
     reranker, _ = _load(tmp_path, OWN)
-    assert reranker.prefix_tokens("query", "speed") != reranker.prefix_tokens("query")
+    assert reranker.prompt.prefix("query", "speed") != reranker.prompt.prefix("query")
 
 
 def test_a_long_query_is_cut_and_the_passage_still_follows(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN, options=RerankOptions(max_query_tokens=5))
-    assert reranker.prefix_tokens("abcdefgh") == reranker.prefix_tokens("abcde")
+    write_tokenizer(tmp_path)
+    prompt = RerankPrompt(load_chat_tokenizer(tmp_path), max_query_tokens=5)
+    assert prompt.prefix("abcdefgh") == prompt.prefix("abcde")
 
 
 def test_the_prompt_is_the_official_one(tmp_path: Path) -> None:
     reranker, _ = _load(tmp_path, OWN)
-    tokenizer = reranker._tokenizer
+    tokenizer = reranker.prompt.tokenizer
     whole = (
         "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
         'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
@@ -258,7 +257,7 @@ def test_the_prompt_is_the_official_one(tmp_path: Path) -> None:
         "<Query>: abc\n<Document>: xyz<|im_end|>\n"
         "<|im_start|>assistant\n<think>\n\n</think>\n\n"
     )
-    ids = [*reranker.prefix_tokens("abc"), *reranker.ending_tokens("xyz")]
+    ids = [*reranker.prompt.prefix("abc"), *reranker.prompt.ending("xyz")]
     assert tokenizer._inner.decode(ids, skip_special_tokens=False) == whole
 
 
@@ -272,7 +271,7 @@ def test_a_truncated_model_file_is_one_clear_line(tmp_path: Path) -> None:
     whole = (tmp_path / "model.onnx").read_bytes()
     (tmp_path / "model.onnx").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ModelError) as caught:
-        load_cross_encoder(tmp_path, EngineSettings(tmp_path, allow_gpu=False))
+        load_cross_encoder(tmp_path, QWEN_RERANKER, EngineSettings(tmp_path, allow_gpu=False))
     assert "\n" not in caught.value.message
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from qmd.cli.app import main
 from qmd.inference.engines.cross_encoder import load_cross_encoder
+from qmd.inference.models.catalogue import QWEN_RERANKER
 from qmd.inference.models.weights import locate_builtin
 from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.sessions import Session, cuda_verdict, cuda_works, open_session
@@ -73,11 +74,11 @@ def test_a_half_precision_reranker_runs_on_the_device_in_batches(tmp_path: Path)
     write_tokenizer(tmp_path)
     form = replace(PUBLISHED, head="score", past=False, positions=False, activations="fp16")
     weights = write_model(tmp_path / "model.onnx", form, random_weights())
-    reranker = load_cross_encoder(tmp_path, EngineSettings(tmp_path))
+    reranker = load_cross_encoder(tmp_path, QWEN_RERANKER, EngineSettings(tmp_path))
     assert reranker.description.provider == "cuda"
     passages = ["the first passage", "no", "a much longer third passage with other words"]
     for passage, score in zip(passages, reranker.score("query", passages), strict=True):
-        ids = [*reranker.prefix_tokens("query"), *reranker.ending_tokens(passage)]
+        ids = [*reranker.prompt.prefix("query"), *reranker.prompt.ending(passage)]
         expected = 1 / (1 + np.exp(-reference_logits(weights, ids, score=True)[0]))
         assert score == pytest.approx(float(expected), abs=TOLERANCE)
 

@@ -13,12 +13,10 @@ from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.decoding import Decoder, Limits, generate, generate_branches
 from qmd.inference.runtime.kv_context import GrowingContext, InPlaceContext
 from qmd.inference.runtime.sessions import open_session
-from qmd.prepare.graph_writer import GraphForm
+from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import (
     PUBLISHED,
     SHAPE,
-    PlainWriter,
-    PublishedWriter,
     Weights,
     random_weights,
     reference_logits,
@@ -26,7 +24,7 @@ from tests.inference.tiny_models import (
 )
 
 Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
-CASES: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
+CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference from the float64 reference (logits have a standard deviation of 0.65)
     "fp32": (PUBLISHED, PublishedWriter, 2e-5),
     "fp32-without-positions": (replace(PUBLISHED, positions=False), PublishedWriter, 2e-5),
@@ -36,8 +34,8 @@ CASES: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
     "plain": (PUBLISHED, PlainWriter, 2e-5),
     "plain-without-positions": (replace(PUBLISHED, positions=False), PlainWriter, 2e-5),
     "plain-q4f16": (Q4F16, PlainWriter, 1e-2),
-    "own-q4": (GraphForm(linear="q4", table="q4", block=32, accuracy_level=0), PublishedWriter, 2e-5),
-    "own-q8-level-4": (GraphForm(linear="q8", block=32), PublishedWriter, 8e-2),
+    "own-q4": (ExportForm(linear="q4", table="q4", block=32, accuracy_level=0), PublishedWriter, 2e-5),
+    "own-q8-level-4": (ExportForm(linear="q8", block=32), PublishedWriter, 8e-2),
 }
 IDS = [int(i) for i in np.random.default_rng(0).integers(0, SHAPE.vocab, 12)]
 Opened = tuple[Decoder, Weights, float]
@@ -134,7 +132,6 @@ def test_the_signature_is_read_from_the_graph(opened: Callable[[str], Opened]) -
     assert signature.kv_dtype == "float16"
     assert signature.has_positions
     assert signature.past[:2] == ("past_key_values.0.key", "past_key_values.0.value")
-    assert signature.kv_bytes_per_token == 2 * 2 * 2 * 32 * 2
     assert not read_signature(opened("fp32-without-positions")[0].session).has_positions
 
 
@@ -147,7 +144,7 @@ def test_fixture_files_stay_small(tmp_path: Path) -> None:
 
 def test_large_tensors_can_lie_beside_the_model(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    form = GraphForm(linear="q8", block=32, accuracy_level=0)
+    form = ExportForm(linear="q8", block=32, accuracy_level=0)
     weights = write_model(path, form, random_weights(), external=True)
     assert (tmp_path / "model.onnx_data").stat().st_size > path.stat().st_size
     logits = Decoder(open_session(path, format="q8", threads=1)).open_context(16).append([IDS])
@@ -156,7 +153,7 @@ def test_large_tensors_can_lie_beside_the_model(tmp_path: Path) -> None:
 
 def test_a_missing_external_file_is_one_clear_line(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    write_model(path, GraphForm(linear="q8", block=32), random_weights(), external=True)
+    write_model(path, ExportForm(linear="q8", block=32), random_weights(), external=True)
     (tmp_path / "model.onnx_data").unlink()
     with pytest.raises(ModelError) as caught:
         open_session(path, format="q8", threads=1)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fastembed import TextEmbedding
+from fastembed.common.model_description import ModelSource, PoolingType
 
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import load_embedder
-from qmd.inference.engines.fastembed_bulk import FastembedEmbedder, load_fastembed, register_record
+from qmd.inference.engines.fastembed_bulk import FastembedEmbedder, load_fastembed, wrap_fastembed
 from qmd.inference.loader import load_engines
 from qmd.inference.models.catalogue import MINILM
 from qmd.inference.models.weights import locate_builtin
 from qmd.inference.settings import EngineSettings
 
-RECORD = replace(MINILM, repository="qmd-tests/minilm")
+NAME = "qmd-tests/minilm"
 TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation.")
 
 
@@ -28,9 +29,18 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> FastembedEmbedder:
     shutil.copytree(locate_builtin(), folder)
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 256, "pad_token": "[PAD]"}))
     (folder / "config.json").write_text(json.dumps({"pad_token_id": 0}))
-    register_record(RECORD)
-    register_record(RECORD)
-    return load_fastembed(RECORD.repository, folder.parent, folder=folder)
+    TextEmbedding.add_custom_model(
+        model=NAME,
+        pooling=PoolingType.MEAN,
+        normalization=True,
+        sources=ModelSource(hf=NAME),
+        dim=384,
+        model_file="model.onnx",
+        additional_files=["tokenizer.json"],
+    )
+    return wrap_fastembed(
+        NAME, TextEmbedding(NAME, specific_model_path=str(folder), providers=["CPUExecutionProvider"])
+    )
 
 
 def test_fastembed_gives_the_vectors_of_our_own_embedder(embedder: FastembedEmbedder) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from qmd.errors import ModelError
 from qmd.inference.engines.expansion import Branch, ExpanderOptions, QwenExpander, load_expander
+from qmd.inference.models.catalogue import QWEN_EXPANDER
 from qmd.inference.settings import EngineSettings
-from qmd.prepare.graph_writer import GraphForm
-from tests.inference.tiny_models import PUBLISHED, PlainWriter, PublishedWriter, random_weights, write_model
+from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
+from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 BRANCHES = (Branch("lex", 12), Branch("vec", 16), Branch("hyde", 24))
@@ -21,14 +22,14 @@ BRANCHES = (Branch("lex", 12), Branch("vec", 16), Branch("hyde", 24))
 def _expander(
     folder: Path,
     mode: str = "sequential",
-    form: GraphForm = PUBLISHED,
+    form: ExportForm = PUBLISHED,
     writer: type[PublishedWriter] = PublishedWriter,
     branches: tuple[Branch, ...] = BRANCHES,
 ) -> QwenExpander:
     write_tokenizer(folder)
     write_model(folder / "model.onnx", form, random_weights(), writer=writer)
     options = ExpanderOptions(branches=branches, mode=mode)  # type: ignore[arg-type]
-    return load_expander(folder, EngineSettings(folder, allow_gpu=False, threads=1), options)
+    return load_expander(folder, QWEN_EXPANDER, EngineSettings(folder, allow_gpu=False, threads=1), options)
 
 
 def _texts(expander: QwenExpander, query: str, **options: object) -> list[str]:
@@ -102,7 +103,7 @@ def test_the_description_names_model_format_and_provider(tmp_path: Path) -> None
 def test_a_folder_without_a_model_names_the_command_that_fetches_it(tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     with pytest.raises(ModelError) as caught:
-        load_expander(tmp_path, EngineSettings(tmp_path, allow_gpu=False))
+        load_expander(tmp_path, QWEN_EXPANDER, EngineSettings(tmp_path, allow_gpu=False))
     assert "models pull" in (caught.value.hint or "")
 
 

@@ -70,9 +70,8 @@ def test_the_intent_counts_as_part_of_the_query() -> None:
     assert _reason("performance", "fast web pages", intent="speed of a web site") is None
 
 
-def test_a_relatedness_model_can_vouch_for_a_synonym() -> None:
-    assert _reason("login errors", "authentication failures") == "shares no term with the query"
-    assert _reason("login errors", "authentication failures", is_related=lambda query, text: True) is None
+def test_a_programming_language_of_one_letter_is_no_french() -> None:
+    assert same_language("c compiler flags", "Which flags does the compiler of the language take")
 
 
 def test_quotes_and_bullets_around_a_line_are_stripped() -> None:

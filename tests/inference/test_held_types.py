@@ -11,11 +11,11 @@ from qmd.inference.loader import load_engines
 from qmd.inference.models.held_types import held_format
 from qmd.inference.models.weights import locate_builtin
 from qmd.inference.settings import EngineSettings
-from qmd.prepare.graph_writer import GraphForm
+from tests.inference.exported_graphs import ExportForm
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
-CASES: dict[str, tuple[GraphForm, str]] = {
+CASES: dict[str, tuple[ExportForm, str]] = {
     "fp32": (PUBLISHED, "fp32"),
     "fp16": (replace(PUBLISHED, activations="fp16"), "fp16"),
 }

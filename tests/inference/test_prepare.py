@@ -17,14 +17,14 @@ from qmd.inference.models.weights_choice import has_byte_products
 from qmd.inference.settings import EngineSettings
 from qmd.prepare.forms import prepare_model
 from qmd.prepare.graph_weights import GraphWeights
-from qmd.prepare.graph_writer import GraphForm
 from qmd.prepare.quantize import dequantize_blocks, quantize_blocks, quantize_rows
 from qmd.prepare.self_check import Agreement, compare_logits, compare_scores
-from tests.inference.tiny_models import PUBLISHED, SHAPE, PlainWriter, PublishedWriter, random_weights, write_model
+from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
+from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 PUBLISHED_SCORE = replace(PUBLISHED, head="score", past=False, positions=False)
-FORMS: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
+FORMS: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference of a weight read back (half-precision scales round)
     "fp32": (PUBLISHED, PublishedWriter, 0.0),
     "fp16": (replace(PUBLISHED, activations="fp16"), PlainWriter, 0.0),
@@ -34,7 +34,7 @@ FORMS: dict[str, tuple[GraphForm, type[PublishedWriter], float]] = {
 }
 
 
-def _folder(path: Path, record: ModelRecord, form: GraphForm) -> Path:
+def _folder(path: Path, record: ModelRecord, form: ExportForm) -> Path:
     write_tokenizer(path)
     source = next(item for item in record.formats if item.name in ("fp16", "q4f16"))
     write_model(path / source.weights.path, form, random_weights())
@@ -159,9 +159,9 @@ def test_a_prepared_reranker_scores_like_the_published_one_and_is_taken(
     folder = _folder(tmp_path, QWEN_RERANKER, replace(PUBLISHED_SCORE, activations="fp16"))
     engine_settings = EngineSettings(tmp_path, allow_gpu=False, threads=1)
     passages = ["the first passage", "no", "a much longer third passage with other words"]
-    before = load_cross_encoder(folder, engine_settings)
+    before = load_cross_encoder(folder, QWEN_RERANKER, engine_settings)
     (made,) = prepare_model(QWEN_RERANKER, folder, forms=[form], threads=1)
-    after = load_cross_encoder(folder, engine_settings)
+    after = load_cross_encoder(folder, QWEN_RERANKER, engine_settings)
     assert made.is_kept, made.reason
     assert (before.description.format, after.description.format) == ("fp16", form)
     assert after.score("query", passages) == pytest.approx(before.score("query", passages), abs=difference)
@@ -182,7 +182,7 @@ def test_a_prepared_decoder_expands_and_is_taken(tmp_path: Path) -> None:
     folder = _folder(tmp_path, QWEN_EXPANDER, replace(PUBLISHED, activations="fp16", linear="q4"))
     (made,) = prepare_model(QWEN_EXPANDER, folder, threads=1)
     assert made.is_kept, made.reason
-    expander = load_expander(folder, EngineSettings(tmp_path, allow_gpu=False, threads=1))
+    expander = load_expander(folder, QWEN_EXPANDER, EngineSettings(tmp_path, allow_gpu=False, threads=1))
     assert expander.description.format == "q4"
     found = expander.expand("query")
     assert len(found.subqueries) + len(found.dropped) == 4
@@ -240,7 +240,7 @@ def test_a_processor_without_vnni_is_told_apart(tmp_path: Path, cpuinfo: str | N
 def test_agreement_of_scores_is_perfect_with_itself_and_refused_when_reversed() -> None:
     scores = np.linspace(-2, 2, 10, dtype=np.float32)[:, None]
     same = compare_scores(scores, scores)
-    assert same == Agreement(same.correlation, 1.0, None, 0.0)
+    assert same == Agreement(same.correlation, 1.0, None)
     assert same.correlation == pytest.approx(1.0)
     reversed_ = compare_scores(scores, scores[::-1])
     assert reversed_.tau == -1.0

@@ -20,8 +20,8 @@ from qmd.inference.engines.remote import (
     connect_embedder,
     parse_typed_lines,
 )
-from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, RemoteSettings, endpoint_url, is_loopback
-from qmd.inference.engines.remote_settings import remote_settings
+from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, endpoint_url, is_loopback
+from qmd.inference.engines.remote_settings import RemoteSettings, remote_settings
 
 Answer = tuple[int, Any, dict[str, str]]
 
@@ -77,12 +77,12 @@ def _embeddings(path: str, body: dict[str, Any]) -> Answer:
 
 def _embedder(server: Server, **changes: Any) -> RemoteEmbedder:
     settings = replace(server.settings, **changes)
-    return RemoteEmbedder(settings, RemoteClient(settings, "/embeddings", sleep=lambda s: None))
+    return RemoteEmbedder(RemoteClient(settings, "/embeddings", sleep=lambda s: None))
 
 
 def _reranker(server: Server, **changes: Any) -> RemoteReranker:
     settings = replace(server.settings, **changes)
-    return RemoteReranker(settings, RemoteClient(settings, "/rerank", sleep=lambda s: None))
+    return RemoteReranker(RemoteClient(settings, "/rerank", sleep=lambda s: None))
 
 
 # --- embedder ---
@@ -128,14 +128,14 @@ def test_vectors_of_another_size_than_before_are_refused(server: Server) -> None
 
 
 def test_connecting_asks_for_the_size_and_the_fingerprint_leaves_the_address_out(server: Server) -> None:
-    embedder = connect_embedder(server.settings, {})
+    embedder = connect_embedder(RemoteClient(server.settings, "/embeddings"))
     assert embedder.dim == 3
     moved = replace(server.settings, url="http://elsewhere:1", dim=3)
-    elsewhere = RemoteEmbedder(moved, RemoteClient(moved, "/embeddings"))
+    elsewhere = RemoteEmbedder(RemoteClient(moved, "/embeddings"))
     assert elsewhere.fingerprint == embedder.fingerprint
     assert len(embedder.fingerprint) == 16
     other = replace(moved, model="other")
-    assert RemoteEmbedder(other, RemoteClient(other, "/embeddings")).fingerprint != embedder.fingerprint
+    assert RemoteEmbedder(RemoteClient(other, "/embeddings")).fingerprint != embedder.fingerprint
 
 
 def test_estimated_tokens_start_in_order_and_count_ideographs_singly(server: Server) -> None:
@@ -219,7 +219,7 @@ def test_typed_lines_are_validated_and_other_lines_dropped_with_the_reason(serve
         "<think>hm</think>\nlex: login failure\nvec: best pasta\nSure!\nhyde: A login error is solved so"
     )
     settings = replace(server.settings, model="Qwen3-4B")
-    result = RemoteExpander(settings, RemoteClient(settings, "/chat/completions")).expand("login errors", intent="web")
+    result = RemoteExpander(RemoteClient(settings, "/chat/completions")).expand("login errors", intent="web")
     assert [(item.kind, item.text) for item in result.subqueries] == [
         ("lex", "login failure"),
         ("hyde", "A login error is solved so"),
@@ -235,7 +235,7 @@ def test_thinking_that_never_ends_yields_no_lines() -> None:
 
 def test_an_expansion_past_its_deadline_is_empty_with_the_reason(server: Server) -> None:
     settings = server.settings
-    expander = RemoteExpander(settings, RemoteClient(settings, "/chat/completions"))
+    expander = RemoteExpander(RemoteClient(settings, "/chat/completions"))
     result = expander.expand("query", deadline_s=time.monotonic() - 1)
     assert result.subqueries == () and "no time" in result.dropped[0][1]
     assert server.requests == []
@@ -318,8 +318,11 @@ def test_a_slow_server_meets_the_deadline(server: Server) -> None:
 
 def test_offline_only_this_machine_is_asked(server: Server) -> None:
     with pytest.raises(ModelError, match="QMD_OFFLINE"):
-        connect_embedder(RemoteSettings("https://models.example.org", "m", dim=3), {"QMD_OFFLINE": "1"})
-    assert connect_embedder(server.settings, {"QMD_OFFLINE": "1"}).dim == 3
+        RemoteClient(RemoteSettings("https://models.example.org", "m", is_offline=True), "/embeddings")
+    env = {"QMD_OFFLINE": "1", "QMD_EMBED_URL": server.url}
+    settings = remote_settings("embed", "m", env)
+    assert settings is not None and settings.is_offline
+    assert connect_embedder(RemoteClient(settings, "/embeddings")).dim == 3
 
 
 def test_loopback_is_told_by_address_or_the_name_localhost() -> None:
@@ -372,7 +375,7 @@ def test_a_time_out_that_is_no_number_is_refused(text: str) -> None:
 
 def test_a_key_in_the_address_is_sent_and_never_shown(server: Server) -> None:
     settings = replace(server.settings, url=f"{server.url}/v1?key=hidden")
-    embedder = RemoteEmbedder(settings, RemoteClient(settings, "/embeddings"))
+    embedder = RemoteEmbedder(RemoteClient(settings, "/embeddings"))
     embedder.embed_queries(["a"])
     assert server.requests[0][0] == "/v1/embeddings?key=hidden"
     assert "hidden" not in embedder.description.provider

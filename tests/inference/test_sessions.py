@@ -62,15 +62,6 @@ def test_nodes_are_counted_per_provider() -> None:
     assert set(counts) == {"cpu"}
 
 
-def test_a_model_opens_from_memory() -> None:
-    session = open_session(MODEL.read_bytes(), format="int8", name="minilm")
-    assert (session.name, session.input_names, session.output_names) == (
-        "minilm",
-        ("input_ids",),
-        ("last_hidden_state",),
-    )
-
-
 def test_every_format_has_a_reason() -> None:
     assert all(preference.reason for preference in PROVIDER_BY_FORMAT.values())
 

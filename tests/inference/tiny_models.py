@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.prepare.graph_writer import GraphForm, Qwen3Shape
-from qmd.prepare.graphs import Qwen3Writer, weight_names
+from qmd.prepare.graph_writer import Qwen3Shape
 from qmd.prepare.quantize import dequantize_blocks, quantize_blocks, quantize_rows
+from tests.inference.exported_graphs import LAYER_PARTS, ExportForm, PublishedWriter, weight_names
 
 SHAPE = Qwen3Shape(
     layers=2, hidden=64, heads=4, kv_heads=2, head_size=32, ffn=128, vocab=320, rope_theta=1e6, max_positions=1024
@@ -23,33 +23,10 @@ SHAPE = Qwen3Shape(
 Array = npt.NDArray[np.float64]
 Weights = dict[str, npt.NDArray[np.float32]]
 
-PUBLISHED = GraphForm(
-    activations="fp32",
-    linear="fp",
-    block=32,
-    accuracy_level=0,
-    table="fp",
-    last_only=False,
-    fused=False,
-    positions=True,
+PUBLISHED = ExportForm(
+    linear="fp", block=32, accuracy_level=0, table="fp", last_only=False, fused=False, positions=True
 )
 """How exporters write a decoder: all logits, separate projections, a full-precision table, explicit positions."""
-
-_PARTS = {
-    "q": "self_attn/q_proj",
-    "k": "self_attn/k_proj",
-    "v": "self_attn/v_proj",
-    "o": "self_attn/o_proj",
-    "gate": "mlp/gate_proj",
-    "up": "mlp/up_proj",
-    "down": "mlp/down_proj",
-}
-_NORMS = {
-    "in_norm": "input_layernorm",
-    "post_norm": "post_attention_layernorm",
-    "q_norm": "self_attn.q_norm",
-    "k_norm": "self_attn.k_norm",
-}
 
 
 def random_weights(shape: Qwen3Shape = SHAPE, *, seed: int = 3, tied: bool = True) -> Weights:
@@ -74,14 +51,14 @@ def random_weights(shape: Qwen3Shape = SHAPE, *, seed: int = 3, tied: bool = Tru
         "k_norm": (shape.head_size,),
     }
     weights: Weights = {}
-    for name in [*weight_names(shape, GraphForm(), tied=tied), "score"]:
+    for name in [*weight_names(shape, "lm", tied=tied), "score"]:
         size = sizes[name.rsplit(".", 1)[-1]]
         values = 0.08 * rng.standard_normal(size) + (1.0 if len(size) == 1 else 0.0)
         weights[name] = values.astype(np.float32)
     return weights
 
 
-def stored_weights(weights: Weights, form: GraphForm) -> Weights:
+def stored_weights(weights: Weights, form: ExportForm) -> Weights:
     """The weights as a graph of this form holds them: rounded to its blocks, rows or half precision."""
     stored: Weights = {}
     for name, value in weights.items():
@@ -99,7 +76,7 @@ def stored_weights(weights: Weights, form: GraphForm) -> Weights:
     return stored
 
 
-def _round_trip(value: npt.NDArray[np.float32], kind: str, form: GraphForm) -> npt.NDArray[np.float32]:
+def _round_trip(value: npt.NDArray[np.float32], kind: str, form: ExportForm) -> npt.NDArray[np.float32]:
     half = form.activations == "fp16"
     if kind in ("q4", "q8"):
         blocks = quantize_blocks(value, int(kind[1]), form.block)
@@ -129,7 +106,7 @@ def reference_logits(weights: Weights, ids: Sequence[int], shape: Qwen3Shape = S
 
     future = np.triu(np.full((n, n), -np.inf), 1)
     for layer in range(shape.layers):
-        weight = {name: value[f"layers.{layer}.{name}"] for name in (*_PARTS, *_NORMS)}
+        weight = {name: value[f"layers.{layer}.{name}"] for name in LAYER_PARTS}
         y = norm(x, weight["in_norm"])
         q = rotate(norm((y @ weight["q"].T).reshape(n, shape.heads, size), weight["q_norm"]))
         k = rotate(norm((y @ weight["k"].T).reshape(n, shape.kv_heads, size), weight["k_norm"]))
@@ -147,92 +124,12 @@ def reference_logits(weights: Weights, ids: Sequence[int], shape: Qwen3Shape = S
     return np.asarray(x @ value.get("head", value["embed"]).T)
 
 
-class PublishedWriter(Qwen3Writer):
-    """The same network with the names that exporters give, optionally with attention in plain operators."""
-
-    plain = False
-
-    def node_name(self, index: int, part: str) -> str:
-        return f"/model/layers.{index}/{_PARTS.get(part, part)}/MatMul"
-
-    def constant_name(self, weight: str) -> str:
-        pieces = weight.split(".")
-        if pieces[0] == "layers":
-            return f"model.layers.{pieces[1]}.{_NORMS[pieces[2]]}.weight"
-        return {"embed": "model.embed_tokens.weight", "norm": "model.norm.weight"}[weight]
-
-    def attention(self, index: int, q: str, k: str, v: str) -> str:
-        if not self.plain:
-            return super().attention(index, q, k, v)
-        shape = self.shape
-        q, k = self.rotate(q, shape.heads), self.rotate(k, shape.kv_heads)
-        query = self._heads(q, shape.heads)
-        key, value = self._heads(k, shape.kv_heads), self._heads(v, shape.kv_heads)
-        if self.form.past:
-            past_key, past_value = self.declare_past(index)
-            names = self.present_names(index)
-            key = self.op("Concat", [past_key, key], outputs=[names[0]], axis=2)[0]
-            value = self.op("Concat", [past_value, value], outputs=[names[1]], axis=2)[0]
-        key, value = self._repeat(key), self._repeat(value)
-        scores = self.op("MatMul", [query, self.op("Transpose", [key], perm=[0, 1, 3, 2])[0]])[0]
-        scale = self.initializer(self.name("scale"), np.array(shape.head_size**-0.5, self.float_dtype))
-        scores = self.op("Add", [self.op("Mul", [scores, scale])[0], self._bias()])[0]
-        attended = self.op("MatMul", [self.op("Softmax", [scores], axis=-1)[0], value])[0]
-        joined = self.op("Transpose", [attended], perm=[0, 2, 1, 3])[0]
-        return self.op("Reshape", [joined, self.constant([0, 0, -1])])[0]
-
-    def rotate(self, x: str, heads: int) -> str:
-        if self.form.positions:
-            return super().rotate(x, heads)
-        inputs = [x, self._counted_positions(), self.cos, self.sin]
-        return self.op("RotaryEmbedding", inputs, domain="com.microsoft", num_heads=heads, interleaved=0)[0]
-
-    def _heads(self, x: str, heads: int) -> str:
-        split = self.op("Reshape", [x, self.constant([0, 0, heads, self.shape.head_size])])[0]
-        return self.op("Transpose", [split], perm=[0, 2, 1, 3])[0]
-
-    def _repeat(self, x: str) -> str:
-        """Each key-value head as often as query heads share it."""
-        shape, times = self.shape, self.shape.heads // self.shape.kv_heads
-        wide = self.op("Unsqueeze", [x, self.constant([2])])[0]
-        wide = self.op("Expand", [wide, self.constant([1, 1, times, 1, 1])])[0]
-        return self.op("Reshape", [wide, self.constant([0, shape.heads, -1, shape.head_size])])[0]
-
-    def _sequence_range(self) -> str:
-        """Places of this run's tokens in the whole sequence, shape (sequence,)."""
-        length = self.op("Gather", [self.op("Shape", ["input_ids"])[0], self.constant(1)], axis=0)[0]
-        start = self.op("Sub", [self.total, length])[0]
-        return self.op("Range", [start, self.total, self.constant(1)])[0]
-
-    def _counted_positions(self) -> str:
-        """Positions for a graph without the input: places in the sequence, the same for every row."""
-        row = self.op("Unsqueeze", [self._sequence_range(), self.constant([0])])[0]
-        ids_shape = self.op("Shape", ["input_ids"])[0]
-        return self.op("Expand", [row, ids_shape])[0]
-
-    def _bias(self) -> str:
-        """0 where a query may look, -10,000 elsewhere: (batch, 1, sequence, total)."""
-        places = self.op("Unsqueeze", [self._sequence_range(), self.constant([1])])[0]
-        keys = self.op("Range", [self.constant(0), self.total, self.constant(1)])[0]
-        causal = self.op("LessOrEqual", [keys, places])[0]
-        real = self.op("Unsqueeze", [self.op("Cast", ["attention_mask"], to=9)[0], self.constant([1, 2])])[0]
-        allowed = self.op("And", [causal, real])[0]
-        zero, far = (self.initializer(self.name("bias"), np.array(v, self.float_dtype)) for v in (0.0, -1e4))
-        return self.op("Where", [allowed, zero, far])[0]
-
-
-class PlainWriter(PublishedWriter):
-    """Attention as MatMul, Softmax, MatMul with concatenated keys and values."""
-
-    plain = True
-
-
 def write_model(
     path: Path,
-    form: GraphForm,
+    form: ExportForm,
     weights: Weights,
     *,
-    writer: type[Qwen3Writer] = PublishedWriter,
+    writer: type[PublishedWriter] = PublishedWriter,
     external: bool = False,
 ) -> Weights:
     """Write a graph; returns the weights it really holds, for `reference_logits`."""

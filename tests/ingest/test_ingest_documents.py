@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.ingest import UnindexableFileError, parse_document, read_document
+from qmd.ingest.document import parse_document, read_document
+from qmd.ingest.errors import UnindexableFileError
 from qmd.records import Document, FileEntry
 
 

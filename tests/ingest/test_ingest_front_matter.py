@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qmd.ingest import parse_document
+from qmd.ingest.document import parse_document
 from qmd.records import Document, MetadataValue
 
 

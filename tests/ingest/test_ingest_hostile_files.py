@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from qmd.analysis import analyze_document
-from qmd.chunking import split_document
-from qmd.chunking.tokens import regex_token_starts
+from qmd.analysis.index import analyze_document
+from qmd.chunking.split import split_document
 from qmd.errors import QmdError
 from qmd.indexing.embed import embedded_text
-from qmd.ingest import UnindexableFileError, parse_document, read_document, scan_collection
+from qmd.ingest.document import parse_document, read_document
+from qmd.ingest.errors import UnindexableFileError
+from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry
+from tests.regex_tokens import regex_token_starts
 
 ALIAS_BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)

@@ -11,8 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import UsageError
-from qmd.ingest import compile_globs, split_mask
-from qmd.ingest.globs import parse_mask
+from qmd.ingest.globs import compile_globs, parse_mask, split_mask
 
 
 def selects(mask: str, path: str) -> bool:

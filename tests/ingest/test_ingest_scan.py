@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qmd.errors import NotFoundError
-from qmd.ingest import ScanResult, scan_collection
+from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.names import to_text
 from qmd.records import Collection
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from qmd.analysis import parse_lex
+from qmd.analysis.query import parse_lex
 from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold
 
 

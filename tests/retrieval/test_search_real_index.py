@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from qmd.analysis import analyze_document
+from qmd.analysis.index import analyze_document
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
-from qmd.ingest import parse_document
+from qmd.ingest.document import parse_document
 from qmd.records import Collection, Scope, SearchResponse
 from qmd.retrieval.lookup import resolve_document
 from qmd.retrieval.options import SearchOptions

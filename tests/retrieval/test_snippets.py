@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.analysis import analyze_query
+from qmd.analysis.query import analyze_query
 from qmd.retrieval.matching import WeightedTerm
 from qmd.retrieval.snippets import best_passage
 

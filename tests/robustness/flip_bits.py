@@ -24,8 +24,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from qmd.app.mirroring import mend, open_current_writer
-from qmd.config import Locations, load_config, locate
 from qmd.config.edits import add_collection
+from qmd.config.paths import Locations, locate
+from qmd.config.settings import load_config
 from qmd.errors import QmdError
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection

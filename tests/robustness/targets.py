@@ -198,7 +198,7 @@ def _open_queries(folder: Path) -> Iterator[Check]:
 
 @contextmanager
 def _open_globs(folder: Path) -> Iterator[Check]:
-    from qmd.ingest import scan_collection
+    from qmd.ingest.scan import scan_collection
     from qmd.records import Collection
     from qmd.retrieval.lookup import resolve_many
     from qmd.store import open_reader

@@ -12,7 +12,8 @@ from qmd.server.pools import EnginePool, ReaderPool, Role
 from qmd.server.service import SearchService
 
 from qmd.indexing.update import update_collection
-from qmd.inference import Engines, EngineSettings
+from qmd.inference.base import Engines
+from qmd.inference.settings import EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy
 from qmd.store import open_reader, open_writer

@@ -13,7 +13,7 @@ from qmd.server.service import SearchService
 from qmd.app.searching import SearchRequest
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
-from qmd.inference import EngineSettings
+from qmd.inference.settings import EngineSettings
 from qmd.records import Collection
 from qmd.server.requests import GetRequest
 from qmd.store import open_reader, open_writer

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from qmd.server.pools import EnginePool, ReaderPool
+from qmd.server.service import FetchedLines, SearchService, SkippedDocument
 
 from qmd.app.searching import SearchRequest
 from qmd.errors import DeadlineError, StoreError, UsageError
-from qmd.inference import EngineSettings
+from qmd.inference.settings import EngineSettings
 from qmd.server import service as service_module
 from qmd.server.deadline import parse_timeout, within
 from qmd.server.guard import AccessPolicy
-from qmd.server.pools import EnginePool, ReaderPool
 from qmd.server.requests import MultiGetRequest
-from qmd.server.service import FetchedLines, SearchService, SkippedDocument
 from qmd.store import open_reader
 from tests.server.conftest import Loader
 from tests.server.test_http import running

@@ -12,10 +12,10 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from qmd.server.service import SearchService
 
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, check_request, is_loopback
 from qmd.server.http_app import build_app
-from qmd.server.service import SearchService
 
 pytestmark = pytest.mark.anyio
 BASE = "http://127.0.0.1:8181"

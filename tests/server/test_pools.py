@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from qmd.server.pools import DEFAULT_MODEL_TTL_S, EnginePool, ReaderPool, Role, parse_model_ttl
 
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
-from qmd.server.pools import DEFAULT_MODEL_TTL_S, EnginePool, ReaderPool, Role, parse_model_ttl
 from tests.fakes import HashingEmbedder, OverlapReranker
 from tests.note_index import NoteIndex
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from qmd.config import Locations, gated_items, load_config, locate, record_trust
 from qmd.server.service import engine_settings
+
+from qmd.config.paths import Locations, locate
+from qmd.config.settings import load_config
+from qmd.config.trust import gated_items, record_trust
 
 CONFIG = "collections: {a: {path: docs}}\nmodels: {embed: 'hf:x/y', rerank: built-in}\n"
 

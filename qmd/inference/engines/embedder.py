@@ -7,20 +7,18 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import ENGLISH, stop_words_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.models.catalogue import ModelFormat, ModelRecord, Pooling
-from qmd.inference.models.weights import present_formats
+from qmd.inference.models.catalogue import ModelRecord, Pooling
+from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 MAX_FOREIGN_QUERY_SHARE = 0.3
 """Share of a query's letters in scripts the model does not read, above which its vector means nothing."""
@@ -66,8 +64,6 @@ class TokenEncoder:
 
     def encode(self, tokens: Tokens) -> npt.NDArray[np.float32]:
         """Token vectors of one text, shape (n_tokens, dim), not normalised."""
-        import numpy as np
-
         ids = np.array([tokens.ids], dtype=np.int64)
         feeds = {"input_ids": ids}
         if "attention_mask" in self._inputs:
@@ -103,29 +99,17 @@ class OnnxEmbedder:
     def __init__(self, encoder: TokenEncoder, record: ModelRecord, fingerprint: str, dim: int) -> None:
         self.encoder = encoder
         self._record = record
-        self._fingerprint = fingerprint
-        self._dim = dim
+        self.session = encoder.session
+        self.fingerprint = fingerprint
+        """16 hex digits over weights, tokenizer, pooling, prompts and window."""
+        self.dim = dim
+        """Length of a vector."""
 
     @property
     def description(self) -> EngineDescription:
         """Model, format and provider, for `status` and cache keys."""
         session = self.encoder.session
         return EngineDescription("embed", self._record.name, session.format, self._record.tier, session.got)
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self.encoder.session
-
-    @property
-    def dim(self) -> int:
-        """Length of a vector."""
-        return self._dim
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hex digits over weights, tokenizer, pooling, prompts and window."""
-        return self._fingerprint
 
     @property
     def max_tokens(self) -> int:
@@ -162,9 +146,7 @@ class OnnxEmbedder:
     def _embed(
         self, texts: Sequence[str], prompt: str, on_progress: Callable[[int], None] | None
     ) -> npt.NDArray[np.float32]:
-        import numpy as np
-
-        vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         encoded = [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
         # Longest first: the threads then finish together.
         order = sorted(range(len(texts)), key=lambda index: -len(encoded[index].ids))
@@ -176,45 +158,34 @@ class OnnxEmbedder:
         return vectors
 
 
-def load_embedder(
-    folder: Path,
-    record: ModelRecord,
-    *,
-    model_format: ModelFormat | None = None,
-    threads: int = 1,
-    allow_gpu: bool = True,
-) -> OnnxEmbedder:
+def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_gpu: bool = True) -> OnnxEmbedder:
     """Open an encoder folder (`tokenizer.json` and the format's weights) as an embedder.
 
     Args:
         folder: The model's folder.
         record: What the folder holds.
-        model_format: Which weights; those in the folder by default, CPU formats first.
         threads: Texts encoded at the same time.
         allow_gpu: False keeps every format on the CPU.
 
     Raises:
         ModelError: A file is missing or damaged, or the graph is not the encoder the record describes.
     """
-    present = present_formats(record, folder)
-    chosen = model_format or (present[0] if present else record.format_for("cpu"))
-    weights = folder / chosen.weights.path
+    # On a CPU even where CUDA works: INT8 is made for it.
+    weights = choose_weights(folder, record, allow_gpu=False)
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     options = {} if record.tier == "built-in" else _EXACT_SUMS
     session = open_session(
-        weights, format=chosen.name, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused, options=options
+        weights.path, format=weights.format, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused, options=options
     )
     encoder = TokenEncoder(session, tokenizer, record.context, threads)
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
     if record.dim is not None and dim != record.dim:
-        raise ModelError(f"model '{weights}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
-    return OnnxEmbedder(encoder, record, _fingerprint(weights, folder / "tokenizer.json", record), dim)
+        raise ModelError(f"model '{weights.path}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
+    return OnnxEmbedder(encoder, record, _fingerprint(weights.path, folder / "tokenizer.json", record), dim)
 
 
 def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
     """One L2-normalised vector, (n_tokens, dim) → (dim,): the mean over all tokens or the first token's."""
-    import numpy as np
-
     pooled = token_vectors[0] if pooling == "first" else token_vectors.mean(axis=0)
     result: npt.NDArray[np.float32] = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
     return result

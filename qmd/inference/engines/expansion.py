@@ -10,13 +10,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.engines.expansion_checks import Related, check_expansions, wanted_scripts
-from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.inference.engines.expansion_checks import check_expansions, wanted_scripts
+from qmd.inference.engines.language_models import open_language_model
+from qmd.inference.runtime.chat_tokens import ChatTokenizer
 from qmd.inference.runtime.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
 from qmd.inference.runtime.grammar import LineGrammar
 from qmd.inference.runtime.kv_context import KeyValueContext
@@ -25,11 +30,7 @@ from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import SubQuery, SubQueryKind
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from qmd.inference.models.catalogue import ModelRecord
-    from qmd.inference.runtime.sessions import Session
     from qmd.inference.settings import EngineSettings
 
 _SYSTEM = (
@@ -67,7 +68,6 @@ class ExpanderOptions:
         # The model's card asks for these values in non-thinking mode; greedy decoding loops.
         default_factory=lambda: SamplingSettings(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=0.5, seed=0)
     )
-    is_related: Related | None = None
 
 
 class QwenExpander:
@@ -89,7 +89,8 @@ class QwenExpander:
     ) -> None:
         self._decoder = decoder
         self._tokenizer = tokenizer
-        self._description = description
+        self.description = description
+        self.session = decoder.session
         self._options = options or ExpanderOptions()
         self._spellings = tokenizer.token_bytes()
         self._grammar = LineGrammar(self._spellings, tokenizer.end_ids)
@@ -100,16 +101,6 @@ class QwenExpander:
         self._context: KeyValueContext | None = None
         # One key-value context, so one expansion at a time; a server calls from several threads.
         self._lock = threading.Lock()
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return self._description
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._decoder.session
 
     def expand(
         self,
@@ -137,7 +128,7 @@ class QwenExpander:
             write = self._write_batched if self._is_batched() else self._write_in_turn
             results = write(context, choosers, limits)
         proposed, cut = self._read_lines(results)
-        checked = check_expansions(query, proposed, intent=intent, is_related=self._options.is_related)
+        checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
 
     def _is_batched(self) -> bool:
@@ -166,17 +157,20 @@ class QwenExpander:
         first = self._grammar.starting_in(lambda letter: script_of(letter) in wanted) if wanted else None
         settings = self._options.sampling
 
-        def chooser(index: int) -> Chooser:
-            # Rows of a batch start alike: each needs its own draws.
-            seed = None if settings.seed is None else settings.seed + index
-            sampler = Sampler(replace(settings, seed=seed))
+        # Rows of a batch start alike: each needs its own draws.
+        seeds = [
+            None if settings.seed is None else settings.seed + index for index in range(len(self._options.branches))
+        ]
+        return [partial(self._choose, Sampler(replace(settings, seed=seed)), first) for seed in seeds]
 
-            def choose(logits: npt.NDArray[np.float32], generated: Sequence[int]) -> int:
-                return sampler.choose(logits, generated, self._grammar.allowed(generated, first))
-
-            return choose
-
-        return [chooser(index) for index in range(len(self._options.branches))]
+    def _choose(
+        self,
+        sampler: Sampler,
+        first: npt.NDArray[np.bool_] | None,
+        logits: npt.NDArray[np.float32],
+        generated: Sequence[int],
+    ) -> int:
+        return sampler.choose(logits, generated, self._grammar.allowed(generated, first))
 
     def _write_in_turn(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
         results: list[Generated] = []
@@ -217,25 +211,12 @@ class QwenExpander:
 
 
 def load_expander(
-    folder: Path,
-    settings: EngineSettings,
-    options: ExpanderOptions | None = None,
-    *,
-    record: ModelRecord | None = None,
+    folder: Path, record: ModelRecord, settings: EngineSettings, options: ExpanderOptions | None = None
 ) -> QwenExpander:
     """Open the expansion model of a folder.
 
     Raises:
         ModelError: If a file is missing or damaged, or the graph is not a decoder this code can drive.
     """
-    from qmd.inference.models.catalogue import full_model
-    from qmd.inference.models.weights_choice import choose_weights
-    from qmd.inference.runtime.sessions import open_session
-
-    record = record or full_model("expand")
-    weights = choose_weights(folder, record, allow_gpu=settings.gpu_allowed)
-    session = open_session(
-        weights.path, format=weights.format, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed
-    )
-    description = EngineDescription("expand", record.name, weights.format, record.tier, session.got)
-    return QwenExpander(Decoder(session), load_chat_tokenizer(folder), description, options)
+    model = open_language_model(folder, record, settings)
+    return QwenExpander(Decoder(model.session), model.tokenizer, model.description, options)

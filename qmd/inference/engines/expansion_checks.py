@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from qmd.analysis.scripts import has_cjk, script_of
 from qmd.analysis.stopwords import language_of, stop_words_of
 from qmd.inference.base import Expansion
 from qmd.records import SubQuery
-
-Related = Callable[[str, str], bool]
-"""(query, proposed text) → whether they are about the same thing, where a model can tell."""
 
 _MAX_CHARACTERS = {"lex": 120, "vec": 240, "hyde": 800}
 _MIN_SCRIPT_SHARE = 0.25
@@ -33,25 +30,18 @@ _TEMPLATE = re.compile(
 )
 
 
-def check_expansions(
-    query: str,
-    proposed: Sequence[SubQuery],
-    *,
-    intent: str | None = None,
-    is_related: Related | None = None,
-) -> Expansion:
+def check_expansions(query: str, proposed: Sequence[SubQuery], *, intent: str | None = None) -> Expansion:
     """Split proposals into kept and refused, in order.
 
     Refused are empty lines, repetitions of the query or of an earlier line, template prose, text that runs in circles,
-    another script or language than the query's, and drift: no term in common with query or intent, unless
-    `is_related` vouches for it.
+    another script or language than the query's, and drift: no term in common with query or intent.
     """
     kept: list[SubQuery] = []
     dropped: list[tuple[str, str]] = []
     seen = {_key(query)}
     for item in proposed:
         text = " ".join(item.text.split()).strip("\"'`“”«» -–*•")
-        reason = _refusal(query, item.kind, text, intent, is_related)
+        reason = _refusal(query, item.kind, text, intent)
         if reason is None and (key := _key(text)) in seen:
             reason = "repeats the query" if key == _key(query) else "repeats another expansion"
         if reason is not None:
@@ -62,7 +52,7 @@ def check_expansions(
     return Expansion(tuple(kept), tuple(dropped))
 
 
-def _refusal(query: str, kind: str, text: str, intent: str | None, is_related: Related | None) -> str | None:
+def _refusal(query: str, kind: str, text: str, intent: str | None) -> str | None:
     if not any(letter.isalnum() for letter in text):
         return "is empty"
     if len(text) > _MAX_CHARACTERS[kind]:
@@ -75,7 +65,7 @@ def _refusal(query: str, kind: str, text: str, intent: str | None, is_related: R
         return "is in another script than the query"
     if not same_language(query, text):
         return "is in another language than the query"
-    if not shares_term(f"{query} {intent or ''}", text) and not (is_related is not None and is_related(query, text)):
+    if not shares_term(f"{query} {intent or ''}", text):
         return "shares no term with the query"
     return None
 
@@ -134,7 +124,8 @@ def _script_shares(text: str) -> dict[str, float]:
 
 def same_language(query: str, text: str) -> bool:
     """False when function words show two different languages; keywords without any show nothing."""
-    ours, theirs = language_of(_words(query)), language_of(_words(text))
+    # One letter shows nothing: `c` is French, and a programming language.
+    ours, theirs = (language_of([word for word in _words(one) if len(word) > 1]) for one in (query, text))
     return ours is None or theirs is None or ours == theirs
 
 

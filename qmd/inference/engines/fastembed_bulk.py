@@ -1,4 +1,4 @@
-"""fastembed's models behind the `Embedder` protocol: its catalogue of encoders, and our own records registered with it.
+"""fastembed's models behind the `Embedder` protocol: its catalogue of encoders.
 
 Its import costs 0.4 s, so nothing here is loaded unless a configuration names a model as `fastembed:NAME`.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
@@ -18,15 +21,10 @@ from qmd.inference.engines.embedder import (
     foreign_share,
     sampled_digest,
 )
-from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.runtime.sessions import import_runtime
 from qmd.inference.runtime.tokenization import Tokenizer
 from qmd.inference.settings import FASTEMBED_PREFIX
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 # fastembed's default CUDA setting tries CUDA wherever it is compiled in, and prints red lines where it cannot load.
 _PROVIDERS = ("CPUExecutionProvider",)
@@ -79,8 +77,6 @@ class FastembedEmbedder:
     def _collect(
         self, vectors: Iterator[Any], n_texts: int, on_progress: Callable[[int], None] | None
     ) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         rows = np.zeros((n_texts, self.dim), dtype=np.float32)
         with _mapped_errors(self.name):
             for row, vector in enumerate(vectors):
@@ -90,49 +86,34 @@ class FastembedEmbedder:
         return rows
 
 
-def register_record(record: ModelRecord) -> None:
-    """Make one of our records known to fastembed under its repository's name; a second time does nothing."""
-    from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
-
-    if _is_known(record.repository):
-        return
-    TextEmbedding.add_custom_model(
-        model=record.repository,
-        pooling=PoolingType.CLS if record.pooling == "first" else PoolingType.MEAN,
-        normalization=True,
-        sources=ModelSource(hf=record.repository),
-        dim=record.dim or 0,
-        model_file=record.format_for("cpu").weights.path,
-        additional_files=[file.path for file in record.files],
-        license=record.licence,
-    )
-
-
-def fetch_fastembed(name: str, cache_dir: Path) -> None:
-    """Download a model of fastembed's catalogue into `cache_dir`.
-
-    Raises:
-        ModelError: fastembed does not know the model, or the download failed.
-    """
-    _open(name, cache_dir=cache_dir, local_files_only=False, threads=1, folder=None)
-
-
-def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1, folder: Path | None = None) -> FastembedEmbedder:
+def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1) -> FastembedEmbedder:
     """Open a fastembed model from files on this machine.
 
     Args:
         name: fastembed's name of the model, without `fastembed:`.
-        cache_dir: Where `fetch_fastembed` put it.
+        cache_dir: Where its files lie, in fastembed's own layout.
         threads: Threads of one run.
-        folder: The model's own folder, instead of the cache.
 
     Raises:
         ModelError: fastembed is missing, does not know the model, or its files are absent or damaged.
     """
-    model = _open(name, cache_dir=cache_dir, local_files_only=True, threads=threads, folder=folder)
+    import_runtime()  # fastembed would load it as it is
+    try:
+        from fastembed import TextEmbedding
+    except ImportError as exc:
+        raise ModelError(f"fastembed cannot be imported: {exc}", "reinstall qmd") from exc
+    if not any(model["model"].lower() == name.lower() for model in TextEmbedding.list_supported_models()):
+        raise ModelError(f"fastembed has no model '{name}'", "see: qmd models list")
+    with _mapped_errors(name):
+        model = TextEmbedding(
+            name, cache_dir=str(cache_dir), threads=threads, providers=list(_PROVIDERS), local_files_only=True
+        )
+    return wrap_fastembed(name, model)
+
+
+def wrap_fastembed(name: str, model: Any) -> FastembedEmbedder:
+    """An opened `fastembed.TextEmbedding` as an `Embedder`."""
     inner = model.model
-    tokenizer = Tokenizer.copy_of(inner.tokenizer)
     truncation: dict[str, Any] = inner.tokenizer.truncation or {}
     context = int(truncation.get("max_length", 512))
     weights = Path(inner._model_dir) / inner.model_description.model_file
@@ -141,38 +122,12 @@ def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1, folder: Path
     return FastembedEmbedder(
         model=model,
         name=name,
-        tokenizer=tokenizer,
+        tokenizer=Tokenizer.copy_of(inner.tokenizer),
         dim=int(inner.model_description.dim),
         fingerprint=sampled_digest(weights, FASTEMBED_PREFIX + name, str(context)),
         max_tokens=max(16, min(context, 512) - _TITLE_ROOM),
         scripts=("LATIN",) if is_english else (),
     )
-
-
-def _open(name: str, *, cache_dir: Path, local_files_only: bool, threads: int, folder: Path | None) -> Any:
-    import_runtime()  # fastembed would load it as it is
-    try:
-        from fastembed import TextEmbedding
-    except ImportError as exc:
-        raise ModelError(f"fastembed cannot be imported: {exc}", "reinstall qmd") from exc
-    if not _is_known(name):
-        raise ModelError(f"fastembed has no model '{name}'", "see: qmd models list")
-    options: dict[str, Any] = {"specific_model_path": str(folder)} if folder is not None else {}
-    with _mapped_errors(name):
-        return TextEmbedding(
-            name,
-            cache_dir=str(cache_dir),
-            threads=threads,
-            providers=list(_PROVIDERS),
-            local_files_only=local_files_only,
-            **options,
-        )
-
-
-def _is_known(name: str) -> bool:
-    from fastembed import TextEmbedding
-
-    return any(model["model"].lower() == name.lower() for model in TextEmbedding.list_supported_models())
 
 
 @contextlib.contextmanager

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.analysis.stopwords import stop_words_of
-from qmd.inference.base import EngineDescription, Tier
+from qmd.inference.base import EngineDescription
 from qmd.inference.engines.embedder import TokenEncoder
-from qmd.inference.runtime.sessions import Session
 from qmd.inference.runtime.tokenization import Tokens
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 Idf = Callable[[Sequence[str]], Sequence[float]]
 """Lower-case words → weight of each, >= 0; rarer words weigh more."""
@@ -37,26 +34,21 @@ class MaxSimReranker:
     Source: Khattab and Zaharia, SIGIR 2020 (ColBERT); the weighted mean instead of the sum makes queries comparable.
     """
 
-    def __init__(self, encoder: TokenEncoder, model: str, tier: Tier = "built-in", idf: Idf | None = None) -> None:
+    def __init__(self, encoder: TokenEncoder, model: str, idf: Idf | None = None) -> None:
         self._encoder = encoder
+        self.session = encoder.session
         self._model = model
-        self._tier: Tier = tier
         self._idf = idf
 
     @property
     def description(self) -> EngineDescription:
         """Model, format and provider, for `status` and cache keys."""
         session = self._encoder.session
-        return EngineDescription("rerank", self._model, session.format, self._tier, session.got)
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._encoder.session
+        return EngineDescription("rerank", self._model, session.format, "built-in", session.got)
 
     def with_idf(self, idf: Idf) -> MaxSimReranker:
         """The same reranker, weighing query words by a collection's document frequencies."""
-        return MaxSimReranker(self._encoder, self._model, self._tier, idf)
+        return MaxSimReranker(self._encoder, self._model, idf)
 
     def score(
         self,
@@ -101,8 +93,6 @@ class MaxSimReranker:
         self, query: str, intent: str | None, pace: _Pace
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Query token vectors, shape (n, dim), and weights, shape (n,); tokens of weight 0 are left out."""
-        import numpy as np
-
         vectors: list[npt.NDArray[np.float32]] = []
         weights: list[npt.NDArray[np.float32]] = []
         for text, factor in ((query, 1.0), (intent or "", INTENT_WEIGHT)):
@@ -164,8 +154,6 @@ def max_similarity(
 
 
 def _normalised(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    import numpy as np
-
     result: npt.NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return result
 

@@ -10,21 +10,19 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.engines.expansion_checks import Related, check_expansions
-from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, RemoteSettings, TooLargeError
-from qmd.inference.engines.remote_settings import is_offline
+from qmd.inference.engines.expansion_checks import check_expansions
+from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, TooLargeError
 from qmd.inference.models.catalogue import Role
 from qmd.records import SubQuery
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
 """A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
@@ -45,19 +43,14 @@ class RemoteEmbedder:
     """The Embedder over `/v1/embeddings`.
 
     Args:
-        settings: The server.
-        client: Posts to it.
+        client: Posts to the server.
     """
 
-    def __init__(self, settings: RemoteSettings, client: RemoteClient) -> None:
-        self._settings = settings
+    def __init__(self, client: RemoteClient) -> None:
         self._client = client
-        self._dim = settings.dim
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return _describe("embed", self._settings, self._client)
+        self.description = _describe("embed", client)
+        self._settings = client.settings
+        self._dim = client.settings.dim
 
     @property
     def dim(self) -> int:
@@ -108,8 +101,6 @@ class RemoteEmbedder:
     def _embed(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None, limit_s: float | None = None
     ) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         if not texts:
             return np.zeros((0, self.dim), np.float32)
         parts: list[npt.NDArray[np.float32]] = []
@@ -122,8 +113,6 @@ class RemoteEmbedder:
         return np.concatenate(parts)
 
     def _embed_batch(self, texts: Sequence[str], limit_s: float | None) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         body = {"model": self._settings.model, "input": list(texts), "encoding_format": "float"}
         try:
             answer = self._client.post(body, limit_s=limit_s)
@@ -139,8 +128,6 @@ class RemoteEmbedder:
         return result
 
     def _read_vectors(self, answer: Any, expected: int) -> npt.NDArray[np.float64]:
-        import numpy as np
-
         try:
             rows = sorted(answer["data"], key=lambda row: int(row.get("index", 0)))
             vectors = np.array([row["embedding"] for row in rows], np.float64)
@@ -161,19 +148,14 @@ class RemoteReranker:
     """The Reranker over `/v1/rerank`, in the shape of Jina and Cohere; text-embeddings-inference's answer is read too.
 
     Args:
-        settings: The server.
-        client: Posts to it.
+        client: Posts to the server.
     """
 
-    def __init__(self, settings: RemoteSettings, client: RemoteClient) -> None:
-        self._settings = settings
+    def __init__(self, client: RemoteClient) -> None:
         self._client = client
+        self.description = _describe("rerank", client)
+        self._settings = client.settings
         self._has_raw_scores = False
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return _describe("rerank", self._settings, self._client)
 
     def score(
         self,
@@ -231,20 +213,13 @@ class RemoteExpander:
     """The Expander over `/v1/chat/completions`.
 
     Args:
-        settings: The server.
-        client: Posts to it.
-        is_related: Vouches for expansions that share no term with the query.
+        client: Posts to the server.
     """
 
-    def __init__(self, settings: RemoteSettings, client: RemoteClient, *, is_related: Related | None = None) -> None:
-        self._settings = settings
+    def __init__(self, client: RemoteClient) -> None:
         self._client = client
-        self._is_related = is_related
-
-    @property
-    def description(self) -> EngineDescription:
-        """What runs."""
-        return _describe("expand", self._settings, self._client)
+        self.description = _describe("expand", client)
+        self._settings = client.settings
 
     def expand(
         self,
@@ -282,7 +257,7 @@ class RemoteExpander:
         except (KeyError, IndexError, TypeError) as exc:
             raise _nonsense(self._client, "no message") from exc
         proposed, other = parse_typed_lines(text)
-        checked = check_expansions(query, proposed, intent=intent, is_related=self._is_related)
+        checked = check_expansions(query, proposed, intent=intent)
         dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
         return Expansion(checked.subqueries, dropped)
 
@@ -302,38 +277,20 @@ def parse_typed_lines(text: str) -> tuple[list[SubQuery], list[str]]:
     return proposed, other
 
 
-def connect_embedder(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteEmbedder:
+def connect_embedder(client: RemoteClient) -> RemoteEmbedder:
     """The remote embedder; asks the server for the size of a vector where the settings do not say.
 
     Raises:
-        ModelError: If offline use forbids the server, or it fails.
+        ModelError: If the server fails.
     """
-    embedder = RemoteEmbedder(settings, RemoteClient(settings, "/embeddings", is_offline=is_offline(env)))
-    if settings.dim is None:
+    embedder = RemoteEmbedder(client)
+    if client.settings.dim is None:
         embedder.embed_queries(["size"])
     return embedder
 
 
-def connect_reranker(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteReranker:
-    """The remote reranker. Sends nothing yet.
-
-    Raises:
-        ModelError: If offline use forbids the server.
-    """
-    return RemoteReranker(settings, RemoteClient(settings, "/rerank", is_offline=is_offline(env)))
-
-
-def connect_expander(settings: RemoteSettings, env: Mapping[str, str]) -> RemoteExpander:
-    """The remote expander. Sends nothing yet.
-
-    Raises:
-        ModelError: If offline use forbids the server.
-    """
-    return RemoteExpander(settings, RemoteClient(settings, "/chat/completions", is_offline=is_offline(env)))
-
-
-def _describe(role: Role, settings: RemoteSettings, client: RemoteClient) -> EngineDescription:
-    return EngineDescription(role, settings.model, "remote", "remote", client.url)
+def _describe(role: Role, client: RemoteClient) -> EngineDescription:
+    return EngineDescription(role, client.settings.model, "remote", "remote", client.url)
 
 
 def _nonsense(client: RemoteClient, what: str) -> ModelError:

@@ -8,16 +8,15 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from qmd.errors import ModelError
-from qmd.quick_dataclasses import dataclass
+from qmd.inference.engines.remote_settings import RemoteSettings
 
-if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
-
-DEFAULT_TIMEOUT_S = 30.0
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _BACKOFF_S = 0.5
 _MAX_WAIT_S = 20.0
@@ -35,34 +34,12 @@ class TooLargeError(ModelError):
     """The server refuses a request for its size."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSettings:
-    """A model server for one role."""
-
-    url: str
-    """Base (`http://host:8000/v1`), host alone, or the whole address of the endpoint."""
-    model: str
-    api_key: str | None = None
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    """For one try, and for all tries of a call that someone waits for."""
-    retries: int = 2
-    batch_size: int = 32
-    """Texts in one request."""
-    dim: int | None = None
-    """Expected size of a vector; None takes the server's."""
-    max_tokens: int = 480
-    """Token budget of one chunk's body."""
-    document_prompt: str = ""
-    query_prompt: str = ""
-
-
 class RemoteClient:
     """Posts JSON to one endpoint.
 
     Args:
         settings: The server.
         endpoint: Path after the version, such as `/embeddings`.
-        is_offline: Refuse every host but this machine.
         sleep: Waits between tries.
         clock: Tells monotonic time.
 
@@ -75,7 +52,6 @@ class RemoteClient:
         settings: RemoteSettings,
         endpoint: str,
         *,
-        is_offline: bool = False,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -85,9 +61,9 @@ class RemoteClient:
         """For messages: without what follows the question mark, which may be a key."""
         host = parts.hostname or ""
         self._is_loopback = is_loopback(host)
-        if is_offline and not self._is_loopback:
+        if settings.is_offline and not self._is_loopback:
             raise ModelError(f"model server '{host}' is not used: QMD_OFFLINE is set", "unset QMD_OFFLINE")
-        self._settings = settings
+        self.settings = settings
         self._sleep = sleep
         self._clock = clock
         self._failures = 0
@@ -145,13 +121,13 @@ class RemoteClient:
                 self._closed_until = self._clock() + _BREAKER_REST_S
 
     def _post_with_retries(self, body: Mapping[str, Any], deadline_s: float | None) -> Any:
-        for attempt in range(self._settings.retries + 1):
+        for attempt in range(self.settings.retries + 1):
             try:
                 return self._post_once(body, self._time_left(deadline_s))
             except _RetryError as exc:
                 if deadline_s is not None and self._clock() >= deadline_s:
                     raise DeadlineError(f"no time left for model server '{self.url}'") from exc
-                if attempt == self._settings.retries:
+                if attempt == self.settings.retries:
                     raise ModelError(exc.message, exc.hint) from exc
                 wait_s = min(_MAX_WAIT_S, max(_BACKOFF_S * 2**attempt, exc.retry_after_s))
                 if deadline_s is not None and self._clock() + wait_s >= deadline_s:
@@ -161,20 +137,16 @@ class RemoteClient:
 
     def _time_left(self, deadline_s: float | None) -> float:
         if deadline_s is None:
-            return self._settings.timeout_s
+            return self.settings.timeout_s
         left_s = deadline_s - self._clock()
         if left_s <= 0:
             raise DeadlineError(f"no time left for model server '{self.url}'")
-        return min(self._settings.timeout_s, left_s)
+        return min(self.settings.timeout_s, left_s)
 
     def _post_once(self, body: Mapping[str, Any], timeout_s: float) -> Any:
-        from http.client import HTTPException
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request
-
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "qmd"}
-        if self._settings.api_key:
-            headers["Authorization"] = f"Bearer {self._settings.api_key}"
+        if self.settings.api_key:
+            headers["Authorization"] = f"Bearer {self.settings.api_key}"
         request = Request(self._address, json.dumps(body).encode("utf-8"), headers, method="POST")
         try:
             with _opener(self._is_loopback).open(request, timeout=timeout_s) as response:
@@ -245,16 +217,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirect would carry the key and the user's text to another host."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
 def _opener(is_loopback: bool) -> OpenerDirector:
-    from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
-
-    class NoRedirect(HTTPRedirectHandler):
-        """A redirect would carry the key and the user's text to another host."""
-
-        def redirect_request(self, *args: Any) -> None:
-            return None
-
-    return build_opener(NoRedirect, *([ProxyHandler({})] if is_loopback else []))
+    return build_opener(_NoRedirect, *([ProxyHandler({})] if is_loopback else []))
 
 
 def _detail(raw: bytes) -> str:

@@ -12,15 +12,34 @@ from collections.abc import Mapping
 
 from qmd.environment import is_on
 from qmd.errors import ModelError
-from qmd.inference.engines.remote_client import DEFAULT_TIMEOUT_S, RemoteSettings
 from qmd.inference.models.catalogue import Role
+from qmd.inference.settings import ENV_STEMS
+from qmd.quick_dataclasses import dataclass
 
-_ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
+_TIMEOUT_S = 30.0
 
 
-def is_remote(model: str) -> bool:
-    """True for a model that is written as a server's address."""
-    return model.strip().lower().startswith(("http://", "https://"))
+@dataclass(frozen=True, slots=True)
+class RemoteSettings:
+    """A model server for one role."""
+
+    url: str
+    """Base (`http://host:8000/v1`), host alone, or the whole address of the endpoint."""
+    model: str
+    api_key: str | None = None
+    is_offline: bool = False
+    """Refuse every host but this machine."""
+    timeout_s: float = _TIMEOUT_S
+    """For one try, and for all tries of a call that someone waits for."""
+    retries: int = 2
+    batch_size: int = 32
+    """Texts in one request."""
+    dim: int | None = None
+    """Expected size of a vector; None takes the server's."""
+    max_tokens: int = 480
+    """Token budget of one chunk's body."""
+    document_prompt: str = ""
+    query_prompt: str = ""
 
 
 def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSettings | None:
@@ -29,15 +48,15 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
     Args:
         role: The role.
         model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
-        env: `QMD_*_URL`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_REMOTE_TIMEOUT`, `QMD_EMBED_DIM`,
+        env: `QMD_*_URL`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`, `QMD_EMBED_DIM`,
             `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`.
 
     Raises:
         ModelError: A server without a model's name, or a number that is none.
     """
-    stem = _ENV_STEMS[role]
+    stem = ENV_STEMS[role]
     url, name = env.get(f"{stem}_URL", "").strip(), model.strip()
-    if is_remote(name):
+    if name.lower().startswith(("http://", "https://")):
         url, _, name = name.partition("#")
     if not url:
         return None
@@ -49,16 +68,12 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
         url,
         name,
         api_key=key.strip() if key else None,
-        timeout_s=_positive(env, "QMD_REMOTE_TIMEOUT") or DEFAULT_TIMEOUT_S,
+        is_offline=is_on(env.get("QMD_OFFLINE")),
+        timeout_s=_positive(env, "QMD_REMOTE_TIMEOUT") or _TIMEOUT_S,
         dim=None if dim is None else int(dim),
         document_prompt=env.get("QMD_EMBED_DOCUMENT_PROMPT", "") if role == "embed" else "",
         query_prompt=env.get("QMD_EMBED_QUERY_PROMPT", "") if role == "embed" else "",
     )
-
-
-def is_offline(env: Mapping[str, str]) -> bool:
-    """True when `QMD_OFFLINE` is set to anything but an off-word."""
-    return is_on(env.get("QMD_OFFLINE"))
 
 
 def _positive(env: Mapping[str, str], name: str) -> float | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.batches import batches
 from qmd.errors import ModelError
@@ -12,10 +15,6 @@ from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.kv_context import KeyValueContext
 from qmd.inference.runtime.sessions import Session
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 Side = Literal["right", "left"]
 
@@ -36,8 +35,6 @@ class ScoreHead:
 
     def probabilities(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """P(yes) in [0, 1], shape (batch,), from logits (batch, 1), (batch, 2) or (batch, vocabulary)."""
-        import numpy as np
-
         width = logits.shape[1]
         margin = logits[:, 0] if width == 1 else logits[:, self.yes] - logits[:, self.no]
         # The two halves of tanh never overflow, as exp would for logits beyond 700.
@@ -69,13 +66,9 @@ class SharedPrefixRunner:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
+        self.session = decoder.session
         self._context: KeyValueContext | None = None
         self._capacity = 0
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._decoder.session
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""
@@ -113,18 +106,13 @@ class BatchRunner:
     def __init__(
         self, session: Session, signature: DecoderSignature, pad_id: int, *, batch_tokens: int, window: int = 64
     ) -> None:
-        self._session = session
+        self.session = session
         self._signature = signature
         self._pad_id = pad_id
         self._batch_tokens = batch_tokens
         self._window = window
         self._side: Side | None = None
         self._is_tried = False
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._session
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""
@@ -152,8 +140,6 @@ class BatchRunner:
             yield batch
 
     def _try_padding(self, shorter: Sequence[int], longer: Sequence[int]) -> None:
-        import numpy as np
-
         self._is_tried = True
         expected = self.logits([shorter], "right")[0]
         sides: tuple[Side, Side] = ("right", "left")
@@ -168,8 +154,6 @@ class BatchRunner:
 
     def logits(self, rows: Sequence[Sequence[int]], side: Side) -> npt.NDArray[np.float32]:
         """Logits of each prompt's last token, shape (batch, width)."""
-        import numpy as np
-
         signature, width = self._signature, max(map(len, rows))
         ids = np.full((len(rows), width), self._pad_id, signature.id_dtype)
         mask = np.zeros_like(ids)
@@ -186,12 +170,12 @@ class BatchRunner:
             feeds[signature.keep_input] = np.array(1 if side == "left" else width, np.int64)
         empty = np.zeros((len(rows), signature.kv_heads, 0, signature.head_size), signature.kv_dtype)
         feeds.update(dict.fromkeys(signature.past, empty))
-        logits = self._session.run([signature.logits], feeds)[0]
+        logits = self.session.run([signature.logits], feeds)[0]
         if logits.ndim == 3:
             is_last_only = logits.shape[1] == 1 or side == "left"
             last = [-1 if is_last_only else len(row) - 1 for row in rows]
             logits = logits[np.arange(len(rows)), last]
         if logits.ndim != 2 or len(logits) != len(rows):
-            raise ModelError(f"model '{self._session.name}' returns logits of shape {list(logits.shape)}")
+            raise ModelError(f"model '{self.session.name}' returns logits of shape {list(logits.shape)}")
         result: npt.NDArray[np.float32] = logits.astype(np.float32)
         return result

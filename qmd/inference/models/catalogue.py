@@ -15,13 +15,11 @@ Device = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """One file of a repository. `size_bytes` and `sha256` are exact, and None where only `about_bytes` is known."""
+    """One file of a model: its path in the repository, and its size and sha256 where they are known."""
 
     path: str
     size_bytes: int | None = None
     sha256: str | None = None
-    about_bytes: int | None = None
-    """Rounded size for display and the disk check; never compared with a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +66,6 @@ class ModelRecord:
         """Name of its folder under the models folder."""
         return self.repository.replace("/", "--") if self.tier == "full" else self.name.lower()
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes on disk of the first format with the common files, rounded where no exact size is recorded."""
-        parts = (self.formats[0].weights, *self.files)
-        return sum(part.size_bytes or part.about_bytes or 0 for part in parts)
-
     def format_for(self, device: Device) -> ModelFormat:
         """The format meant for `device`, else the first one."""
         return next((item for item in self.formats if item.device == device), self.formats[0])
@@ -113,11 +105,11 @@ JINA_ZH = ModelRecord(
     languages=("zh", "en"),
     scripts=("LATIN", "CJK"),
     formats=(
-        ModelFormat("int8", ModelFile("onnx/model_quantized.onnx", about_bytes=162_000_000), "cpu"),
-        ModelFormat("fp16", ModelFile("onnx/model_fp16.onnx", about_bytes=321_000_000), "cuda"),
+        ModelFormat("int8", ModelFile("onnx/model_quantized.onnx"), "cpu"),
+        ModelFormat("fp16", ModelFile("onnx/model_fp16.onnx"), "cuda"),
     ),
     files=(
-        ModelFile("tokenizer.json", about_bytes=2_030_000),
+        ModelFile("tokenizer.json"),
         ModelFile("tokenizer_config.json"),
         ModelFile("config.json"),
         ModelFile("special_tokens_map.json"),
@@ -139,9 +131,9 @@ QWEN_RERANKER = ModelRecord(
     languages=("*",),
     scripts=(),
     # Called FP32 where it is published; its size, two bytes per parameter, says FP16.
-    formats=(ModelFormat("fp16", ModelFile("model.onnx", about_bytes=1_192_779_696), "cuda"),),
+    formats=(ModelFormat("fp16", ModelFile("model.onnx"), "cuda"),),
     files=(
-        ModelFile("tokenizer.json", about_bytes=11_422_654),
+        ModelFile("tokenizer.json"),
         ModelFile("tokenizer_config.json"),
         ModelFile("config.json"),
     ),
@@ -159,15 +151,15 @@ QWEN_EXPANDER = ModelRecord(
     languages=("*",),
     scripts=(),
     formats=(
-        ModelFormat("q4f16", ModelFile("onnx/model_q4f16.onnx", about_bytes=569_800_000), "cuda"),
+        ModelFormat("q4f16", ModelFile("onnx/model_q4f16.onnx"), "cuda"),
         ModelFormat(
             "q4",
-            ModelFile("onnxruntime/cpu_and_mobile/cpu-int4-kld-block-128/model.onnx", about_bytes=524_600_000),
+            ModelFile("onnxruntime/cpu_and_mobile/cpu-int4-kld-block-128/model.onnx"),
             "cpu",
         ),
     ),
     files=(
-        ModelFile("tokenizer.json", about_bytes=9_100_000),
+        ModelFile("tokenizer.json"),
         ModelFile("tokenizer_config.json"),
         ModelFile("config.json"),
         ModelFile("generation_config.json"),
@@ -188,11 +180,6 @@ _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
     "hf:ggml-org/qwen3-reranker-0.6b-q8_0-gguf/": QWEN_RERANKER,
     "hf:tobil/qmd-query-expansion-": QWEN_EXPANDER,
 }
-
-
-def models_for(role: Role) -> tuple[ModelRecord, ...]:
-    """Models of one role, the full tier first."""
-    return tuple(sorted((model for model in MODELS if model.role == role), key=lambda model: model.tier == "built-in"))
 
 
 def full_model(role: Role) -> ModelRecord:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from qmd.environment import is_on
-from qmd.errors import BusyError, ModelError, UsageError
-from qmd.files import exclusive_lock, make_private_folder
+from qmd.errors import ModelError, UsageError
+from qmd.files import make_private_folder
 from qmd.inference.models.catalogue import ModelFile, ModelRecord
 from qmd.inference.models.folders import (
-    HeldFile,
     Manifest,
+    check_space,
     install_files,
+    locked,
     mapped_os_errors,
     read_manifest,
     sha256_of,
 )
-from qmd.inference.models.hub import Hub, HubFile, HuggingFaceHub, fetch
-from qmd.quick_dataclasses import dataclass
+from qmd.inference.models.hub import HubFile, describe_file, fetch
+from qmd.inference.models.weights import size_of
+from qmd.quick_dataclasses import dataclass, replace
 
 _STAGING = ".staging"
-_SPARE_BYTES = 64 << 20
-"""Left free on the disk besides the model."""
 
 Progress = Callable[[str, int, int | None], None]
 """(file, bytes so far, bytes in all where known)."""
@@ -36,19 +35,7 @@ class PullReport:
 
     folder: Path
     fetched: tuple[str, ...]
-    kept: tuple[str, ...]
-    """Files that were there already, whole and of this commit."""
     fetched_bytes: int
-    commit: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A file to fetch, with what the hub says of it."""
-
-    path: str
-    remote: HubFile
-    expected_sha256: str | None
 
 
 def pull_model(
@@ -58,7 +45,6 @@ def pull_model(
     formats: Sequence[str] | None = None,
     env: Mapping[str, str],
     on_progress: Progress | None = None,
-    hub: Hub | None = None,
 ) -> PullReport:
     """Fetch a model's common files and the weights of some formats.
 
@@ -70,7 +56,6 @@ def pull_model(
         formats: Names of the formats to fetch; None takes the one for a CPU.
         env: `QMD_OFFLINE`, `HF_ENDPOINT`.
         on_progress: Told of every megabyte.
-        hub: Where files come from; None takes the Hugging Face hub or its mirror.
 
     Raises:
         UsageError: If the model is built in, or has no such format.
@@ -84,35 +69,26 @@ def pull_model(
             f"model '{record.name}' is not fetched: QMD_OFFLINE is set", "bring it by file: qmd models import FILE"
         )
     wanted = _wanted_files(record, formats)
-    hub = hub or HuggingFaceHub(env.get("HF_ENDPOINT"))
     folder, staging = models_dir / record.folder, models_dir / _STAGING / record.folder
-    with mapped_os_errors(models_dir), _lock(models_dir / _STAGING, record):
+    lock = models_dir / _STAGING / f"{record.folder}.lock"
+    # Two pulls of one model would write the same partial files.
+    with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
         held = {item.path: item for item in _manifest_files(folder)}
-        planned, kept, commit = _plan(hub, record, wanted, folder, held)
+        planned, commit = _plan(record, wanted, folder, held, env.get("HF_ENDPOINT"))
         make_private_folder(staging)
-        _check_space(models_dir, staging, planned)
+        missing = [(item.size_bytes or 0) - size_of(_partial_path(staging, item)) for item in planned]
+        check_space(models_dir, sum(max(0, size) for size in missing))
         fetched = [_fetch_checked(item, staging, on_progress) for item in planned]
         files = {**held, **{item.path: item for item in fetched}}
         manifest = Manifest(record.repository, commit, tuple(files[path] for path in sorted(files)))
         install_files(staging, folder, manifest)
         shutil.rmtree(staging, ignore_errors=True)
-    return PullReport(
-        folder, tuple(item.path for item in fetched), kept, sum(item.size_bytes for item in fetched), commit
-    )
+    return PullReport(folder, tuple(item.path for item in fetched), sum(item.size_bytes or 0 for item in fetched))
 
 
 def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
     """The format that a machine needs; embedding stays on the CPU, where INT8 is fastest."""
     return (record.format_for("cuda" if has_cuda and record.role != "embed" else "cpu").name,)
-
-
-@contextlib.contextmanager
-def _lock(staging: Path, record: ModelRecord) -> Iterator[None]:
-    """Two pulls of one model would write the same partial files."""
-    with exclusive_lock(staging / f"{record.folder}.lock") as is_ours:
-        if not is_ours:
-            raise BusyError(f"model '{record.name}' is being fetched by another process")
-        yield
 
 
 def _wanted_files(record: ModelRecord, formats: Sequence[str] | None) -> list[tuple[ModelFile, bool]]:
@@ -130,18 +106,17 @@ def _wanted_files(record: ModelRecord, formats: Sequence[str] | None) -> list[tu
 
 
 def _plan(
-    hub: Hub,
     record: ModelRecord,
     wanted: Sequence[tuple[ModelFile, bool]],
     folder: Path,
-    held: Mapping[str, HeldFile],
-) -> tuple[list[_Planned], tuple[str, ...], str | None]:
-    """What to fetch, what to keep, and the commit: the first file's, so that all are of one version."""
-    planned: list[_Planned] = []
-    kept: list[str] = []
+    held: Mapping[str, ModelFile],
+    endpoint: str | None,
+) -> tuple[list[HubFile], str | None]:
+    """What is missing, and the commit: the first file's, so that all are of one version."""
+    planned: list[HubFile] = []
     revision, commit = record.revision, None
     for file, is_required in wanted:
-        remote = hub.describe(record.repository, file.path, revision)
+        remote = describe_file(record.repository, file.path, revision, endpoint)
         if remote is None:
             if is_required:
                 raise ModelError(f"'{record.repository}' has no file '{file.path}'", "the model may have moved")
@@ -149,66 +124,45 @@ def _plan(
         if commit is None and remote.commit:
             revision = commit = remote.commit
         expected = file.sha256 or remote.sha256
-        if _is_held(folder / file.path, held.get(file.path), remote, expected):
-            kept.append(file.path)
-        else:
-            planned.append(_Planned(file.path, remote, expected))
-    return planned, tuple(kept), commit
+        known = held.get(file.path)
+        # Small files, whose checksum the hub does not tell, are always fetched anew.
+        is_held = known is not None and expected is not None and known.sha256 == expected
+        if not is_held or known is None or size_of(folder / file.path) != known.size_bytes:
+            planned.append(replace(remote, sha256=expected))
+    return planned, commit
 
 
-def _is_held(path: Path, item: HeldFile | None, remote: HubFile, expected_sha256: str | None) -> bool:
-    """True when the manifest's entry matches the hub's, and the file its size. Small files are always fetched anew."""
-    if item is None or expected_sha256 is None or item.sha256 != expected_sha256:
-        return False
-    return path.is_file() and path.stat().st_size == item.size_bytes
-
-
-def _check_space(models_dir: Path, staging: Path, planned: Sequence[_Planned]) -> None:
-    """Refuse before the first byte when the disk cannot hold what is missing."""
-    needed = 0
-    for item in planned:
-        partial = _partial_path(staging, item)
-        there = partial.stat().st_size if partial.exists() else 0
-        needed += max(0, (item.remote.size_bytes or 0) - there)
-    free = shutil.disk_usage(models_dir).free
-    if needed + _SPARE_BYTES > free:
-        raise ModelError(
-            f"not enough space in '{models_dir}': {needed >> 20} MiB needed, {free >> 20} MiB free",
-            "free some space, or move the models folder",
-        )
-
-
-def _partial_path(staging: Path, item: _Planned) -> Path:
+def _partial_path(staging: Path, item: HubFile) -> Path:
     """The partial file, named after the version it belongs to, so that two versions are never mixed."""
-    version = (item.expected_sha256 or item.remote.commit or "unknown")[:12]
+    version = (item.sha256 or item.commit or "unknown")[:12]
     path = staging / item.path
     return path.with_name(f"{path.name}.{version}.partial")
 
 
-def _fetch_checked(item: _Planned, staging: Path, on_progress: Progress | None) -> HeldFile:
+def _fetch_checked(item: HubFile, staging: Path, on_progress: Progress | None) -> ModelFile:
     final, partial = staging / item.path, _partial_path(staging, item)
     partial.parent.mkdir(parents=True, exist_ok=True)
-    if final.exists() and item.expected_sha256 is not None:
+    if final.exists() and item.sha256 is not None:
         # A pull that ended between files: what was finished goes through the check again.
         final.replace(partial)
-    report = None if on_progress is None else (lambda done: on_progress(item.path, done, item.remote.size_bytes))
+    report = None if on_progress is None else (lambda done: on_progress(item.path, done, item.size_bytes))
     # Without a known size a partial file cannot be told from a whole one.
-    if item.remote.size_bytes is None:
+    if item.size_bytes is None:
         partial.unlink(missing_ok=True)
-    fetch(item.remote, partial, on_bytes=report)
+    fetch(item, partial, on_bytes=report)
     digest = sha256_of(partial)
-    if item.expected_sha256 is not None and digest != item.expected_sha256:
+    if item.sha256 is not None and digest != item.sha256:
         partial.unlink()
         raise ModelError(
-            f"'{item.path}' is not what was expected: sha256 {digest[:12]}… instead of {item.expected_sha256[:12]}…",
+            f"'{item.path}' is not what was expected: sha256 {digest[:12]}… instead of {item.sha256[:12]}…",
             "try again: qmd models pull; if it happens again, the mirror may be faulty",
         )
     size = partial.stat().st_size
     partial.replace(final)
-    return HeldFile(item.path, size, digest)
+    return ModelFile(item.path, size, digest)
 
 
-def _manifest_files(folder: Path) -> tuple[HeldFile, ...]:
+def _manifest_files(folder: Path) -> tuple[ModelFile, ...]:
     try:
         manifest = read_manifest(folder)
     except ModelError:

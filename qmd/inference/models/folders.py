@@ -12,31 +12,23 @@ import json
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from qmd.errors import ModelError, NotFoundError, UsageError
-from qmd.files import make_private_folder, write_atomically
+from qmd.errors import BusyError, ModelError, NotFoundError, UsageError
+from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
 from qmd.inference.models.weights import locate_builtin, locate_model
-from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms
+from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms, read_file_list
 from qmd.quick_dataclasses import dataclass
 
 MANIFEST_NAME = "qmd-model.json"
-_CHUNK_BYTES = 1 << 22
+_SPARE_BYTES = 64 << 20
+"""Left free on the disk besides what is written."""
 
 FileStatus = Literal["ok", "missing", "damaged", "unknown"]
 """`unknown`: present, but neither the catalogue nor a manifest says what it should hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldFile:
-    """A file of a model as it lies on disk."""
-
-    path: str
-    size_bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +37,7 @@ class Manifest:
 
     repository: str
     commit: str | None
-    files: tuple[HeldFile, ...]
+    files: tuple[ModelFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +55,6 @@ class ModelState:
     record: ModelRecord
     folder: Path
     is_present: bool
-    size_bytes: int
     formats: tuple[str, ...]
     """Formats whose weights are there."""
     prepared: tuple[PreparedState, ...]
@@ -231,8 +222,12 @@ def install_files(staging: Path, folder: Path, manifest: Manifest) -> None:
 
 def make_manifest(record: ModelRecord, commit: str | None, folder: Path, paths: Iterable[str]) -> Manifest:
     """The manifest of files that lie in `folder`. Reads them whole."""
-    held = (HeldFile(path, (folder / path).stat().st_size, sha256_of(folder / path)) for path in sorted(paths))
-    return Manifest(record.repository, commit, tuple(held))
+    return Manifest(record.repository, commit, tuple(measure_file(folder, path) for path in sorted(paths)))
+
+
+def measure_file(folder: Path, path: str) -> ModelFile:
+    """A file of a folder with its size and sha256."""
+    return ModelFile(path, (folder / path).stat().st_size, sha256_of(folder / path))
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -243,8 +238,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """
     try:
         found = json.loads((folder / MANIFEST_NAME).read_text("utf-8"))
-        files = tuple(HeldFile(str(f["path"]), int(f["size_bytes"]), str(f["sha256"])) for f in found["files"])
-        return Manifest(str(found["repository"]), found.get("commit"), files)
+        return Manifest(str(found["repository"]), found.get("commit"), read_file_list(found["files"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as exc:
@@ -253,21 +247,20 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest in one step."""
-    files = [{"path": item.path, "size_bytes": item.size_bytes, "sha256": item.sha256} for item in manifest.files]
+    files = file_list(manifest.files)
     text = json.dumps({"repository": manifest.repository, "commit": manifest.commit, "files": files}, indent=1)
     write_atomically(folder / MANIFEST_NAME, text)
 
 
-def sha256_of(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+def file_list(files: Iterable[ModelFile]) -> list[dict[str, object]]:
+    """Files as every manifest lists them; `read_file_list` reads them back."""
+    return [{"path": item.path, "size_bytes": item.size_bytes, "sha256": item.sha256} for item in files]
+
+
+def sha256_of(path: Path) -> str:
     """sha256 hex of a file."""
-    digest, done = hashlib.sha256(), 0
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            done += len(chunk)
-            if on_bytes is not None:
-                on_bytes(done)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def folder_size(folder: Path) -> int:
@@ -285,24 +278,50 @@ def mapped_os_errors(path: Path) -> Iterator[None]:
         raise ModelError(f"cannot use '{path}': {reason}", "check its rights and the free space") from exc
 
 
+@contextlib.contextmanager
+def locked(path: Path, otherwise: str) -> Iterator[None]:
+    """Hold a lock for the block.
+
+    Raises:
+        BusyError: If another process has it; `otherwise` says what it does.
+    """
+    with exclusive_lock(path) as is_ours:
+        if not is_ours:
+            raise BusyError(otherwise)
+        yield
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Refuse before the first byte when the disk cannot hold `needed` bytes more.
+
+    Raises:
+        ModelError: It cannot.
+    """
+    free = shutil.disk_usage(folder).free
+    if needed + _SPARE_BYTES > free:
+        raise ModelError(
+            f"not enough space in '{folder}': {needed >> 20} MiB needed, {free >> 20} MiB free",
+            "free some space, or move the models folder",
+        )
+
+
 def _state(record: ModelRecord, models_dir: Path) -> ModelState:
     if record.tier == "built-in":
         try:
             folder = locate_builtin()
         except ModelError:
-            return ModelState(record, models_dir / record.folder, False, 0, (), ())
+            return ModelState(record, models_dir / record.folder, False, (), ())
     else:
         folder = models_dir / record.folder
     present = locate_model(record, models_dir) is not None
     formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
-    size = folder_size(folder) if folder.is_dir() else 0
-    return ModelState(record, folder, present, size, formats, prepared_forms(folder))
+    return ModelState(record, folder, present, formats, prepared_forms(folder))
 
 
 def _expected_files(record: ModelRecord, manifest: Manifest | None) -> dict[str, ModelFile]:
     """By path: what the manifest says, else the catalogue."""
     if manifest is not None:
-        return {item.path: ModelFile(item.path, item.size_bytes, item.sha256) for item in manifest.files}
+        return {item.path: item for item in manifest.files}
     return {file.path: file for file in (*record.files, *(item.weights for item in record.formats))}
 
 

@@ -33,12 +33,12 @@ def held_format(path: Path) -> str | None:
 
 def _bytes_by_type(stream: BinaryIO, size: int) -> Counter[int]:
     sizes: Counter[int] = Counter()
-    for field, length in _messages(stream, size):
-        if field != _GRAPH:
+    for field, is_block, graph_end in _fields(stream, size):
+        if field != _GRAPH or not is_block:
             continue
-        for inner, tensor_length in _messages(stream, stream.tell() + length):
-            if inner == _INITIALIZER:
-                kind, count = _tensor(stream, stream.tell() + tensor_length)
+        for inner, is_tensor, tensor_end in _fields(stream, graph_end):
+            if inner == _INITIALIZER and is_tensor:
+                kind, count = _tensor(stream, tensor_end)
                 sizes[kind] += count * _BYTES.get(kind, 1)
     return sizes
 
@@ -46,47 +46,32 @@ def _bytes_by_type(stream: BinaryIO, size: int) -> Counter[int]:
 def _tensor(stream: BinaryIO, end: int) -> tuple[int, int]:
     """Type and number of values of the tensor that ends at `end`."""
     kind, count = 0, 1
-    for field, wire in _fields(stream, end):
-        if field == _DATA_TYPE and wire == 0:
-            kind = _varint(stream)
-        elif field == _DIMS and wire == 0:
-            count *= _varint(stream)
-        elif field == _DIMS and wire == 2:
-            packed = io.BytesIO(stream.read(_varint(stream)))
-            while packed.tell() < len(packed.getvalue()):
-                count *= _varint(packed)
-        else:
-            _skip(stream, wire)
+    for field, is_block, value in _fields(stream, end):
+        if field == _DATA_TYPE and not is_block:
+            kind = value
+        elif field == _DIMS and not is_block:
+            count *= value
+        elif field == _DIMS:
+            while stream.tell() < value:
+                count *= _varint(stream)
     return kind, count
 
 
-def _messages(stream: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
-    """(field, length) of each length-delimited field up to `end`, the stream standing at its content."""
-    for field, wire in _fields(stream, end):
-        if wire != 2:
-            _skip(stream, wire)
-            continue
-        length = _varint(stream)
-        start = stream.tell()
-        yield field, length
-        stream.seek(start + length)
-
-
-def _fields(stream: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
+def _fields(stream: BinaryIO, end: int) -> Iterator[tuple[int, bool, int]]:
+    """(field, is a block, value) up to `end`: a number, or where the block ends at whose start the stream stands."""
     while stream.tell() < end:
         key = _varint(stream)
-        yield key >> 3, key & 7
-
-
-def _skip(stream: BinaryIO, wire: int) -> None:
-    if wire == 0:
-        _varint(stream)
-    elif wire in (1, 5):
-        stream.seek(8 if wire == 1 else 4, io.SEEK_CUR)
-    elif wire == 2:
-        stream.seek(_varint(stream), io.SEEK_CUR)
-    else:
-        raise ValueError(f"wire type {wire} is not of an ONNX file")
+        if key & 7 == 0:
+            yield key >> 3, False, _varint(stream)
+        elif key & 7 == 2:
+            length = _varint(stream)
+            block_end = stream.tell() + length
+            yield key >> 3, True, block_end
+            stream.seek(block_end)
+        elif key & 7 in (1, 5):
+            stream.seek(8 if key & 7 == 1 else 4, io.SEEK_CUR)
+        else:
+            raise ValueError(f"wire type {key & 7} is not of an ONNX file")
 
 
 def _varint(stream: BinaryIO) -> int:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from qmd.errors import ModelError
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _CHUNK_BYTES = 1 << 20
@@ -33,6 +33,8 @@ _RETRIED_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 class HubFile:
     """A file as its hub describes it."""
 
+    path: str
+    """In its repository."""
     url: str
     size_bytes: int | None
     sha256: str | None
@@ -41,53 +43,45 @@ class HubFile:
     headers: Mapping[str, str]
 
 
-class Hub(Protocol):
-    """Where model files come from."""
+def describe_file(repository: str, path: str, revision: str, endpoint: str | None = None) -> HubFile | None:
+    """What the hub knows of a file; None where the repository has no such file.
 
-    def describe(self, repository: str, path: str, revision: str) -> HubFile | None:
-        """What is known of a file; None where the repository has no such file.
+    Args:
+        repository: `owner/name`.
+        path: Of the file in it.
+        revision: Branch or commit.
+        endpoint: A mirror; None takes the hub that huggingface_hub takes by default.
 
-        Raises:
-            ModelError: If the hub cannot be reached, or has no such repository.
-        """
-        ...
+    Raises:
+        ModelError: If the hub cannot be reached, or has no such repository.
+    """
+    import httpx
+    from huggingface_hub import get_hf_file_metadata, get_token, hf_hub_url
+    from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
 
-
-class HuggingFaceHub:
-    """The hub at `endpoint`, or the one that huggingface_hub takes by default."""
-
-    def __init__(self, endpoint: str | None = None) -> None:
-        self._endpoint = endpoint.rstrip("/") if endpoint else None
-
-    def describe(self, repository: str, path: str, revision: str) -> HubFile | None:
-        """See `Hub`."""
-        from huggingface_hub import get_hf_file_metadata, get_token, hf_hub_url
-        from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, RepositoryNotFoundError
-
-        try:
-            url = hf_hub_url(repository, path, revision=revision, endpoint=self._endpoint)
-            found = get_hf_file_metadata(url, endpoint=self._endpoint, headers={"user-agent": _USER_AGENT})
-        except EntryNotFoundError:
-            return None
-        except GatedRepoError as exc:
-            raise ModelError(
-                f"'{repository}' asks for a login", "accept its terms, then: huggingface-cli login"
-            ) from exc
-        except RepositoryNotFoundError as exc:
-            raise ModelError(f"the hub has no model '{repository}'", "see: qmd models list") from exc
-        except _hub_errors() as exc:
-            reason = " ".join(str(exc).split())[:160] or type(exc).__name__
-            hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
-            raise ModelError(f"model hub cannot be reached for '{repository}': {reason}", hint) from exc
-        if urlsplit(found.location).scheme not in ("http", "https"):
-            raise ModelError(f"model hub names an unusable address for '{path}'", "check HF_ENDPOINT")
-        headers = {"User-Agent": _USER_AGENT}
-        token = get_token()
-        # A file may lie with another host, which the token is not meant for.
-        if token and urlsplit(found.location).netloc == urlsplit(url).netloc:
-            headers["Authorization"] = f"Bearer {token}"
-        tag = (found.etag or "").lower()
-        return HubFile(found.location, found.size, tag if _SHA256.match(tag) else None, found.commit_hash, headers)
+    endpoint = endpoint.rstrip("/") if endpoint else None
+    try:
+        url = hf_hub_url(repository, path, revision=revision, endpoint=endpoint)
+        found = get_hf_file_metadata(url, endpoint=endpoint, headers={"user-agent": _USER_AGENT})
+    except EntryNotFoundError:
+        return None
+    except GatedRepoError as exc:
+        raise ModelError(f"'{repository}' asks for a login", "accept its terms, then: huggingface-cli login") from exc
+    except RepositoryNotFoundError as exc:
+        raise ModelError(f"the hub has no model '{repository}'", "see: qmd models list") from exc
+    except (OSError, ValueError, RuntimeError, httpx.HTTPError) as exc:
+        reason = " ".join(str(exc).split())[:160] or type(exc).__name__
+        hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
+        raise ModelError(f"model hub cannot be reached for '{repository}': {reason}", hint) from exc
+    if urlsplit(found.location).scheme not in ("http", "https"):
+        raise ModelError(f"model hub names an unusable address for '{path}'", "check HF_ENDPOINT")
+    headers = {"User-Agent": _USER_AGENT}
+    token = get_token()
+    # A file may lie with another host, which the token is not meant for.
+    if token and urlsplit(found.location).netloc == urlsplit(url).netloc:
+        headers["Authorization"] = f"Bearer {token}"
+    tag = (found.etag or "").lower()
+    return HubFile(path, found.location, found.size, tag if _SHA256.match(tag) else None, found.commit_hash, headers)
 
 
 def fetch(
@@ -111,9 +105,6 @@ def fetch(
     Raises:
         ModelError: If the server refuses, the connection keeps dropping, the disk is full, or the size is wrong.
     """
-    from http.client import HTTPException
-    from urllib.error import HTTPError, URLError
-
     tries = 0
     while True:
         before = target.stat().st_size if target.exists() else 0
@@ -152,12 +143,10 @@ class _DiskError(Exception):
 
 
 def _stream(file: HubFile, target: Path, offset: int, on_bytes: Callable[[int], None] | None) -> None:
-    from urllib.request import Request
-
     headers = {**file.headers, "Accept-Encoding": "identity"}
     if offset:
         headers["Range"] = f"bytes={offset}-"
-    with _opener().open(Request(file.url, headers=headers), timeout=_TIMEOUT_S) as response:
+    with build_opener(_DropToken).open(Request(file.url, headers=headers), timeout=_TIMEOUT_S) as response:
         # A server that ignores the range sends everything.
         is_rest = response.status == 206
         done = offset if is_rest else 0
@@ -177,28 +166,11 @@ def _stream(file: HubFile, target: Path, offset: int, on_bytes: Callable[[int], 
                     on_bytes(done)
 
 
-def _opener() -> OpenerDirector:
-    from urllib.request import HTTPRedirectHandler, Request, build_opener
+class _DropToken(HTTPRedirectHandler):
+    """Follows a redirect without the access token, which urllib would hand on to any host."""
 
-    class DropToken(HTTPRedirectHandler):
-        """Follows a redirect without the access token, which urllib would hand on to any host."""
-
-        def redirect_request(self, *args: Any) -> Request | None:
-            request = super().redirect_request(*args)
-            if request is not None:
-                request.remove_header("Authorization")
-            return request
-
-    return build_opener(DropToken)
-
-
-def _hub_errors() -> tuple[type[Exception], ...]:
-    """What huggingface_hub raises; its HTTP library's errors share no base with its own."""
-    errors: list[type[Exception]] = [OSError, ValueError, RuntimeError]
-    try:
-        import httpx
-
-        errors.append(httpx.HTTPError)
-    except ImportError:
-        pass
-    return tuple(errors)
+    def redirect_request(self, *args: Any) -> Request | None:
+        request = super().redirect_request(*args)
+        if request is not None:
+            request.remove_header("Authorization")
+        return request

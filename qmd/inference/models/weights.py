@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import MINILM, ModelFile, ModelFormat, ModelRecord, Pooling
+from qmd.inference.runtime.tokenization import read_json
 
 _BUILTIN_FOLDER = MINILM.folder
 
@@ -42,15 +42,9 @@ def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
     if record.tier == "built-in":
         return locate_builtin()
     folder = models_dir / record.folder
-    has_weights = any(_is_whole(folder, item.weights.path) for item in record.formats)
-    has_tokenizer = _is_whole(folder, "tokenizer.json")
+    has_weights = any(size_of(folder / item.weights.path) for item in record.formats)
+    has_tokenizer = size_of(folder / "tokenizer.json")
     return folder if has_weights and has_tokenizer else None
-
-
-def present_formats(record: ModelRecord, folder: Path) -> tuple[ModelFormat, ...]:
-    """The record's formats whose weights lie in `folder`, those meant for the CPU first."""
-    present = [item for item in record.formats if _is_whole(folder, item.weights.path)]
-    return tuple(sorted(present, key=lambda item: item.device != "cpu"))
 
 
 def describe_folder(folder: Path) -> ModelRecord:
@@ -63,12 +57,12 @@ def describe_folder(folder: Path) -> ModelRecord:
         ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
         for file, name in _FORMAT_BY_FILE.items()
         for prefix in ("", "onnx/")
-        if _is_whole(folder, prefix + file)
+        if size_of(folder / (prefix + file))
     )
     if not formats:
         raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
-    uses_first_token = bool(_read_json(folder / "1_Pooling" / "config.json").get("pooling_mode_cls_token"))
-    positions = _read_json(folder / "config.json").get("max_position_embeddings")
+    uses_first_token = bool(read_json(folder / "1_Pooling" / "config.json").get("pooling_mode_cls_token"))
+    positions = read_json(folder / "config.json").get("max_position_embeddings")
     context = min(positions, _MAX_CONTEXT) if isinstance(positions, int) and positions > 0 else _MAX_CONTEXT
     pooling: Pooling = "first" if uses_first_token else "mean"
     return ModelRecord(
@@ -89,24 +83,9 @@ def describe_folder(folder: Path) -> ModelRecord:
     )
 
 
-def _read_json(path: Path) -> dict[str, object]:
-    """A JSON object, empty when the file is absent.
-
-    Raises:
-        ModelError: The file is there and damaged.
-    """
-    if not path.is_file():
-        return {}
+def size_of(path: Path) -> int:
+    """Size of a file, 0 where there is none to be read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
-        raise ModelError(f"model file '{path}' cannot be read: {exc}", "fetch the model again") from exc
-    return content if isinstance(content, dict) else {}
-
-
-def _is_whole(folder: Path, path: str) -> bool:
-    file = folder / path
-    try:
-        return file.is_file() and file.stat().st_size > 0
+        return path.stat().st_size if path.is_file() else 0
     except OSError:
-        return False
+        return 0

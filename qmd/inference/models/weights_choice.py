@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import ModelFile, ModelRecord
 from qmd.inference.models.held_types import held_format
-from qmd.inference.runtime.chat_tokens import read_json
+from qmd.inference.models.weights import size_of
 from qmd.inference.runtime.sessions import cuda_works
+from qmd.inference.runtime.tokenization import read_json
 from qmd.quick_dataclasses import dataclass, replace
 
 PREPARED_FOLDER = "prepared"
@@ -25,11 +28,6 @@ class PreparedState:
     path: Path
     files: tuple[ModelFile, ...]
     fault: str | None
-
-    @property
-    def size_bytes(self) -> int:
-        """What its manifest says it takes."""
-        return sum(file.size_bytes or 0 for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +94,15 @@ def prepared_notes(folder: Path, record: ModelRecord) -> tuple[str, ...]:
     )
 
 
+def read_file_list(listed: Iterable[Mapping[str, Any]]) -> tuple[ModelFile, ...]:
+    """Files as a manifest lists them.
+
+    Raises:
+        KeyError, TypeError, ValueError: The list is damaged.
+    """
+    return tuple(ModelFile(str(item["path"]), int(item["size_bytes"]), str(item["sha256"])) for item in listed)
+
+
 def _prepared(folder: Path) -> list[ChosenWeights]:
     """Prepared forms that were finished (the manifest is written last) and are whole."""
     return [ChosenWeights(form.path / "model.onnx", form.name) for form in prepared_forms(folder) if form.fault is None]
@@ -104,24 +111,16 @@ def _prepared(folder: Path) -> list[ChosenWeights]:
 def _state(folder: Path, path: Path) -> PreparedState:
     try:
         manifest = read_json(path / MANIFEST)
-        listed = manifest.get("files", ())
-        files = tuple(ModelFile(str(f["path"]), int(f["size_bytes"]), str(f["sha256"])) for f in listed)
+        files = read_file_list(manifest.get("files", ()))
     except (ModelError, KeyError, TypeError, ValueError):
         return PreparedState(path.name, path, (), "its manifest is damaged")
     # Sizes only: this is asked at every start, and 'models verify' reads the bytes.
-    broken = next((file.path for file in files if _size(path / file.path) != file.size_bytes), None)
+    broken = next((file.path for file in files if size_of(path / file.path) != file.size_bytes), None)
     source = folder / str(manifest.get("source", ""))
     fault = None
     if broken is not None or not files:
         fault = f"its file '{broken or 'model.onnx'}' is damaged"
-    elif source.is_file() and _size(source) != manifest.get("source_bytes"):
+    elif source.is_file() and size_of(source) != manifest.get("source_bytes"):
         # The published file may itself be gone, to save space; another version of it makes this form old.
         fault = "it was made from another version of the published file"
     return PreparedState(path.name, path, files, fault)
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from qmd.errors import ModelError
+from qmd.inference.runtime.tokenization import read_json, read_tokenizer
 
 _END_TOKENS = ("<|im_end|>", "<|endoftext|>", "</s>", "<|end|>", "<|eot_id|>", "<eos>")
 _MARKUP = re.compile(r"<\|[^|<>]{1,32}\|>|</?think>")
 _BYTE_TOKEN = re.compile(r"^<0x([0-9A-Fa-f]{2})>$")
-_FETCH = "fetch it again: qmd models pull"
 
 
 class ChatTokenizer:
@@ -82,40 +82,12 @@ def load_chat_tokenizer(folder: Path) -> ChatTokenizer:
     Raises:
         ModelError: The file is absent or damaged, or no end token is known.
     """
-    try:
-        import tokenizers
-    except ImportError as exc:
-        raise ModelError(f"tokenizers cannot be imported: {exc}", "reinstall qmd") from exc
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise ModelError(f"tokenizer file '{path}' is missing", _FETCH)
-    try:
-        inner = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as exc:  # the binding raises plain Exception for every kind of damage
-        detail = " ".join(str(exc).split())[:160]
-        raise ModelError(f"tokenizer file '{path}' is damaged: {detail}", _FETCH) from exc
+    inner = read_tokenizer(folder / "tokenizer.json")
     ends = _configured_ends(folder)
     ends.update(found for token in _END_TOKENS if (found := inner.token_to_id(token)) is not None)
     if not ends:
         raise ModelError(f"'{folder}' names no end-of-text token", "add generation_config.json to the folder")
     return ChatTokenizer(inner, frozenset(ends))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, or an empty one where there is no file.
-
-    Raises:
-        ModelError: The file is not a JSON object.
-    """
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as exc:
-        raise ModelError(f"model file '{path}' cannot be read: {exc}", _FETCH) from exc
-    if not isinstance(found, dict):
-        raise ModelError(f"model file '{path}' is not a JSON object", _FETCH)
-    return found
 
 
 def _configured_ends(folder: Path) -> set[int]:

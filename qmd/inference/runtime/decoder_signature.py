@@ -41,12 +41,6 @@ class DecoderSignature:
     logits_rank: int
     """3: (batch, positions, vocabulary); 2: (batch, labels)."""
 
-    @property
-    def kv_bytes_per_token(self) -> int:
-        """Memory one token of one row takes."""
-        itemsize = 2 if self.kv_dtype == "float16" else 4
-        return 2 * self.layers * self.kv_heads * self.head_size * itemsize
-
 
 def read_signature(session: Session) -> DecoderSignature:
     """Read the graph's signature.

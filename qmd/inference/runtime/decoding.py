@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature, read_signature
 from qmd.inference.runtime.kv_context import GrowingContext, InPlaceContext, KeyValueContext
 from qmd.inference.runtime.sessions import Session
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 StopReason = Literal["end", "budget", "deadline", "cancelled"]
 Chooser = Callable[["npt.NDArray[np.float32]", Sequence[int]], int]
@@ -89,7 +88,9 @@ class Decoder:
     def _in_place_works(self) -> bool:
         growing = GrowingContext(self.session, self.signature, 1)
         expected = [growing.append([tokens]) for tokens in _PROBE_TOKENS]
-        if "GroupQueryAttention" not in _operators(self.session):
+        operators = {operator for _, operator in self.session.operators()}
+        # Where the runtime cannot tell, the probe decides.
+        if operators and "GroupQueryAttention" not in operators:
             return False
         shared = InPlaceContext(self.session, self.signature, 1, 16)
         try:
@@ -116,18 +117,7 @@ class Decoder:
         return True
 
 
-def _operators(session: Session) -> set[str]:
-    """Operator types of the graph; where the runtime cannot tell, what lets the probe decide."""
-    describe = getattr(session.ort, "get_provider_graph_assignment_info", None)
-    if describe is None:
-        return {"GroupQueryAttention"}
-    found = {node.op_type for subgraph in describe() for node in subgraph.get_nodes()}
-    return found or {"GroupQueryAttention"}
-
-
 def _agree(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> bool:
-    import numpy as np
-
     spread = float(expected.std()) or float(np.abs(expected).max()) or 1.0
     return bool(np.abs(expected - got).max() <= _PROBE_TOLERANCE * spread)
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
 _BREAKS = (b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 """Unicode's own line breaks in UTF-8: next line, line separator, paragraph separator."""
@@ -29,8 +27,6 @@ class LineGrammar:
     """
 
     def __init__(self, spellings: Sequence[bytes | None], end_ids: Collection[int]) -> None:
-        import numpy as np
-
         size = max(len(spellings), max(end_ids, default=-1) + 1)
         self._spellings = spellings
         self._content: npt.NDArray[np.bool_] = np.zeros(size, np.bool_)
@@ -66,8 +62,6 @@ class LineGrammar:
 
         A way to hold a model to the query's script: the first word decides the rest of the line.
         """
-        import numpy as np
-
         mask: npt.NDArray[np.bool_] = np.zeros(len(self._visible), np.bool_)
         for token in np.flatnonzero(self._visible).tolist():
             try:

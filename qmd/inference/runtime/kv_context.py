@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.sessions import Session, import_runtime, mapped_errors
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 Rows = Sequence[Sequence[int]]
 
@@ -49,9 +48,13 @@ class KeyValueContext(ABC):
         """Read all but the last tokens first and leave their logits on the device: for a prompt of 100 tokens they are
         30 MB, which would be copied to the host for nothing."""
         self.batch = batch
-        self.lengths = [0] * batch
-        """Tokens read, per row."""
         self.tokens: list[list[int]] = [[] for _ in range(batch)]
+        """Tokens read, per row."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """Number of tokens read, per row."""
+        return [len(row) for row in self.tokens]
 
     def append(self, rows: Rows) -> npt.NDArray[np.float32]:
         """Read more tokens.
@@ -73,14 +76,12 @@ class KeyValueContext(ABC):
             self._read([row[:-1] for row in rows], self._device)
             rows = [row[-1:] for row in rows]
         logits = self._last_logits(self._read(rows, "cpu").numpy(), [len(row) for row in rows])
-        if not _are_numbers(logits):
+        if np.isnan(logits).any():
             raise ModelError(f"model '{self._session.name}' returns no numbers", "check it: qmd models verify")
         return logits
 
     def _read(self, rows: Rows, logits_device: str) -> Any:
         """Run the graph on more tokens; returns the logits as a tensor of the runtime."""
-        import numpy as np
-
         counts = [len(row) for row in rows]
         ids = np.zeros((self.batch, max(counts)), self._signature.id_dtype)
         for index, row in enumerate(rows):
@@ -88,9 +89,8 @@ class KeyValueContext(ABC):
         with mapped_errors(self._session.name):
             self._bind_common(ids, counts)
             logits = self._run(counts, logits_device)
-        for index, row in enumerate(rows):
-            self.tokens[index].extend(row)
-            self.lengths[index] += len(row)
+        for read, row in zip(self.tokens, rows, strict=True):
+            read.extend(row)
         return logits
 
     @abstractmethod
@@ -115,8 +115,6 @@ class KeyValueContext(ABC):
     def _run(self, counts: Sequence[int], logits_device: str) -> Any: ...
 
     def _bind_common(self, ids: npt.NDArray[Any], counts: Sequence[int]) -> None:
-        import numpy as np
-
         self._binding.bind_cpu_input("input_ids", ids)
         if self._signature.has_mask:
             self._binding.bind_cpu_input("attention_mask", self._mask(counts).astype(self._signature.id_dtype))
@@ -130,15 +128,12 @@ class KeyValueContext(ABC):
             self._binding.bind_cpu_input(self._signature.keep_input, np.array(keep, np.int64))
 
     def _last_logits(self, logits: npt.NDArray[Any], counts: Sequence[int]) -> npt.NDArray[np.float32]:
-        import numpy as np
-
         if logits.ndim == 3:
             last = [0] * self.batch if logits.shape[1] == 1 else [count - 1 for count in counts]
             logits = logits[np.arange(self.batch), last]
         return logits.astype(np.float32)
 
     def _forget(self, lengths: Sequence[int]) -> None:
-        self.lengths = list(lengths)
         for row, length in zip(self.tokens, lengths, strict=True):
             del row[length:]
 
@@ -154,8 +149,6 @@ class InPlaceContext(KeyValueContext):
     """
 
     def __init__(self, session: Session, signature: DecoderSignature, batch: int, capacity: int) -> None:
-        import numpy as np
-
         super().__init__(session, signature, batch)
         self.capacity = capacity
         self._binding.bind_output(signature.logits, "cpu")
@@ -168,8 +161,6 @@ class InPlaceContext(KeyValueContext):
             self._binding.bind_ortvalue_output(present, value)
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        import numpy as np
-
         if self._device == "cuda":
             return self._runtime.OrtValue.ortvalue_from_shape_and_type(shape, dtype.type, "cuda", 0)
         # On the CPU the tensor is a view of the array, which lets `fork` copy a prefix without asking the runtime.
@@ -192,8 +183,6 @@ class InPlaceContext(KeyValueContext):
         self._forget(state.lengths)
 
     def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
-        import numpy as np
-
         start = self.lengths[0]
         capacity = start + max(map(len, tails)) + room
         branches = InPlaceContext(self._session, self._signature, len(tails), capacity)
@@ -206,13 +195,10 @@ class InPlaceContext(KeyValueContext):
             for source, target in zip(self._arrays, branches._arrays, strict=True):
                 target[index, :, :end] = source[0, :, :end]
             branches.tokens[index] = list(self.tokens[0])
-            branches.lengths[index] = end
             self._forget([start])
         return branches, np.concatenate(logits)
 
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:
-        import numpy as np
-
         ends = np.array(self.lengths) + np.array(counts)
         mask: npt.NDArray[np.int64] = (np.arange(ends.max())[None] < ends[:, None]).astype(np.int64)
         return mask
@@ -228,8 +214,6 @@ class GrowingContext(KeyValueContext):
     """Tensors that each run returns one token longer, passed on where they lie."""
 
     def __init__(self, session: Session, signature: DecoderSignature, batch: int) -> None:
-        import numpy as np
-
         super().__init__(session, signature, batch)
         shape = (batch, signature.kv_heads, 0, signature.head_size)
         empty = np.zeros(shape, signature.kv_dtype)
@@ -253,8 +237,6 @@ class GrowingContext(KeyValueContext):
 
     def _stack(self, branches: GrowingContext, tails: Rows) -> npt.NDArray[np.float32]:
         """Read each tail once over the shared prefix and lay the results into one padded batch."""
-        import numpy as np
-
         start = self.checkpoint()
         width = self._seen.shape[1] + max(map(len, tails))
         shape = (len(tails), self._signature.kv_heads, width, self._signature.head_size)
@@ -268,14 +250,11 @@ class GrowingContext(KeyValueContext):
                 target[index, :, :end] = value.numpy()[0]
             branches._seen[index, :end] = self._seen[0]
             branches.tokens[index] = list(self.tokens[0])
-            branches.lengths[index] = self.lengths[0]
             self.restore(start)
         branches._past = [self._runtime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
         return np.concatenate(logits)
 
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:
-        import numpy as np
-
         new = (np.arange(max(counts))[None] < np.array(counts)[:, None]).astype(np.int64)
         return np.concatenate([self._seen, new], axis=1)
 
@@ -291,9 +270,3 @@ class GrowingContext(KeyValueContext):
         outputs: list[Any] = self._binding.get_outputs()
         self._past, self._seen = outputs[1:], mask
         return outputs[0]
-
-
-def _are_numbers(logits: npt.NDArray[np.float32]) -> bool:
-    import numpy as np
-
-    return not bool(np.isnan(logits).any())

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from qmd.quick_dataclasses import dataclass, field
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,6 @@ def adjust_logits(
         generated: Tokens generated so far.
         allowed: Shape (up to vocabulary,); tokens that are false, or beyond its end, become impossible.
     """
-    import numpy as np
-
     result = logits.astype(np.float32, copy=True)
     for token, bias in settings.logit_bias.items():
         result[token] += bias
@@ -80,8 +76,6 @@ def token_probabilities(
     Raises:
         ValueError: If every logit is `-inf`, or `temperature` is not positive.
     """
-    import numpy as np
-
     if settings.temperature <= 0:
         raise ValueError(f"temperature {settings.temperature} is not positive")
     tokens = np.flatnonzero(logits > -np.inf)
@@ -113,8 +107,6 @@ class Sampler:
     """
 
     def __init__(self, settings: SamplingSettings, prompt: Sequence[int] = ()) -> None:
-        import numpy as np
-
         self.settings = settings
         self._prompt = tuple(prompt)
         self._random = np.random.default_rng(settings.seed)
@@ -142,8 +134,6 @@ class Sampler:
 
 
 def _softmax(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    import numpy as np
-
     return _normalise(np.exp(values - values.max()))
 
 

@@ -91,16 +91,22 @@ class Session:
         with mapped_errors(self.name):
             return list(self.ort.run(outputs, dict(feeds)))
 
-    def nodes_by_provider(self) -> Mapping[str, int]:
-        """Number of graph nodes per provider (`cpu`, `cuda`); empty where this ONNX Runtime cannot tell."""
+    def operators(self) -> Mapping[tuple[str, str], int]:
+        """Number of graph nodes per (provider, operator); empty where this ONNX Runtime cannot tell."""
         describe = getattr(self.ort, "get_provider_graph_assignment_info", None)
         if describe is None:
             return {}
         with mapped_errors(self.name):
-            counts: Counter[str] = Counter()
-            for subgraph in describe():
-                counts[_short_name(subgraph.ep_name)] += len(subgraph.get_nodes())
-        return dict(counts)
+            return Counter(
+                (_short_name(part.ep_name), node.op_type) for part in describe() for node in part.get_nodes()
+            )
+
+    def nodes_by_provider(self) -> Mapping[str, int]:
+        """Number of graph nodes per provider (`cpu`, `cuda`); empty where this ONNX Runtime cannot tell."""
+        counts: Counter[str] = Counter()
+        for (provider, _), count in self.operators().items():
+            counts[provider] += count
+        return counts
 
 
 def gpu_allowed(env: Mapping[str, str]) -> bool:
@@ -134,42 +140,38 @@ def import_runtime() -> ModuleType:
 
 
 def open_session(
-    path_or_bytes: Path | bytes,
+    path: Path,
     *,
     format: str,
     threads: int | None = None,
     allow_gpu: bool = True,
     fuse: bool = True,
     options: Mapping[str, str] | None = None,
-    name: str | None = None,
 ) -> Session:
     """Open a model where its format runs best and say where it really runs.
 
     Args:
-        path_or_bytes: The ONNX file (external data beside it) or a whole model in memory.
+        path: The ONNX file, external data beside it.
         format: Weight format, a key of `PROVIDER_BY_FORMAT`.
         threads: Threads inside one operator; None lets the runtime take one per physical core.
         allow_gpu: False keeps every format on the CPU.
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
-        name: What messages call the model; the file name by default.
 
     Raises:
         ModelError: The runtime is missing, or the file is absent, damaged or not a model.
     """
     runtime = import_runtime()
-    label = name or (path_or_bytes.name if isinstance(path_or_bytes, Path) else "model in memory")
-    if isinstance(path_or_bytes, Path) and not path_or_bytes.is_file():
-        raise ModelError(f"model file '{path_or_bytes}' is missing", _FETCH_AGAIN)
+    if not path.is_file():
+        raise ModelError(f"model file '{path}' is missing", _FETCH_AGAIN)
     asked = preferred_provider(format).provider
-    source = str(path_or_bytes) if isinstance(path_or_bytes, Path) else path_or_bytes
     session_options = _session_options(runtime, threads, options or {})
     if not fuse:
         session_options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
 
     def create(providers: list[str]) -> Any:
         with _quiet(runtime):
-            return runtime.InferenceSession(source, session_options, providers=providers)
+            return runtime.InferenceSession(str(path), session_options, providers=providers)
 
     started = time.perf_counter()
     note: str | None = None
@@ -182,14 +184,14 @@ def open_session(
             except _runtime_errors() as exc:
                 verdict = _one_line(exc)
         if verdict is not None:
-            note = f"'{label}' ({format}) runs on the CPU: {verdict}"
+            note = f"'{path.name}' ({format}) runs on the CPU: {verdict}"
     if opened is None:
-        with mapped_errors(label):
+        with mapped_errors(path.name):
             opened = create([_ORT_NAMES["cpu"]])
     got: Provider = "cuda" if _ORT_NAMES["cuda"] in opened.get_providers() else "cpu"
     if asked == "cuda" and got == "cpu" and note is None:
-        note = f"'{label}' ({format}) runs on the CPU: CUDA was listed but did not load"
-    return Session(opened, label, format, asked, got, time.perf_counter() - started, note)
+        note = f"'{path.name}' ({format}) runs on the CPU: CUDA was listed but did not load"
+    return Session(opened, path.name, format, asked, got, time.perf_counter() - started, note)
 
 
 def cuda_works() -> bool:

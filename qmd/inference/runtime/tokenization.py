@@ -24,6 +24,7 @@ class Tokens:
     is_special: tuple[bool, ...]
 
 
+_FETCH_AGAIN = "fetch it again: qmd models pull"
 _MAX_ENCODED_CHARACTERS = 500_000
 """An encoding takes some 500 bytes a token: five gigabytes for a text of ten megabytes."""
 
@@ -99,8 +100,8 @@ class Tokenizer:
             return self._inner.encode(cleaned, add_special_tokens=specials)
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Load a `tokenizer.json`.
+def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """Read a `tokenizer.json`.
 
     Raises:
         ModelError: The package is missing, or the file is absent or not a tokenizer.
@@ -110,10 +111,33 @@ def load_tokenizer(path: Path) -> Tokenizer:
     except ImportError as exc:
         raise ModelError(f"tokenizers cannot be imported: {exc}", "reinstall qmd") from exc
     if not path.is_file():
-        raise ModelError(f"tokenizer file '{path}' is missing", "fetch it again: qmd models pull")
+        raise ModelError(f"tokenizer file '{path}' is missing", _FETCH_AGAIN)
     try:
-        inner = tokenizers.Tokenizer.from_file(str(path))
+        return tokenizers.Tokenizer.from_file(str(path))
     except Exception as exc:  # the binding raises plain Exception for every kind of damage
         detail = " ".join(str(exc).split())[:160]
-        raise ModelError(f"tokenizer file '{path}' is damaged: {detail}", "fetch it again: qmd models pull") from exc
-    return Tokenizer(inner)
+        raise ModelError(f"tokenizer file '{path}' is damaged: {detail}", _FETCH_AGAIN) from exc
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object beside a tokenizer, or an empty one where there is no file.
+
+    Raises:
+        ModelError: The file is not a JSON object.
+    """
+    import json
+
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise ModelError(f"model file '{path}' cannot be read: {exc}", _FETCH_AGAIN) from exc
+    if not isinstance(found, dict):
+        raise ModelError(f"model file '{path}' is not a JSON object", _FETCH_AGAIN)
+    return found
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of an encoder; raises what `read_tokenizer` does."""
+    return Tokenizer(read_tokenizer(path))

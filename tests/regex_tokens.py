@@ -1,4 +1,4 @@
-"""Token positions without a model."""
+"""Token positions for tests of chunking, without a model."""
 
 from __future__ import annotations
 

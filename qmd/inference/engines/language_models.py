@@ -1,0 +1,37 @@
+"""Opens a language model's folder: the weights that suit this machine, the session, the tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qmd.inference.base import EngineDescription
+from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.models.weights_choice import choose_weights
+from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.inference.runtime.sessions import Session, open_session
+from qmd.inference.settings import EngineSettings
+from qmd.quick_dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """An open model with its tokenizer, and what to call it."""
+
+    session: Session
+    tokenizer: ChatTokenizer
+    description: EngineDescription
+
+
+def open_language_model(folder: Path, record: ModelRecord, settings: EngineSettings) -> LanguageModel:
+    """Open the folder of a reranker or an expander.
+
+    Raises:
+        ModelError: If a file is missing or damaged.
+    """
+    allow_gpu = settings.gpu_allowed
+    weights = choose_weights(folder, record, allow_gpu=allow_gpu)
+    tokenizer = load_chat_tokenizer(folder)
+    threads = settings.usable_threads
+    session = open_session(weights.path, format=weights.format, threads=threads, allow_gpu=allow_gpu)
+    description = EngineDescription(record.role, record.name, weights.format, record.tier, session.got)
+    return LanguageModel(session, tokenizer, description)

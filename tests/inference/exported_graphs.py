@@ -1,0 +1,205 @@
+"""Qwen3 graphs as exporters write them: the writer of `qmd models prepare` with other names, operators and types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper
+
+from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
+from qmd.prepare.graphs import Qwen3Writer
+
+Weights = Mapping[str, npt.NDArray[np.float32]]
+
+_PARTS = {
+    "q": "self_attn/q_proj",
+    "k": "self_attn/k_proj",
+    "v": "self_attn/v_proj",
+    "o": "self_attn/o_proj",
+    "gate": "mlp/gate_proj",
+    "up": "mlp/up_proj",
+    "down": "mlp/down_proj",
+}
+_NORMS = {
+    "in_norm": "input_layernorm",
+    "post_norm": "post_attention_layernorm",
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+}
+LAYER_PARTS = ("in_norm", "q", "k", "v", "q_norm", "k_norm", "o", "post_norm", "gate", "up", "down")
+
+
+@dataclass(frozen=True)
+class ExportForm:
+    """A `GraphForm` with what exporters decide otherwise; the defaults are those of our own graphs."""
+
+    activations: Literal["fp32", "fp16"] = "fp32"
+    linear: LinearForm = "q8"
+    down: LinearForm | None = None
+    row_levels: int = 127
+    block: int = 128
+    accuracy_level: int = 4
+    """`MatMulNBits` attribute; 4 = 8-bit integer products, 0 = products in the activation type."""
+    table: Literal["fp", "q4", "q8"] = "q8"
+    head: Literal["lm", "score"] = "lm"
+    last_only: bool = True
+    """Logits of each row's last token only. Always so for `score`."""
+    fused: bool = True
+    """One product for query, key and value, and one for gate and up."""
+    past: bool = True
+    """Key-value inputs and outputs."""
+    positions: bool = False
+    """A `position_ids` input and separate rotary nodes; else positions follow the mask."""
+
+
+def weight_names(shape: Qwen3Shape, head: str, *, tied: bool = True) -> list[str]:
+    """Names that a writer reads from its weights."""
+    names = ["embed", *(f"layers.{i}.{part}" for i in range(shape.layers) for part in LAYER_PARTS), "norm"]
+    if head == "score":
+        return [*names, "score"]
+    return names if tied else [*names, "head"]
+
+
+class PublishedWriter(Qwen3Writer):
+    """The same network as exporters write it: with their names, and their choice of operators and types."""
+
+    plain = False
+
+    def __init__(
+        self, path: Path, shape: Qwen3Shape, form: ExportForm, weights: Weights, *, external: bool = False
+    ) -> None:
+        own = GraphForm(form.linear, form.down, form.row_levels, form.block, form.table, form.head)
+        super().__init__(path, shape, own, weights)
+        self.export = form
+        self._is_external = external
+        self._is_half = form.activations == "fp16"
+
+    def write(self) -> None:
+        super().write()
+        if not self._is_external:
+            onnx.save(onnx.load(str(self.path)), str(self.path))
+            self.path.with_name(f"{self.path.name}_data").unlink()
+
+    def network(self) -> None:
+        super().network()
+        if self._is_half:
+            for info in (*self.inputs, *self.outputs):
+                kind = info.type.tensor_type
+                if kind.elem_type == TensorProto.FLOAT and not (info.name == "logits" and self.form.head == "score"):
+                    kind.elem_type = TensorProto.FLOAT16
+
+    def op(self, kind: str, inputs: Sequence[str], **options: Any) -> list[str]:
+        if kind == "MatMulNBits":
+            options["accuracy_level"] = self.export.accuracy_level
+        elif kind == "GroupQueryAttention" and self.export.positions:
+            inputs, options["do_rotary"] = [*inputs[:-2], "", ""], 0
+        elif options.get("outputs") == ["logits"] and self._is_half and self.form.head == "lm":
+            options["to"] = TensorProto.FLOAT16
+        return super().op(kind, inputs, **options)
+
+    def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
+        if self._is_half and array.dtype == np.float32:
+            array = array.astype(np.float16)
+        return super().initializer(self._constant_name(name), array)
+
+    def _constant_name(self, weight: str) -> str:
+        pieces = weight.split(".")
+        if pieces[-1] in _NORMS:
+            return f"model.layers.{pieces[1]}.{_NORMS[pieces[-1]]}.weight"
+        return {"embed": "model.embed_tokens.weight", "norm": "model.norm.weight"}.get(weight, weight)
+
+    def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
+        pieces = name.split(".")
+        return super().linear(x, parts, self.node_name(int(pieces[1]), pieces[2]) if len(pieces) == 3 else name, form)
+
+    def node_name(self, index: int, part: str) -> str:
+        """Name of a projection's node."""
+        return f"/model/layers.{index}/{_PARTS.get(part, part)}/MatMul"
+
+    def project(self, x: str, prefix: str, parts: Sequence[str], widths: Sequence[int]) -> list[str]:
+        if self.export.fused:
+            return super().project(x, prefix, parts, widths)
+        return [self.linear(x, [f"{prefix}.{part}"], f"{prefix}.{part}") for part in parts]
+
+    def declare_inputs(self) -> None:
+        super().declare_inputs()
+        if self.export.positions:
+            self.inputs.append(helper.make_tensor_value_info("position_ids", TensorProto.INT64, ["batch", "sequence"]))
+
+    def declare_past(self, index: int) -> tuple[list[str], list[str]]:
+        if self.export.past:
+            return super().declare_past(index)
+        return ["", ""], [self.name("key"), self.name("value")]
+
+    def logit_rows(self, x: str) -> str:
+        return super().logit_rows(x) if self.export.last_only else x
+
+    def attention(self, index: int, q: str, k: str, v: str) -> str:
+        shape = self.shape
+        if self.plain or self.export.positions:
+            q, k = self.rotate(q, shape.heads), self.rotate(k, shape.kv_heads)
+        if not self.plain:
+            return super().attention(index, q, k, v)
+        query = self._heads(q, shape.heads)
+        key, value = self._heads(k, shape.kv_heads), self._heads(v, shape.kv_heads)
+        if self.export.past:
+            (past_key, past_value), names = self.declare_past(index)
+            key = self.op("Concat", [past_key, key], outputs=[names[0]], axis=2)[0]
+            value = self.op("Concat", [past_value, value], outputs=[names[1]], axis=2)[0]
+        key, value = self._repeat(key), self._repeat(value)
+        scores = self.op("MatMul", [query, self.op("Transpose", [key], perm=[0, 1, 3, 2])[0]])[0]
+        scale = self.initializer(self.name("scale"), np.array(shape.head_size**-0.5, np.float32))
+        scores = self.op("Add", [self.op("Mul", [scores, scale])[0], self._bias()])[0]
+        attended = self.op("MatMul", [self.op("Softmax", [scores], axis=-1)[0], value])[0]
+        joined = self.op("Transpose", [attended], perm=[0, 2, 1, 3])[0]
+        return self.op("Reshape", [joined, self.constant([0, 0, -1])])[0]
+
+    def rotate(self, x: str, heads: int) -> str:
+        """Rotary embedding by `position_ids`, or by places in the sequence where the graph has no such input."""
+        positions = "position_ids" if self.export.positions else self._counted_positions()
+        return self.op("RotaryEmbedding", [x, positions, self.cos, self.sin], domain=MS_DOMAIN, num_heads=heads)[0]
+
+    def _heads(self, x: str, heads: int) -> str:
+        split = self.op("Reshape", [x, self.constant([0, 0, heads, self.shape.head_size])])[0]
+        return self.op("Transpose", [split], perm=[0, 2, 1, 3])[0]
+
+    def _repeat(self, x: str) -> str:
+        """Each key-value head as often as query heads share it."""
+        shape, times = self.shape, self.shape.heads // self.shape.kv_heads
+        wide = self.op("Unsqueeze", [x, self.constant([2])])[0]
+        wide = self.op("Expand", [wide, self.constant([1, 1, times, 1, 1])])[0]
+        return self.op("Reshape", [wide, self.constant([0, shape.heads, -1, shape.head_size])])[0]
+
+    def _sequence_range(self) -> str:
+        """Places of this run's tokens in the whole sequence, shape (sequence,)."""
+        length = self.op("Gather", [self.op("Shape", ["input_ids"])[0], self.constant(1)], axis=0)[0]
+        start = self.op("Sub", [self.total, length])[0]
+        return self.op("Range", [start, self.total, self.constant(1)])[0]
+
+    def _counted_positions(self) -> str:
+        """Positions for a graph without the input: places in the sequence, the same for every row."""
+        row = self.op("Unsqueeze", [self._sequence_range(), self.constant([0])])[0]
+        ids_shape = self.op("Shape", ["input_ids"])[0]
+        return self.op("Expand", [row, ids_shape])[0]
+
+    def _bias(self) -> str:
+        """0 where a query may look, -10,000 elsewhere: (batch, 1, sequence, total)."""
+        places = self.op("Unsqueeze", [self._sequence_range(), self.constant([1])])[0]
+        keys = self.op("Range", [self.constant(0), self.total, self.constant(1)])[0]
+        causal = self.op("LessOrEqual", [keys, places])[0]
+        real = self.op("Unsqueeze", [self.op("Cast", ["attention_mask"], to=9)[0], self.constant([1, 2])])[0]
+        allowed = self.op("And", [causal, real])[0]
+        zero, far = (self.initializer(self.name("bias"), np.array(v, np.float32)) for v in (0.0, -1e4))
+        return self.op("Where", [allowed, zero, far])[0]
+
+
+class PlainWriter(PublishedWriter):
+    """Attention as MatMul, Softmax, MatMul with concatenated keys and values."""
+
+    plain = True
