@@ -192,14 +192,15 @@ def test_the_path_of_a_new_collection_may_be_an_option() -> None:
         (["search", "--min-score", "much"], "invalid value for '--min-score': 'much' is not a valid float", "usage: "),
         (["search", "x", "--budget", "0"], "invalid value for '--budget': 0 is not in the range x>=1", "usage: "),
         (["search", "x", "--min-score", "nan"], "--min-score 'nan' is not a number from -1000000000 to 1000000000", ""),
-        (["init", "x"], "got unexpected extra argument(s) (x)", "usage: qmd init"),
+        (["init", "x"], "got unexpected extra argument (x)", "usage: qmd init"),
         (["models", "path"], "missing argument 'name'", "usage: qmd models path <name>"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_what_to_do(argv: list[str], message: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         parsed(*argv)
-    assert caught.value.message.casefold() == message.casefold()
+    # Versions of typer differ in the case of a name and in the plural.
+    assert caught.value.message.casefold().replace("(s)", "") == message
     assert hint in (caught.value.hint or "")
 
 
