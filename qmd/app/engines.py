@@ -141,7 +141,7 @@ class EnginePool(Generic[SettingsT]):
             self._loaded = None
         if self._loaded is not None:
             known_key, known_roles, engines = self._loaded
-            # Notes tell of roles that could not be served; those of other roles would be news to this asker.
+            # Notes tell of roles that could not be served; those of other roles do not concern this search.
             if known_key == key and (roles == known_roles or (roles < known_roles and not engines.notes)):
                 return engines
             if known_key == key and not engines.notes:

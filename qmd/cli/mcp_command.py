@@ -35,6 +35,7 @@ def mcp(
     daemon: Annotated[bool, Option("--daemon", help="With --http: stay in the background.")] = False,
     watch: Annotated[bool, Option("--watch", help="With --http: also refresh the index as files change.")] = False,
     token_file: Annotated[Path | None, Option("--token-file", metavar="FILE", help="With --http: ask for the token in this file (or QMD_TOKEN).")] = None,
+    socket_only: Annotated[bool, Option("--socket-only", hidden=True)] = False,
     print_config: Annotated[str | None, Option("--print-config", metavar="CLIENT", help="Print the settings for claude, vscode, cursor or zed.")] = None,
     index: Index = None,
 ) -> int:  # fmt: skip
@@ -51,14 +52,17 @@ def mcp(
             ("--port", port),
             ("--watch", watch),
             ("--token-file", token_file),
+            ("--socket-only", socket_only),
         ):
             if is_given:
                 raise UsageError(f"{option} needs --http", f"qmd mcp --http {option} …")
         return _serve_stdio(session, locations)
+    if socket_only:
+        return _serve_commands(session, locations)
     policy = _policy(session.environ, host or session.environ.get("QMD_HOST") or _DEFAULT_HOST, token_file)
     chosen_port = _DEFAULT_PORT if port is None else port
     if daemon:
-        return _start(session, locations, index, policy, chosen_port, token_file, watches=watch)
+        return _start(session, locations, policy, chosen_port, token_file, watches=watch)
     return _serve_http(session, locations, policy, chosen_port, watches=watch)
 
 
@@ -100,9 +104,18 @@ def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, po
     watching = _watching_beside(index) if watches else contextlib.nullcontext()
     try:
         with watching:
-            serve(index, policy, port)
+            serve(index, locations, session.environ, policy, port)
     finally:
         remove_own_pid(files)
+    end_process()
+
+
+def _serve_commands(session: Session, locations: Locations) -> int:
+    """Be the warm process that a command has started: no port, no pid file, and an end when nobody asks any more."""
+    from qmd.server.http_app import serve
+    from qmd.server.lifecycle import end_process
+
+    serve(session.serve(locations), locations, session.environ)
     end_process()
 
 
@@ -128,26 +141,22 @@ def _watching_beside(index: OpenIndex) -> Iterator[None]:
 def _start(
     session: Session,
     locations: Locations,
-    index: str | None,
     policy: AccessPolicy,
     port: int,
     token_file: Path | None,
     *,
     watches: bool,
 ) -> int:
-    from qmd.server.lifecycle import server_files, start_server
+    from qmd.server.lifecycle import server_files, serving_command, start_server
 
     if port == 0:
         raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")
-    arguments = ["mcp", "--http", "--host", policy.bind_host, "--port", str(port)]
+    arguments, environ = serving_command(locations, session.environ)
+    arguments += ["--host", policy.bind_host, "--port", str(port)]
     if watches:
         arguments.append("--watch")
     if token_file is not None:
         arguments += ["--token-file", str(token_file.absolute())]
-    if index is not None:
-        arguments += ["--index", index]
-    # The child must find the same index even if this one was chosen by the working directory.
-    environ = dict(session.environ) | ({} if locations.project_root else {"INDEX_PATH": str(locations.database)})
     host = "127.0.0.1" if policy.bind_host in ("0.0.0.0", "::", "") else policy.bind_host
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     started = start_server(server_files(locations.cache, locations.index_name), arguments, url, environ, policy.token)

@@ -42,12 +42,20 @@ class Session:
         return locations
 
     def open(self, locations: Locations, *, allow_gpu: bool = True) -> Index:
-        """The index at these places, which tells this terminal what it has to say; opened by its first use."""
+        """The index at these places, which tells this terminal what it has to say; opened by its first use.
+
+        A command that searches with models asks the warm process, where one may be asked.
+        """
         from qmd.app.configuration import FileConfiguration
         from qmd.app.index import Index
 
         notices = TerminalNotices()
         configuration = FileConfiguration(locations, self.environ, notices, vouches=True)
+        if self.command in ("query", "vsearch") and allow_gpu:
+            from qmd.server.remote_index import RemoteIndex, may_ask
+
+            if may_ask(locations, self.environ):
+                return RemoteIndex(locations, configuration, self.environ, notices=notices)
         return Index(locations, configuration, self.environ, notices=notices, allow_gpu=allow_gpu)
 
     def serve(self, locations: Locations, *, allow_gpu: bool = True, is_attended: bool = False) -> Index:

@@ -1,4 +1,4 @@
-"""Serves one index to editors, agents and the command line: MCP, HTTP and the warm worker.
+"""Serves one index to editors, agents and the command line: MCP, HTTP, the warm process.
 
 Requests come in as protocol messages, are checked, and go out as the records of the retrieval pipeline, rendered for
 that protocol. It must not know SQL, models or terminals, and nothing heavy is imported until a server is started.

@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 
 from qmd.app.limits import overdue
+from qmd.retrieval.listening import Listener
 
 T = TypeVar("T")
 
@@ -28,3 +29,22 @@ async def within(timeout_s: float | None, work: Callable[[], T]) -> T:
     except TimeoutError as error:
         assert timeout_s is not None
         raise overdue(timeout_s) from error
+
+
+class AsyncListener(Listener):
+    """A client that waits in a coroutine, and has gone when that is cancelled."""
+
+    _has_gone = False
+
+    @property
+    def is_gone(self) -> bool:
+        """See `Listener`."""
+        return self._has_gone
+
+    async def wait_for(self, timeout_s: float | None, work: Callable[[], T]) -> T:
+        """The result of `work`, which this listener is handed to; see `within`."""
+        try:
+            return await within(timeout_s, work)
+        except anyio.get_cancelled_exc_class():
+            self._has_gone = True
+            raise

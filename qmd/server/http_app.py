@@ -9,14 +9,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from anyio.abc import TaskGroup, TaskStatus
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -27,12 +26,18 @@ from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageE
 from qmd.server import presentation
 from qmd.server.deadline import within
 from qmd.server.guard import AccessPolicy, AsgiApp, Message, Receive, Scope, Send, guard_app
-from qmd.server.mcp_server import build_server
 from qmd.server.requests import parse_query
+from qmd.server.warm_process import SearchRoute, WarmProcess
+from qmd.server.warm_record import SEARCH_PATH
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from qmd.config.paths import Locations
 
 _logger = logging.getLogger("qmd.http")
 
-_IDLE_POLL_S = 5.0
+_TEND_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,49 +95,98 @@ def _json_object(body: bytes) -> Mapping[str, object]:
     return value
 
 
-def build_app(index: Index, policy: AccessPolicy) -> AsgiApp:
-    """The guarded application. Its lifespan must run, as every ASGI server does."""
-    sessions = StreamableHTTPSessionManager(
-        build_server(index),
-        stateless=True,
-        # The guard has checked Host and Origin already, for every route and with one set of rules.
-        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        max_request_body_size=policy.max_body_bytes,
-    )
+def build_app(
+    index: Index,
+    policy: AccessPolicy,
+    token: str | None = None,
+    on_rest: Callable[[float], None] = lambda idle_s: None,
+) -> AsgiApp:
+    """The guarded application. Its lifespan must run, as every ASGI server does.
+
+    Args:
+        index: What is served.
+        policy: Who may talk to it.
+        token: What commands show instead of the policy's token; None answers no commands.
+        on_rest: Told every second for how many there has been no request.
+    """
+    mcp = _McpEndpoint(index, policy.max_body_bytes)
     endpoints = _Endpoints(index, time.monotonic())
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with sessions.run(), anyio.create_task_group() as tasks:
-            tasks.start_soon(_release_while_idle, index)
+        async with anyio.create_task_group() as tasks:
+            mcp.tasks = tasks
+            tasks.start_soon(_tend, index, lambda: on_rest(requests.idle_s))
             yield
             tasks.cancel_scope.cancel()
 
-    app = Starlette(
+    app: AsgiApp = Starlette(
         lifespan=lifespan,
         routes=[
-            Route("/mcp", _McpEndpoint(sessions)),
+            Route("/mcp", mcp),
             Route("/query", endpoints.query, methods=["POST"]),
             Route("/search", endpoints.query, methods=["POST"]),
             Route("/health", endpoints.health, methods=["GET"]),
+            *([Route(SEARCH_PATH, SearchRoute(index))] if token else []),
         ],
         exception_handlers={404: _not_found, 500: _failed},
     )
-    return _logged(guard_app(app, policy))
+    guarded, for_commands = guard_app(app, policy), guard_app(app, replace(policy, token=token))
+
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        is_command = token is not None and scope.get("path") == SEARCH_PATH
+        await (for_commands if is_command else guarded)(scope, receive, send)
+
+    requests = _Requests(guard)
+    return requests
 
 
 class _McpEndpoint:
-    """`POST /mcp`; there are no sessions, so there is nothing to stream by GET or to DELETE."""
+    """`POST /mcp`; there are no sessions, so there is nothing to stream by GET or to DELETE.
 
-    def __init__(self, sessions: StreamableHTTPSessionManager) -> None:
-        self._sessions = sessions
+    The SDK is imported by the first message: it takes a second and most of the memory, and many servers only search.
+    """
+
+    tasks: TaskGroup
+    """Where the sessions live: that of the application."""
+
+    def __init__(self, index: Index, max_body_bytes: int) -> None:
+        self._index = index
+        self._max_body_bytes = max_body_bytes
+        self._sessions: StreamableHTTPSessionManager | None = None
+        self._opening = anyio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "POST":
-            await self._sessions.handle_request(scope, receive, send)
+        if scope["method"] != "POST":
+            error = {"jsonrpc": "2.0", "error": {"code": -32000, "message": "Method not allowed."}, "id": None}
+            await JSONResponse(error, status_code=405, headers={"allow": "POST"})(scope, receive, send)
             return
-        error = {"jsonrpc": "2.0", "error": {"code": -32000, "message": "Method not allowed."}, "id": None}
-        await JSONResponse(error, status_code=405, headers={"allow": "POST"})(scope, receive, send)
+        async with self._opening:
+            if self._sessions is None:
+                sessions = await anyio.to_thread.run_sync(self._make_sessions)
+                await self.tasks.start(_keep_open, sessions)
+                self._sessions = sessions
+        await self._sessions.handle_request(scope, receive, send)
+
+    def _make_sessions(self) -> StreamableHTTPSessionManager:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        from qmd.server.mcp_server import build_server
+
+        return StreamableHTTPSessionManager(
+            build_server(self._index),
+            stateless=True,
+            # The guard has checked Host and Origin already, for every route and with one set of rules.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=self._max_body_bytes,
+        )
+
+
+async def _keep_open(sessions: StreamableHTTPSessionManager, task_status: TaskStatus[None]) -> None:
+    async with sessions.run():
+        task_status.started()
+        await anyio.sleep_forever()
 
 
 async def _not_found(request: Request, exc: Exception) -> Response:
@@ -143,18 +197,29 @@ async def _failed(request: Request, exc: Exception) -> Response:
     return _failure(500, f"{type(exc).__name__}: {exc}")
 
 
-async def _release_while_idle(index: Index) -> None:
+async def _tend(index: Index, on_rest: Callable[[], None]) -> None:
     while True:
-        await anyio.sleep(_IDLE_POLL_S)
+        await anyio.sleep(_TEND_S)
         await anyio.to_thread.run_sync(index.release_idle)
+        on_rest()
 
 
-def _logged(app: AsgiApp) -> AsgiApp:
-    """`app` with one line on stderr for every request: time, method, path, status, duration."""
+class _Requests:
+    """The requests to `app`: one line on stderr for each (time, method, path, status, duration), and the time since."""
 
-    async def logged(scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+        self._active = 0
+        self._ended = time.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last one; 0 while one is being answered."""
+        return 0.0 if self._active else time.monotonic() - self._ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await app(scope, receive, send)
+            await self._app(scope, receive, send)
             return
         status = 0
         started = time.monotonic()
@@ -165,26 +230,35 @@ def _logged(app: AsgiApp) -> AsgiApp:
                 status = message["status"]
             await send(message)
 
+        self._active += 1
         try:
-            await app(scope, receive, watch)
+            await self._app(scope, receive, watch)
         finally:
-            elapsed_ms = (time.monotonic() - started) * 1000
-            _logger.info(
-                "%s %s %d (%.0fms)",
-                scope["method"],
-                scope["path"].encode("unicode_escape").decode(),
-                status,
-                elapsed_ms,
-            )
-
-    return logged
+            self._active -= 1
+            self._ended = time.monotonic()
+            path = scope["path"].encode("unicode_escape").decode()
+            _logger.info("%s %s %d (%.0fms)", scope["method"], path, status, (self._ended - started) * 1000)
 
 
-def serve(index: Index, policy: AccessPolicy, port: int) -> None:
+def serve(
+    index: Index,
+    locations: Locations,
+    environ: Mapping[str, str],
+    policy: AccessPolicy | None = None,
+    port: int = 0,
+) -> None:
     """Listen and serve until SIGTERM or SIGINT.
 
+    Args:
+        index: What is served.
+        locations: Its places, by which commands find this process.
+        environ: Under which it answers them.
+        policy: Who may talk to it over TCP; None serves commands alone, as long as they need it.
+        port: The TCP port; 0 asks the system for a free one.
+
     Raises:
-        UsageError: If the address cannot be bound.
+        UsageError: The address cannot be bound.
+        OSError: Commands cannot be served, and nobody else is.
     """
     import uvicorn
 
@@ -193,12 +267,17 @@ def serve(index: Index, policy: AccessPolicy, port: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     for chatty in ("mcp", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    listener = _bind(policy.bind_host, port)
-    # A port of 0 asks the system for a free one.
-    bound_port = listener.getsockname()[1]
-    host = f"[{policy.bind_host}]" if ":" in policy.bind_host else policy.bind_host
+    listeners = [] if policy is None else [_bind(policy.bind_host, port)]
+    warm = _publish(locations, environ, is_needed=policy is None)
+    listeners += [warm.socket] if warm else []
+    token = warm.token if warm else None
+
+    def end_when_served(idle_s: float) -> None:
+        if policy is None and warm is not None and warm.has_served(idle_s):
+            server.should_exit = True
+
     config = uvicorn.Config(
-        build_app(index, policy),
+        build_app(index, policy or AccessPolicy("localhost", token=token), token, end_when_served),
         http=prompt_protocol(),
         log_config=None,
         access_log=False,
@@ -208,17 +287,33 @@ def serve(index: Index, policy: AccessPolicy, port: int) -> None:
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
         lifespan="on",
     )
-    sys.stderr.write(f"QMD MCP server listening on http://{host}:{bound_port}/mcp\n")
-    sys.stderr.flush()
+    server = EndingServer(config)
+    if policy is not None:
+        # A port of 0 has become a number only now.
+        host = f"[{policy.bind_host}]" if ":" in policy.bind_host else policy.bind_host
+        sys.stderr.write(f"QMD MCP server listening on http://{host}:{listeners[0].getsockname()[1]}/mcp\n")
+        sys.stderr.flush()
     # uvicorn shuts down on the first signal and then raises it again for these handlers: without them the process
     # would die of it before its pid file is gone.
     signals = [signal.signal(number, _announce_end) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
-        EndingServer(config).run(sockets=[listener])
+        server.run(sockets=listeners)
     finally:
+        if warm is not None:
+            warm.withdraw()
         index.close()
         for number, handler in zip((signal.SIGTERM, signal.SIGINT), signals, strict=True):
             signal.signal(number, handler)
+
+
+def _publish(locations: Locations, environ: Mapping[str, str], *, is_needed: bool) -> WarmProcess | None:
+    try:
+        return WarmProcess(locations, environ)
+    except OSError as error:
+        if is_needed:
+            raise
+        _logger.warning("commands of this index search by themselves: %s", error)
+        return None
 
 
 def _announce_end(number: int, frame: object) -> None:

@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from qmd.errors import QmdError, UsageError
 from qmd.files import make_private_folder, open_private, write_atomically
+
+if TYPE_CHECKING:
+    from qmd.config.paths import Locations
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 10.0
@@ -115,17 +117,8 @@ def start_server(
     running = running_server(files)
     if running is not None:
         raise UsageError(f"Already running (PID {running}). Run 'qmd mcp stop' first.")
-    make_private_folder(files.pid.parent)
     files.pid.unlink(missing_ok=True)
-    with os.fdopen(open_private(files.log, os.O_WRONLY | os.O_TRUNC), "wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "qmd", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=dict(environ),
-            start_new_session=sys.platform != "win32",
-        )
+    process = start_process(arguments, files.log, environ)
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -137,8 +130,35 @@ def start_server(
     raise QmdError(f"the server did not answer within {_START_TIMEOUT_S:.0f} s", f"see {files.log}")
 
 
+def serving_command(locations: Locations, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Arguments and environment of a `qmd` that serves the index of these places, however they were chosen."""
+    if locations.project_root is not None:
+        return ["mcp", "--http"], dict(environ)
+    return ["mcp", "--http", "--index", locations.index_name], {**environ, "INDEX_PATH": str(locations.database)}
+
+
+def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start `qmd ARGUMENTS` so that it outlives this process and its terminal, and writes to a new log.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    make_private_folder(log.parent)
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "qmd", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=dict(environ),
+            start_new_session=sys.platform != "win32",
+        )
+
+
 def _health_pid(url: str, token: str | None) -> int | None:
     """Process id that answers at `url`/health, or None."""
+    import urllib.request
+
     request = urllib.request.Request(f"{url}/health")
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")

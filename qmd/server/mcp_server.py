@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -24,9 +23,9 @@ from qmd.app.index import Index
 from qmd.app.records import DocumentText
 from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.listening import CancelledSearch
 from qmd.server import presentation, requests
-from qmd.server.deadline import within
+from qmd.server.deadline import AsyncListener, within
 
 _logger = logging.getLogger("qmd.mcp")
 
@@ -207,7 +206,7 @@ class _Handlers:
 
     async def _query(self, ctx: Context, request: SearchRequest) -> types.CallToolResult:
         client = _Client(ctx)
-        response = await client.wait_for(self._within(lambda: self._index.search(request, client)))
+        response = await client.wait_for(self._index.timeout_s, lambda: self._index.search(request, client))
         return types.CallToolResult(
             content=[types.TextContent(text=presentation.results_text(response, request.label))],
             structured_content=presentation.structured_results(response),
@@ -292,18 +291,12 @@ def _embedded(fetched: DocumentText, *, line_numbers: bool) -> types.EmbeddedRes
     return types.EmbeddedResource(resource=_resource(fetched, line_numbers=line_numbers))
 
 
-class _Client(Listener):
-    """Hears of stages as progress, from the thread that works for it, until its request is cancelled."""
+class _Client(AsyncListener):
+    """Hears of stages as progress, from the thread that works for it."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._has_gone = threading.Event()
         self._reported = 0
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the request was cancelled."""
-        return self._has_gone.is_set()
 
     def stage(self, name: str, /) -> None:
         """See `Listener`."""
@@ -311,11 +304,3 @@ class _Client(Listener):
         # A client that has gone shows by the cancellation, not here.
         with contextlib.suppress(Exception):
             anyio.from_thread.run(self._ctx.session.report_progress, float(self._reported), float(len(_STAGES)), name)
-
-    async def wait_for(self, work: Awaitable[T]) -> T:
-        """The result of `work`; when this request is cancelled the work is told."""
-        try:
-            return await work
-        except anyio.get_cancelled_exc_class():
-            self._has_gone.set()
-            raise

@@ -5,7 +5,7 @@
 FOLDER is indexed with vectors into a temporary place. Figures are medians of this machine and this run, next to each
 other in turns, so that a busy machine hits all alike; processor seconds (user and system, of the command alone) are
 shown beside wall time because they depend less on what else runs. Memory is the proportional set size of the warm
-worker, where the system tells it: shared pages count by share.
+process, where the system tells it: shared pages count by share.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Place:
         user_s = after.children_user - before.children_user
         return Cost(wall_s, user_s + after.children_system - before.children_system)
 
-    def worker_pid(self) -> int | None:
-        """Process id of the warm worker."""
-        for record in self.home.rglob("worker-*.json"):
-            return int(json.loads(record.read_text(encoding="utf-8"))["pid"])
+    def warm_pid(self) -> int | None:
+        """Process id of the warm process, once it has said where it is reached."""
+        for record in self.home.rglob("warm-*.json"):
+            return int(json.loads(record.read_text(encoding="utf-8"))["pid"]) or None
         return None
 
 
@@ -120,13 +120,15 @@ def memory_mb(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
-def worker_memory(place: Place, query: str) -> dict[str, float]:
-    """Megabytes of a worker before its models are loaded, with them, and after it has given them back."""
-    found: dict[str, float] = {}
+def warm_memory(place: Place, query: str) -> dict[str, float]:
+    """Megabytes of a warm process before its models are loaded, with them, and after it has given them back."""
     environ = {"QMD_DAEMON": "auto", "QMD_MODEL_TTL": "3s"}
     place.run("vsearch", query, **environ)
-    pid = place.worker_pid()
-    assert pid is not None, "no worker came up"
+    wait_until(lambda: place.warm_pid() is not None)
+    pid = place.warm_pid()
+    assert pid is not None, "no warm process came up"
+    time.sleep(1)
+    found = {"idle": memory_mb(pid)}
     for _ in range(3):
         place.run("query", query, **environ)
     found["loaded"] = memory_mb(pid)
@@ -135,23 +137,27 @@ def worker_memory(place: Place, query: str) -> dict[str, float]:
     place.run("query", query, **environ)
     found["loaded again"] = memory_mb(pid)
     os.kill(pid, 15)
-    wait_until(lambda: place.worker_pid() is None)
-    database, cache = next(place.home.rglob("index.sqlite")), place.home / "bare"
-    command = [sys.executable, "-m", "qmd.server.worker", "--database", str(database), "--cache", str(cache)]
-    bare = subprocess.Popen(command, env=place.environ, stderr=subprocess.DEVNULL)
-    wait_until(lambda: place.worker_pid() is not None)
-    time.sleep(1)
-    found = {"idle": memory_mb(bare.pid), **found}
-    bare.terminate()
-    bare.wait()
     return found
+
+
+def warm_start(place: Place) -> Cost:
+    """From the start of a warm process until commands can find it."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        place.command("mcp", "--http", "--socket-only"), cwd=place.home, env=place.environ, stderr=subprocess.DEVNULL
+    )
+    wait_until(lambda: place.warm_pid() is not None)
+    cost = Cost(time.perf_counter() - started, processor_seconds(process.pid))
+    process.terminate()
+    process.wait()
+    return cost
 
 
 def wait_until(is_so: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + timeout_s
     while not is_so() and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def show(label: str, costs: Sequence[Cost]) -> Cost:
@@ -178,19 +184,22 @@ def main() -> int:
         openings = [opening_costs(place) for _ in range(options.rounds)]
         show("qmd mcp: start to the answer to initialize", [first for first, _ in openings])
         show("from there to the list of tools", [second for _, second in openings])
+        show("start of the warm process", [warm_start(place) for _ in range(options.rounds)])
         place.run("query", options.query, QMD_DAEMON="auto")
+        wait_until(lambda: place.warm_pid() is not None)
+        place.run("query", options.query)
         cold, warm = [], []
         for _ in range(options.rounds):
             cold.append(place.cost("query", options.query, QMD_DAEMON="off"))
             warm.append(place.cost("query", options.query))
-        a, b = show("qmd query, cold", cold), show("qmd query, through the worker", warm)
+        a, b = show("qmd query, cold", cold), show("qmd query, by the warm process", warm)
         print(f"{'warm / cold':44} {b.wall_s / a.wall_s:8.2f}      {b.cpu_s / a.cpu_s:8.2f}")
-        pid = place.worker_pid()
+        pid = place.warm_pid()
         if pid is not None:
             os.kill(pid, 15)
-            wait_until(lambda: place.worker_pid() is None)
-        for state, megabytes in worker_memory(place, options.query).items():
-            print(f"{'worker, ' + state:44} {megabytes:8.0f} MB")
+            wait_until(lambda: place.warm_pid() is None)
+        for state, megabytes in warm_memory(place, options.query).items():
+            print(f"{'warm process, ' + state:44} {megabytes:8.0f} MB")
     return 0
 
 

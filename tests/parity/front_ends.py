@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import anyio
 import httpx2
+import pytest
 from mcp import Client
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
 
@@ -20,6 +22,7 @@ import qmd
 from qmd.app.index import Index
 from qmd.cli.app import main
 from qmd.errors import QmdError
+from qmd.inference import loader
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import build_app
 from qmd.server.mcp_server import build_server
@@ -127,16 +130,28 @@ def _arguments(ask: Ask | Fetch) -> list[str]:
     return [COMMANDS[ask.mode], *options, "--", ask.text]
 
 
-def ask_warm_process(ask: Ask | Fetch) -> Answer | None:
-    """The command line again, with the warm process answering its model searches."""
-    if isinstance(ask, Fetch) or ask.mode == "lexical":
-        return None
-    before = os.environ.get("QMD_DAEMON", "")
-    os.environ["QMD_DAEMON"] = "auto"
-    try:
-        return ask_command_line(ask)
-    finally:
-        os.environ["QMD_DAEMON"] = before
+def warm_front_end(home: Path) -> FrontEnd:
+    """The command line again, with a warm process answering its model searches, and nobody else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QMD_DAEMON", "auto")
+        run("query", "anything")
+    deadline = time.monotonic() + 60
+    while not any(json.loads(one.read_bytes())["pid"] for one in home.rglob("warm-*.json")):
+        assert time.monotonic() < deadline, "no warm process came up"
+        time.sleep(0.02)
+
+    def load_nothing(*_: object) -> NoReturn:
+        raise AssertionError("the command searched by itself")
+
+    def ask_warm_process(ask: Ask | Fetch) -> Answer | None:
+        if isinstance(ask, Fetch) or ask.mode == "lexical":
+            return None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("QMD_DAEMON", "")
+            patch.setattr(loader, "load_engines", load_nothing)
+            return ask_command_line(ask)
+
+    return ask_warm_process
 
 
 # --- Python ---------------------------------------------------------------------------------------

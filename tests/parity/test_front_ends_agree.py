@@ -22,11 +22,11 @@ from tests.parity.front_ends import (
     Fetch,
     FrontEnd,
     ask_command_line,
-    ask_warm_process,
     http_front_end,
     mcp_front_end,
     python_front_end,
     run,
+    warm_front_end,
 )
 
 FRUIT = ("apple", "banana", "cherry", "damson", "elderberry", "fig", "grape", "kiwi", "lemon", "mango", "olive", "pear")
@@ -132,7 +132,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert run("collection", "exclude", "hidden")[0] == 0
     run("query", "once, for the tip about larger models")
     yield home
-    for record in home.rglob("worker-*.json"):
+    for record in home.rglob("warm-*.json"):
         os.kill(json.loads(record.read_text(encoding="utf-8"))["pid"], signal.SIGTERM)
     patch.undo()
 
@@ -155,7 +155,7 @@ def front_ends(world: Path, served: Index) -> Iterator[dict[str, FrontEnd]]:
             "python": python_front_end(index),
             "mcp": mcp_front_end(served),
             "http": http_front_end(served),
-            "warm process": ask_warm_process,
+            "warm process": warm_front_end(world),
         }
 
 

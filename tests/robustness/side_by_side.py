@@ -4,7 +4,7 @@
 
 Readers take turns as commands, MCP sessions and HTTP requests. Meanwhile `update`, `index`, `cleanup`, `embed`,
 `collection` and `context` commands run, the configuration is edited, `qmd watch` and `qmd mcp --http` run on, files
-come, change and go, and every second or so one of all these processes, or the warm worker, is killed with SIGKILL. In
+come, change and go, and every second or so one of all these processes, or the warm process, is killed with SIGKILL. In
 the end the index must equal one made afresh from the same files. The status is 1 when anything failed that was not
 killed.
 """
@@ -49,18 +49,18 @@ def prepare(world: World) -> None:
 
 
 def kill_one(world: World, dice: random.Random) -> None:
-    """Kill a random child, or the warm worker."""
+    """Kill a random child, or the warm process."""
     time.sleep(dice.uniform(0.5, 3.5))
     if not world.is_warm.is_set():
         return
-    records = list(world.home.rglob("worker-*.json"))
+    records = list(world.home.rglob("warm-*.json"))
     if records and dice.random() < 0.2:
         with suppress(OSError, ValueError, KeyError):
             pid = int(json.loads(records[0].read_text(encoding="utf-8"))["pid"])
-            # `qmd mcp --http` is a worker as well; it is killed below, where its readers learn of it.
+            # `qmd mcp --http` is the warm process as well; it is killed below, where its readers learn of it.
             if all(child.process.pid != pid for child in world.children):
                 os.kill(pid, signal.SIGKILL)
-                world.count("killed worker")
+                world.count("killed warm process")
         return
     with world.lock:
         # A server that is killed while it starts would never be read from.

@@ -37,7 +37,7 @@ def test_nothing_leaves_the_machine_and_nothing_is_written_outside_the_own_folde
         ("internet 127.0.0.53 53", False),
         ("internet 10.0.0.1 443", False),
         ("internet 0.0.0.0 8181", False),
-        ("local /home/ana/.cache/qmd/worker.sock", True),
+        ("local /home/ana/.cache/qmd/warm.sock", True),
         ("local /run/systemd/resolve/io.systemd.Resolve", False),
         ("local @abstract", False),
         ("socket PACKET", False),

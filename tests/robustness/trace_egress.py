@@ -266,13 +266,19 @@ def _watch(place: Place, seconds: float) -> list[str]:
 
 
 def _warm(place: Place, seconds: float) -> list[str]:
-    """The warm process, started by a query; the trace ends when it does."""
+    """The warm process, started by a query and asked by another; the trace ends when it does."""
     environment = place.environment(QMD_DAEMON="auto", QMD_DAEMON_IDLE=str(max(1, round(seconds))))
     log = _log(place, "warm")
-    with traced([place.qmd, "query", "lighthouse", "--files"], log, environment, place.home) as shell:
+    query = [place.qmd, "query", "lighthouse", "--files"]
+    ends = time.monotonic() + _PATIENCE_S
+    with traced(query, log, environment, place.home) as shell:
+        while not list(place.own_folders[0].glob("warm-*.sock")) and time.monotonic() < ends:
+            time.sleep(0.1)
+        done = subprocess.run(query, env=place.environment(), cwd=place.home, capture_output=True, check=False)
         output, _ = shell.communicate(timeout=seconds + _PATIENCE_S)
-    records = list(place.own_folders[0].glob("worker-*.log"))
-    return [] if b"keeper.md" in output and records else [f"the warm process answered {output[:200]!r}"]
+    (said,) = [file.read_text("utf-8") for file in place.own_folders[0].glob("warm-*.log")]
+    is_served = b"keeper.md" in output and b"keeper.md" in done.stdout and "/index/search 200" in said
+    return [] if is_served else [f"the warm process answered {done.stdout[:200]!r}, after {output[:200]!r}"]
 
 
 def _log(place: Place, name: str) -> Path:

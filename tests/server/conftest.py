@@ -1,4 +1,4 @@
-"""A small real index and a service over it with stand-in models."""
+"""A small real index, opened with stand-in models."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from qmd.server.pools import EnginePool, ReaderPool, Role
-from qmd.server.service import SearchService
 
+from qmd.app.engines import EnginePool
+from qmd.app.index import Index
+from qmd.app.opening import open_index
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
+from qmd.inference.models.catalogue import Role
 from qmd.inference.settings import EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy
-from qmd.store import open_reader, open_writer
+from qmd.store.index import open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker
 
 ALPHA = "# Alpha Doc\n\nThe rate limiter uses a sliding window.\nAuth token flow\n\n## Section Two\n\nMore text here.\n"
@@ -90,13 +92,17 @@ def loader() -> Loader:
     return Loader()
 
 
+def open_with(database: Path, loader: Loader) -> Index:
+    """The index at that place, with the models of `loader`."""
+    opened = open_index(database, environ={})
+    opened._engines = EnginePool(loader, ttl_s=300)
+    return opened
+
+
 @pytest.fixture
-def service(database: Path, loader: Loader, tmp_path: Path) -> Iterator[SearchService]:
-    settings = EngineSettings(models_dir=tmp_path / "models")
-    pool: EnginePool[EngineSettings] = EnginePool(loader, ttl_s=300)
-    service = SearchService(database, ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
-    yield service
-    service.close()
+def index(database: Path, loader: Loader) -> Iterator[Index]:
+    with open_with(database, loader) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -5,25 +5,20 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-
-from qmd.server.pools import EnginePool, ReaderPool
-from qmd.server.service import SearchService
 
 from qmd.app.searching import SearchRequest
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
-from qmd.inference.settings import EngineSettings
 from qmd.records import Collection
-from qmd.server.requests import GetRequest
-from qmd.store import open_reader, open_writer
+from qmd.store.index import open_writer
 from tests.fakes import HashingEmbedder
+from tests.server.conftest import Loader, open_with
 
 ROUNDS = 8
 READERS = 6
 
 
-def test_searches_and_reads_go_on_while_the_index_is_written(tmp_path: Path, loader: Any) -> None:
+def test_searches_and_reads_go_on_while_the_index_is_written(tmp_path: Path, loader: Loader) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
     (folder / "fixed.md").write_text("# Fixed\n\nthe lighthouse keeper\n", encoding="utf-8")
@@ -32,19 +27,17 @@ def test_searches_and_reads_go_on_while_the_index_is_written(tmp_path: Path, loa
     with open_writer(database) as writer:
         writer.mirror_config([collection], None, "digest")
         update_collection(writer, collection)
-    pool: EnginePool[EngineSettings] = EnginePool(loader)
-    settings = EngineSettings(models_dir=tmp_path)
-    service = SearchService(database, ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
+    opened = open_with(database, loader)
     done = threading.Event()
 
     def read(number: int) -> int:
         rounds = 0
         while not done.is_set() or rounds == 0:
-            found = service.query(SearchRequest("lighthouse keeper", mode="lexical" if number % 2 == 0 else "hybrid"))
+            found = opened.search(SearchRequest("lighthouse keeper", mode="lexical" if number % 2 == 0 else "hybrid"))
             assert "fixed.md" in [hit.document.path for hit in found.hits]
-            assert "lighthouse" in service.get(GetRequest("notes/fixed.md")).text
+            assert "lighthouse" in opened.get("notes/fixed.md").text
             if number == 0:
-                service.release_idle()
+                opened.release_idle()
             rounds += 1
         return rounds
 
@@ -56,11 +49,11 @@ def test_searches_and_reads_go_on_while_the_index_is_written(tmp_path: Path, loa
                 update_collection(writer, collection)
         done.set()
         assert all(reader.result() > 0 for reader in readers)
-    assert service.status().documents == ROUNDS + 1
-    service.close()
+    assert opened.status().documents == ROUNDS + 1
+    opened.close()
 
 
-def test_a_warm_server_answers_by_the_new_vectors_after_all_were_computed_anew(tmp_path: Path, loader: Any) -> None:
+def test_a_warm_server_answers_by_the_new_vectors_after_all_were_computed_anew(tmp_path: Path, loader: Loader) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
     database = tmp_path / "index.sqlite"
@@ -76,13 +69,11 @@ def test_a_warm_server_answers_by_the_new_vectors_after_all_were_computed_anew(t
             embed_pending(writer, HashingEmbedder())
 
     def nearest(text: str) -> str:
-        return service.query(SearchRequest(text, mode="dense")).hits[0].document.path
+        return opened.search(SearchRequest(text, mode="dense")).hits[0].document.path
 
     index({"a.md": "glacier ice", "b.md": "harbour boats", "c.md": "orchard apples"})
-    settings = EngineSettings(models_dir=tmp_path)
-    pool: EnginePool[EngineSettings] = EnginePool(loader)
-    service = SearchService(database, ReaderPool(lambda: open_reader(database), (database,)), pool, lambda: settings)
+    opened = open_with(database, loader)
     assert nearest("orchard apples") == "c.md"
     index({"a.md": "lava eruption", "b.md": "violin lesson", "c.md": "copper mine"})
     assert nearest("copper mine") == "c.md"
-    service.close()
+    opened.close()

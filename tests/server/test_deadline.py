@@ -11,18 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from qmd.server.pools import EnginePool, ReaderPool
-from qmd.server.service import FetchedLines, SearchService, SkippedDocument
 
+from qmd.app import documents
+from qmd.app.index import Index
+from qmd.app.limits import parse_timeout
+from qmd.app.records import DocumentText, SkippedDocument
 from qmd.app.searching import SearchRequest
 from qmd.errors import DeadlineError, StoreError, UsageError
-from qmd.inference.settings import EngineSettings
-from qmd.server import service as service_module
-from qmd.server.deadline import parse_timeout, within
+from qmd.server.deadline import within
 from qmd.server.guard import AccessPolicy
-from qmd.server.requests import MultiGetRequest
-from qmd.store import open_reader
-from tests.server.conftest import Loader
+from qmd.store.index import open_reader
+from tests.server.conftest import Loader, open_with
 from tests.server.test_http import running
 
 ROOT = Path(__file__).parents[2]
@@ -32,13 +31,11 @@ BOTH = SearchRequest("rate limiter cache flushed")
 
 
 @pytest.fixture
-def hasty(database: Path, loader: Loader, tmp_path: Path) -> Iterator[SearchService]:
-    """A service that gives a request half a second."""
-    settings = EngineSettings(models_dir=tmp_path / "models")
-    readers = ReaderPool(lambda: open_reader(database), (database,))
-    service = SearchService(database, readers, EnginePool(loader, ttl_s=300), lambda: settings, timeout_s=0.5)
-    yield service
-    service.close()
+def hasty(database: Path, loader: Loader) -> Iterator[Index]:
+    """An index that gives a request half a second."""
+    with open_with(database, loader) as opened:
+        opened.timeout_s = 0.5
+        yield opened
 
 
 def test_the_default_is_two_minutes_and_the_environment_changes_it() -> None:
@@ -49,18 +46,16 @@ def test_the_default_is_two_minutes_and_the_environment_changes_it() -> None:
         parse_timeout({"QMD_REQUEST_TIMEOUT": "soon"})
 
 
-def test_a_search_that_takes_too_long_ends_and_gives_the_models_back(hasty: SearchService, loader: Loader) -> None:
+def test_a_search_that_takes_too_long_ends_and_gives_the_models_back(hasty: Index, loader: Loader) -> None:
     block = threading.Event()
     loader.before_scoring = lambda: block.wait(2)
     with pytest.raises(DeadlineError, match=r"longer than 0\.5 s"):
-        hasty.query(BOTH)
+        hasty.search(BOTH)
     loader.before_scoring = lambda: None
-    assert hasty.query(BOTH).hits
+    assert hasty.search(BOTH).hits
 
 
-def test_waiting_for_models_ends_at_the_deadline_and_searches_by_words_go_on(
-    hasty: SearchService, loader: Loader
-) -> None:
+def test_waiting_for_models_ends_at_the_deadline_and_searches_by_words_go_on(hasty: Index, loader: Loader) -> None:
     block, has_begun = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -71,14 +66,14 @@ def test_waiting_for_models_ends_at_the_deadline_and_searches_by_words_go_on(
 
     def search() -> None:
         with pytest.raises(DeadlineError):
-            hasty.query(BOTH)
+            hasty.search(BOTH)
 
     thread = threading.Thread(target=search)
     thread.start()
     assert has_begun.wait(60)
     with pytest.raises(DeadlineError):
-        hasty.query(BOTH)
-    assert hasty.query(LEXICAL).hits
+        hasty.search(BOTH)
+    assert hasty.search(LEXICAL).hits
     block.set()
     thread.join(60)
 
@@ -109,7 +104,7 @@ async def test_a_client_is_told_even_if_the_work_never_asks() -> None:
 
 @pytest.mark.anyio
 async def test_over_http_it_is_a_gateway_timeout_and_others_are_answered(
-    hasty: SearchService, loader: Loader, policy: AccessPolicy
+    hasty: Index, loader: Loader, policy: AccessPolicy
 ) -> None:
     block = threading.Event()
     loader.before_scoring = lambda: block.wait(2)
@@ -119,46 +114,49 @@ async def test_over_http_it_is_a_gateway_timeout_and_others_are_answered(
         assert (await client.get("/health")).status_code == 200
 
 
-def test_multi_get_leaves_out_what_no_answer_can_hold(hasty: SearchService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_multi_get_leaves_out_what_no_answer_can_hold(hasty: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="at most 1000 names"):
-        hasty.multi_get(MultiGetRequest("a.md," * 1001))
-    monkeypatch.setattr(service_module, "MAX_DOCUMENTS", 3)
-    monkeypatch.setattr(service_module, "MAX_ANSWER_BYTES", 150)
-    found = hasty.multi_get(MultiGetRequest("docs/**"))
-    assert [type(entry) for entry in found.entries] == [FetchedLines, SkippedDocument, FetchedLines]
+        hasty.multi_get("a.md," * 1001)
+    monkeypatch.setattr(documents, "MAX_DOCUMENTS", 3)
+    monkeypatch.setattr(documents, "MAX_ANSWER_CHARS", 150)
+    found = hasty.multi_get("docs/**")
+    assert [type(entry) for entry in found.entries] == [DocumentText, SkippedDocument, DocumentText]
     assert found.problems == ("5 files match, the first 3 are shown: narrow the pattern",)
 
 
 BUSY = """
 import sys, threading
 from pathlib import Path
+from qmd.config.paths import locate
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import serve
 from qmd.server.lifecycle import end_process
-from qmd.server.service import SearchService, local_service
+from qmd.app.index import Index
+from qmd.app.opening import open_index
 
-class Busy(SearchService):
+class Busy(Index):
     def overview(self):
         sys.stderr.write("opening\\n")
         return super().overview()
-    def query(self, request, listener=None):
+    def search(self, request, listener=None):
         sys.stderr.write("working\\n")
         sys.stderr.flush()
         while True:
             pass
 
-service = local_service(Path(sys.argv[1]), {})
-service.__class__ = Busy
-serve(service, AccessPolicy("127.0.0.1"), 0)
+index = open_index(Path(sys.argv[1]), environ={})
+index.__class__ = Busy
+environ = {"HOME": sys.argv[2]}
+serve(index, locate(None, Path(sys.argv[2]), environ), environ, AccessPolicy("127.0.0.1"))
 end_process()
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM there")
-def test_a_signal_ends_a_server_whose_thread_never_does(database: Path) -> None:
+def test_a_signal_ends_a_server_whose_thread_never_does(database: Path, tmp_path: Path) -> None:
     import http.client
 
-    command = [sys.executable, "-c", BUSY, str(database)]
+    command = [sys.executable, "-c", BUSY, str(database), str(tmp_path)]
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stderr is not None

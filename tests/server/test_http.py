@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from qmd.server.service import SearchService
 
+from qmd.app.index import Index
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, check_request, is_loopback
 from qmd.server.http_app import build_app
 
@@ -25,9 +25,9 @@ ROUTES = (("GET", "/health"), ("POST", "/query"), ("POST", "/search"), ("POST", 
 
 
 @asynccontextmanager
-async def running(service: SearchService, policy: AccessPolicy) -> AsyncIterator[httpx2.AsyncClient]:
+async def running(index: Index, policy: AccessPolicy) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the application, its lifespan entered as a real server would."""
-    app: Any = build_app(service, policy)
+    app: Any = build_app(index, policy)
     send_in, receive_in = anyio.create_memory_object_stream[dict[str, Any]](2)
     done = anyio.Event()
 
@@ -56,18 +56,16 @@ async def running(service: SearchService, policy: AccessPolicy) -> AsyncIterator
     receive_in.close()
 
 
-async def test_health_tells_uptime(service: SearchService, policy: AccessPolicy) -> None:
-    async with running(service, policy) as client:
+async def test_health_tells_uptime(index: Index, policy: AccessPolicy) -> None:
+    async with running(index, policy) as client:
         answer = await client.get("/health")
     assert answer.status_code == 200
     assert answer.json()["status"] == "ok"
     assert answer.json()["uptime"] >= 0
 
 
-async def test_query_and_search_answer_alike_with_encoded_addresses(
-    service: SearchService, policy: AccessPolicy
-) -> None:
-    async with running(service, policy) as client:
+async def test_query_and_search_answer_alike_with_encoded_addresses(index: Index, policy: AccessPolicy) -> None:
+    async with running(index, policy) as client:
         first = await client.post("/query", json=SEARCH)
         second = await client.post("/search", json=SEARCH)
         odd = await client.post("/query", json={"searches": [{"type": "lex", "query": "teapots"}], "rerank": False})
@@ -93,17 +91,17 @@ async def test_query_and_search_answer_alike_with_encoded_addresses(
     ],
 )
 async def test_malformed_bodies_are_told_what_is_wrong(
-    service: SearchService, policy: AccessPolicy, body: bytes, status: int, expected: str
+    index: Index, policy: AccessPolicy, body: bytes, status: int, expected: str
 ) -> None:
-    async with running(service, policy) as client:
+    async with running(index, policy) as client:
         answer = await client.post("/query", content=body)
     assert answer.status_code == status
     assert expected in answer.json()["error"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8181", "127.0.0.1.evil.example", "0.0.0.0:8181"])
-async def test_every_route_refuses_foreign_hosts(service: SearchService, policy: AccessPolicy, host: str) -> None:
-    async with running(service, policy) as client:
+async def test_every_route_refuses_foreign_hosts(index: Index, policy: AccessPolicy, host: str) -> None:
+    async with running(index, policy) as client:
         for method, path in ROUTES:
             answer = await client.request(method, path, headers={"host": host})
             assert answer.status_code == 403, path
@@ -114,8 +112,8 @@ async def test_every_route_refuses_foreign_hosts(service: SearchService, policy:
     "origin",
     ["https://evil.example", "null", "file://", "http://0.0.0.0", "http://localhost.evil.example", "", "http://["],
 )
-async def test_every_route_refuses_foreign_origins(service: SearchService, policy: AccessPolicy, origin: str) -> None:
-    async with running(service, policy) as client:
+async def test_every_route_refuses_foreign_origins(index: Index, policy: AccessPolicy, origin: str) -> None:
+    async with running(index, policy) as client:
         for method, path in ROUTES:
             answer = await client.request(method, path, headers={"origin": origin})
             assert answer.status_code == 403, path
@@ -125,20 +123,20 @@ async def test_every_route_refuses_foreign_origins(service: SearchService, polic
 @pytest.mark.parametrize(
     "origin", ["http://localhost:3000", "https://app.localhost", "http://127.8.9.1", "http://[::1]:1"]
 )
-async def test_pages_of_this_machine_are_let_in(service: SearchService, policy: AccessPolicy, origin: str) -> None:
-    async with running(service, policy) as client:
+async def test_pages_of_this_machine_are_let_in(index: Index, policy: AccessPolicy, origin: str) -> None:
+    async with running(index, policy) as client:
         assert (await client.get("/health", headers={"origin": origin})).status_code == 200
 
 
-async def test_listed_hosts_and_origins_are_let_in(service: SearchService) -> None:
+async def test_listed_hosts_and_origins_are_let_in(index: Index) -> None:
     policy = AccessPolicy("127.0.0.1", ("notes.lan",), ("https://notes.example",))
-    async with running(service, policy) as client:
+    async with running(index, policy) as client:
         listed = {"host": "Notes.LAN:8181", "origin": "https://notes.example"}
         assert (await client.get("/health", headers=listed)).status_code == 200
 
 
-async def test_every_route_asks_for_the_token(service: SearchService) -> None:
-    async with running(service, AccessPolicy("127.0.0.1", token="s3cret")) as client:
+async def test_every_route_asks_for_the_token(index: Index) -> None:
+    async with running(index, AccessPolicy("127.0.0.1", token="s3cret")) as client:
         for method, path in ROUTES:
             for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic s3cret"}):
                 answer = await client.request(method, path, headers=headers)
@@ -148,14 +146,12 @@ async def test_every_route_asks_for_the_token(service: SearchService) -> None:
         assert (await client.get("/health", headers={"authorization": "bearer s3cret"})).status_code == 200
 
 
-async def test_oversized_bodies_are_refused_with_and_without_length(
-    service: SearchService, policy: AccessPolicy
-) -> None:
+async def test_oversized_bodies_are_refused_with_and_without_length(index: Index, policy: AccessPolicy) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(MAX_BODY_BYTES // 65536 + 1):
             yield b" " * 65536
 
-    async with running(service, policy) as client:
+    async with running(index, policy) as client:
         for path in ("/query", "/mcp"):
             sized = await client.post(path, content=b" " * (MAX_BODY_BYTES + 1), headers=MCP_HEADERS)
             chunked = await client.post(path, content=pieces(), headers=MCP_HEADERS)
@@ -176,15 +172,13 @@ async def test_oversized_bodies_are_refused_with_and_without_length(
         b'{"query": "' + b"tag:a " * 2000 + b'"}',
     ],
 )
-async def test_bodies_made_to_break_the_server_are_wrong_usage(
-    service: SearchService, policy: AccessPolicy, body: bytes
-) -> None:
-    async with running(service, policy) as client:
+async def test_bodies_made_to_break_the_server_are_wrong_usage(index: Index, policy: AccessPolicy, body: bytes) -> None:
+    async with running(index, policy) as client:
         assert (await client.post("/query", content=body)).status_code == 400
 
 
-async def test_get_and_delete_on_mcp_are_not_allowed(service: SearchService, policy: AccessPolicy) -> None:
-    async with running(service, policy) as client:
+async def test_get_and_delete_on_mcp_are_not_allowed(index: Index, policy: AccessPolicy) -> None:
+    async with running(index, policy) as client:
         for method in ("GET", "DELETE"):
             answer = await client.request(method, "/mcp")
             assert answer.status_code == 405
@@ -195,20 +189,20 @@ async def test_get_and_delete_on_mcp_are_not_allowed(service: SearchService, pol
             }
 
 
-async def test_unknown_paths_are_not_found(service: SearchService, policy: AccessPolicy) -> None:
-    async with running(service, policy) as client:
+async def test_unknown_paths_are_not_found(index: Index, policy: AccessPolicy) -> None:
+    async with running(index, policy) as client:
         answer = await client.get("/../../etc/passwd")
     assert (answer.status_code, answer.text) == (404, "Not Found")
 
 
-async def test_mcp_refuses_bad_json(service: SearchService, policy: AccessPolicy) -> None:
-    async with running(service, policy) as client:
+async def test_mcp_refuses_bad_json(index: Index, policy: AccessPolicy) -> None:
+    async with running(index, policy) as client:
         answer = await client.post("/mcp", content=b"{", headers=MCP_HEADERS)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == -32700
 
 
-async def test_mcp_checks_version_headers_of_the_stateless_era(service: SearchService, policy: AccessPolicy) -> None:
+async def test_mcp_checks_version_headers_of_the_stateless_era(index: Index, policy: AccessPolicy) -> None:
     prefix = "io.modelcontextprotocol"
     meta = {f"{prefix}/clientInfo": {"name": "test", "version": "1"}, f"{prefix}/clientCapabilities": {}}
     version = "2099-01-01"
@@ -219,7 +213,7 @@ async def test_mcp_checks_version_headers_of_the_stateless_era(service: SearchSe
         "params": {"_meta": meta | {f"{prefix}/protocolVersion": version}},
     }
     headers = MCP_HEADERS | {"mcp-protocol-version": version, "mcp-method": "tools/list"}
-    async with running(service, policy) as client:
+    async with running(index, policy) as client:
         unknown = await client.post("/mcp", json=request, headers=headers)
     assert unknown.status_code == 400
     assert unknown.json()["error"]["code"] == -32022
@@ -227,8 +221,8 @@ async def test_mcp_checks_version_headers_of_the_stateless_era(service: SearchSe
 
 
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
-async def test_the_sdk_client_works_over_http(service: SearchService, policy: AccessPolicy, era: str) -> None:
-    async with running(service, policy) as http:
+async def test_the_sdk_client_works_over_http(index: Index, policy: AccessPolicy, era: str) -> None:
+    async with running(index, policy) as http:
         transport = streamable_http_client(f"{BASE}/mcp", http_client=http)
         async with Client(transport, mode=era) as client:
             assert (await client.list_tools()).tools[0].name == "query"
@@ -236,7 +230,7 @@ async def test_the_sdk_client_works_over_http(service: SearchService, policy: Ac
             assert found.structured_content["results"][0]["file"] == "docs/a.md"
 
 
-async def test_sessions_of_2025_need_no_state(service: SearchService, policy: AccessPolicy) -> None:
+async def test_sessions_of_2025_need_no_state(index: Index, policy: AccessPolicy) -> None:
     opening = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -248,7 +242,7 @@ async def test_sessions_of_2025_need_no_state(service: SearchService, policy: Ac
         },
     }
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
-    async with running(service, policy) as client:
+    async with running(index, policy) as client:
         opened = await client.post("/mcp", json=opening, headers=MCP_HEADERS)
         listed = await client.post("/mcp", json=listing, headers=MCP_HEADERS | {"mcp-protocol-version": "2025-06-18"})
     assert "mcp-session-id" not in opened.headers

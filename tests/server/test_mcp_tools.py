@@ -13,11 +13,10 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
-from qmd.server.pools import EnginePool, ReaderPool
-from qmd.server.service import SearchService
 
+from qmd.app.index import Index
 from qmd.server.mcp_server import TOOLS, build_server
-from qmd.store import open_reader
+from tests.server.conftest import Loader, open_with
 
 pytestmark = pytest.mark.anyio
 ERAS = ("legacy", "2026-07-28")
@@ -25,10 +24,10 @@ Connect = Callable[[], Any]
 
 
 @pytest.fixture(params=ERAS)
-def connect(request: pytest.FixtureRequest, service: SearchService) -> Connect:
+def connect(request: pytest.FixtureRequest, index: Index) -> Connect:
     @asynccontextmanager
     async def connected() -> AsyncIterator[Client]:
-        async with Client(build_server(service), mode=request.param) as client:
+        async with Client(build_server(index), mode=request.param) as client:
             yield client
 
     return connected
@@ -60,8 +59,8 @@ async def test_tools_are_listed_in_order_read_only_with_short_descriptions(conne
         assert tool.input_schema["additionalProperties"] is False
 
 
-async def test_instructions_stay_under_what_clients_cut_off(service: SearchService) -> None:
-    instructions = build_server(service).instructions or ""
+async def test_instructions_stay_under_what_clients_cut_off(index: Index) -> None:
+    instructions = build_server(index).instructions or ""
     assert "5 markdown documents" in instructions
     assert "Context: Global" in instructions
     assert len(instructions) < 2048
@@ -300,7 +299,7 @@ async def test_prompts_do_not_exist(connect: Connect) -> None:
     assert raised.value.code == -32601
 
 
-async def test_no_model_is_loaded_before_a_search_needs_one(connect: Connect, loader: Any) -> None:
+async def test_no_model_is_loaded_before_a_search_needs_one(connect: Connect, loader: Loader) -> None:
     async with connect() as client:
         await client.list_tools()
         await client.call_tool("get", {"file": "docs/a.md"})
@@ -323,7 +322,7 @@ async def test_progress_names_the_stages(connect: Connect) -> None:
     assert "reranking" in stages
 
 
-async def test_cancelled_search_stops_at_the_next_stage(service: SearchService, loader: Any) -> None:
+async def test_cancelled_search_stops_at_the_next_stage(index: Index, loader: Loader) -> None:
     entered, release = threading.Event(), threading.Event()
     scored: list[int] = []
 
@@ -333,7 +332,7 @@ async def test_cancelled_search_stops_at_the_next_stage(service: SearchService, 
         release.wait(5)
 
     loader.before_scoring = hook
-    async with Client(build_server(service), mode="2026-07-28") as client:
+    async with Client(build_server(index), mode="2026-07-28") as client:
         with anyio.move_on_after(5) as scope:
 
             async def search() -> None:
@@ -352,10 +351,8 @@ async def test_cancelled_search_stops_at_the_next_stage(service: SearchService, 
     assert scored == [1]
 
 
-async def test_missing_index_is_told_by_tools_not_by_a_dead_session(tmp_path: Path, loader: Any) -> None:
-    missing = tmp_path / "none.sqlite"
-    service = SearchService(missing, ReaderPool(lambda: open_reader(missing)), EnginePool(loader), lambda: None)  # type: ignore[arg-type, return-value]
-    server = build_server(service)
+async def test_missing_index_is_told_by_tools_not_by_a_dead_session(tmp_path: Path, loader: Loader) -> None:
+    server = build_server(open_with(tmp_path / "none.sqlite", loader))
     assert "There is no index yet" in (server.instructions or "")
     async with Client(server, mode="legacy") as client:
         result = await client.call_tool("search", {"query": "x"})

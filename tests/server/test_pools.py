@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from qmd.server.pools import DEFAULT_MODEL_TTL_S, EnginePool, ReaderPool, Role, parse_model_ttl
 
+from qmd.app.engines import EnginePool, ReaderPool
+from qmd.app.limits import parse_model_ttl
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
+from qmd.inference.models.catalogue import Role
 from tests.fakes import HashingEmbedder, OverlapReranker
 from tests.note_index import NoteIndex
 
@@ -172,8 +174,7 @@ def test_readers_are_opened_anew_after_the_configuration_changed(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (None, DEFAULT_MODEL_TTL_S),
-        ("", DEFAULT_MODEL_TTL_S),
+        ("", 300),
         ("90", 90),
         ("1.5s", 1.5),
         ("5m", 300),
@@ -181,14 +182,14 @@ def test_readers_are_opened_anew_after_the_configuration_changed(tmp_path: Path)
         ("off", None),
     ],
 )
-def test_times_to_live(text: str | None, expected: float | None) -> None:
-    assert parse_model_ttl(text) == expected
+def test_times_to_live(text: str, expected: float | None) -> None:
+    assert parse_model_ttl({"QMD_MODEL_TTL": text}) == expected
 
 
 @pytest.mark.parametrize("text", ["soon", "5x", "-5m"])
 def test_other_times_to_live_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        parse_model_ttl(text)
+        parse_model_ttl({"QMD_MODEL_TTL": text})
 
 
 def test_idle_models_are_dropped_at_once_when_memory_runs_out() -> None:

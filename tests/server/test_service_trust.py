@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from qmd.server.service import engine_settings
 
+from qmd.app.configuration import FileConfiguration
+from qmd.app.index import Index
+from qmd.app.notices import Notices
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import load_config
 from qmd.config.trust import gated_items, record_trust
+from qmd.inference.settings import EngineSettings
 
 CONFIG = "collections: {a: {path: docs}}\nmodels: {embed: 'hf:x/y', rerank: built-in}\n"
 
@@ -23,14 +26,18 @@ def places(tmp_path: Path) -> Locations:
     return locate(None, tmp_path / "project", environ)
 
 
+def settings_of(places: Locations, **environ: str) -> EngineSettings:
+    return Index(places, FileConfiguration(places, environ, Notices()), environ).engine_settings()
+
+
 def test_models_of_an_untrusted_project_are_not_used(places: Locations) -> None:
-    assert engine_settings(places, {}).embed == "auto"
+    assert settings_of(places).embed == "auto"
 
 
 def test_models_of_a_trusted_project_are_used(places: Locations) -> None:
     record_trust(gated_items(load_config(places), places), places)
-    assert engine_settings(places, {}).embed == "hf:x/y"
+    assert settings_of(places).embed == "hf:x/y"
 
 
 def test_only_variables_of_this_program_reach_the_engines(places: Locations) -> None:
-    assert engine_settings(places, {"QMD_FORCE_CPU": "1", "PATH": "/bin"}).env == {"QMD_FORCE_CPU": "1"}
+    assert settings_of(places, QMD_FORCE_CPU="1", PATH="/bin").env == {"QMD_FORCE_CPU": "1"}

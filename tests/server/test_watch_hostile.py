@@ -25,7 +25,7 @@ def actions(tmp_path: Path) -> WatchedIndex:
     session = Session("watch", "watch", environ, tmp_path)
     locations = session.locate(None)
     locations.config_file.write_text(f"collections:\n  n: {{path: {tmp_path / 'notes'}}}\n")
-    return WatchedIndex(session, locations, None)
+    return WatchedIndex(session.serve(locations))
 
 
 def test_hostile_files_do_not_end_the_watch(

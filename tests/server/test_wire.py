@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qmd.app.searching import SearchRequest
 from qmd.records import (
     Contribution,
     Explanation,
@@ -22,12 +22,12 @@ from qmd.records import (
     StoredDocument,
     SubQuery,
 )
-from qmd.retrieval.options import SearchOptions
-from qmd.server.wire import WireError, from_wire, to_wire
+from qmd.server.wire import Failure, from_json, to_json
 
 VALUES = st.one_of(
     st.text(), st.integers(), st.booleans(), st.floats(allow_nan=False), st.lists(st.text(), max_size=3).map(tuple)
 )
+KEYS = st.one_of(st.text(), st.sampled_from(["Hit", "mapping", "SearchRequest"]))
 DOCUMENTS = st.builds(
     StoredDocument,
     id=st.integers(),
@@ -37,18 +37,14 @@ DOCUMENTS = st.builds(
     hash=st.text(),
     modified_at=st.text(),
     size=st.integers(),
-    metadata=st.dictionaries(st.text(), VALUES, max_size=3),
+    metadata=st.dictionaries(KEYS, VALUES, max_size=3),
 )
-
-
-def round_trip(record: object) -> object:
-    return from_wire(type(record), json.loads(json.dumps(to_wire(record))))
 
 
 @settings(max_examples=50)
 @given(DOCUMENTS)
 def test_documents_survive(document: StoredDocument) -> None:
-    restored = round_trip(document)
+    restored = from_json(to_json(document))
     assert restored == document
     assert isinstance(restored, StoredDocument)
     assert {k: type(v) for k, v in restored.metadata.items()} == {k: type(v) for k, v in document.metadata.items()}
@@ -62,34 +58,44 @@ def test_a_whole_response_survives() -> None:
     response = SearchResponse(
         query, (hit,), "weak", ("careful",), (SubQuery("vec", "v"),), (("t", "r"),), (StageTiming("s", 1.5),), ("m",)
     )
-    assert round_trip(response) == response
+    assert from_json(to_json(response)) == response
 
 
-def test_options_and_an_empty_scope_survive() -> None:
-    assert round_trip(SearchOptions(mode="dense", expand=None, budget_ms=5)) == SearchOptions(
-        mode="dense", expand=None, budget_ms=5
-    )
-    # No collection at all is not the same as every collection.
-    assert round_trip(Scope(collections=())) == Scope(collections=())
+def test_requests_failures_and_plain_text_survive_as_one_line() -> None:
+    for said in (
+        SearchRequest("two\nlines \ud800", (SubQuery("lex", "x"),), collections=("a",), expand=False, budget_ms=5),
+        Failure("NotFoundError", "no index", None),
+        "searching",
+        # No collection at all is not the same as every collection.
+        Scope(collections=()),
+    ):
+        line = to_json(said)
+        assert from_json(line) == said
+        assert line.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"),
+    "line",
     [
-        (SubQuery, {"kind": "zip", "text": "x", "line": 1}),
-        (SubQuery, {"kind": "lex"}),
-        (SubQuery, {"kind": "lex", "text": "x", "line": 1, "more": 2}),
-        (SubQuery, []),
-        (StageTiming, {"stage": "x", "elapsed_ms": "1"}),
-        (StageTiming, {"stage": 1, "elapsed_ms": 1.0}),
+        b"",
+        b"{",
+        b"\xff",
+        b"{}",
+        b'{"Hit":[],"Scope":[]}',
+        b'{"to_disk":["x"]}',
+        b'{"Nothing":[]}',
+        b'{"SubQuery":["lex"]}',
+        b'{"SubQuery":["lex","x",1,2]}',
+        b'{"SubQuery":5}',
+        b'{"mapping":[[1]]}',
+        b"[" * 100_000,
     ],
 )
-def test_messages_of_another_shape_are_refused(kind: type, value: object) -> None:
-    with pytest.raises(WireError):
-        from_wire(kind, value)  # type: ignore[arg-type]
+def test_lines_of_another_shape_are_refused(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        from_json(line)
 
 
 def test_only_data_travels() -> None:
-    assert to_wire(Path("/x")) == "/x"
-    with pytest.raises(WireError):
-        to_wire(object())
+    with pytest.raises(TypeError):
+        to_json(Path("/x"))

@@ -1,0 +1,126 @@
+"""The server's side of the warm process: its publication, the route that commands ask, and when it has served."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import anyio
+import anyio.from_thread
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+from qmd.app.index import Index
+from qmd.app.limits import parse_duration
+from qmd.app.searching import SearchRequest
+from qmd.config.paths import Locations
+from qmd.errors import QmdError
+from qmd.files import make_private_folder
+from qmd.retrieval.listening import CancelledSearch
+from qmd.server.deadline import AsyncListener
+from qmd.server.guard import Receive, Scope, Send
+from qmd.server.warm_record import HEARTBEAT_S, listen, make_record, read_record, warm_files, write_record
+from qmd.server.wire import Failure, from_json, to_json
+
+_logger = logging.getLogger("qmd.warm")
+
+_IDLE = "QMD_DAEMON_IDLE"
+_DEFAULT_IDLE_S = 900.0
+
+
+class WarmProcess:
+    """This server as the warm process of an index, published for commands.
+
+    Raises:
+        OSError: The cache folder cannot be written.
+        UsageError: `QMD_DAEMON_IDLE` holds no duration.
+    """
+
+    def __init__(self, locations: Locations, environ: Mapping[str, str]) -> None:
+        self._database = locations.database
+        self._files = warm_files(locations)
+        self._idle_exit_s = parse_duration(_IDLE, environ.get(_IDLE), _DEFAULT_IDLE_S)
+        make_private_folder(locations.cache)
+        self.socket, address = listen(self._files)
+        self._record = make_record(environ, address)
+        self.token = self._record.token
+        write_record(self._files, self._record)
+
+    def has_served(self, idle_s: float) -> bool:
+        """Whether nobody will miss it: asked too long ago, without an index, or replaced by another one."""
+        is_forgotten = self._idle_exit_s is not None and idle_s >= self._idle_exit_s
+        return is_forgotten or not self._database.exists() or not self._is_published
+
+    def withdraw(self) -> None:
+        """Let no command knock in vain."""
+        if self._is_published:
+            self._files.record.unlink(missing_ok=True)
+            self._files.socket.unlink(missing_ok=True)
+
+    @property
+    def _is_published(self) -> bool:
+        return read_record(self._files) == self._record
+
+
+class SearchRoute:
+    """Answers the search of a command, line by line: its stages, and the response or what it failed with.
+
+    Empty lines in between say that it is still at work: loading models from a slow disk takes a while.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        try:
+            wanted = from_json(await Request(scope, receive).body())
+        except ValueError:
+            wanted = None
+        if scope["method"] != "POST" or not isinstance(wanted, SearchRequest):
+            await PlainTextResponse("Bad Request", status_code=400)(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+        client = _Command(send)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.reassure)
+            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+            try:
+                answer = await client.wait_for(self._index.timeout_s, lambda: self._index.search(wanted, client))
+                await client.write(to_json(answer))
+            except QmdError as error:
+                # The command knows the classes of `qmd.errors`, and not those that are derived from them elsewhere.
+                kind = next(kind for kind in type(error).__mro__ if kind.__module__ == QmdError.__module__)
+                await client.write(to_json(Failure(kind.__name__, error.message, error.hint)))
+            except CancelledSearch:
+                pass
+            except Exception:
+                # Without an answer the command searches by itself, where the failure shows.
+                _logger.exception("search failed")
+            tasks.cancel_scope.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
+
+class _Command(AsyncListener):
+    """Whoever waits at the other end."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    async def write(self, line: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": line, "more_body": True})
+
+    async def reassure(self) -> None:
+        while True:
+            await self.write(b"\n")
+            await anyio.sleep(HEARTBEAT_S)
+
+    def stage(self, name: str, /) -> None:
+        """See `Listener`."""
+        anyio.from_thread.run(self.write, to_json(name))
+
+
+async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
