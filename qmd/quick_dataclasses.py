@@ -4,11 +4,11 @@ A search must answer a tenth of a second after it was started. The standard modu
 when the class is defined: over the sixty records that a search imports that alone is a third of its time. Here a class
 shares its methods with all others; an `__init__` of its own is compiled for a class of which many objects are made.
 
-Measured in one interleaved run on a busy machine (CPU of `qmd search WORD` over `python -c pass`, best of 21, then with
-`import typer` first): this module 170 and 207 ms, `msgspec.Struct` 223 and 242 ms, `dataclasses` 255 and 298 ms. A
-record costs 0.02 ms here and with msgspec (whose import costs 10), 0.9 ms with `dataclasses`, 0.2 ms as a `NamedTuple`,
-which is equal to any tuple of the same values. So fewer records would gain nothing here, and half of them, defined the
-standard way, still cost more than all of these.
+Measured in one interleaved run of 25 rounds on a busy machine, where `python -c pass` took 26 ms of CPU: a search over
+that, alone and with `import typer` first, in ms of CPU, medians: this module 295 and 376, `msgspec.Struct` 330 and
+388, `dataclasses` 415 and 484. A record costs 0.02 ms here and with msgspec (whose import costs 10), 0.9 ms with
+`dataclasses`, 0.2 ms as a `NamedTuple`, which is equal to any tuple of the same values. So fewer records would gain
+nothing here, and half of them, defined the standard way, would still be the dearest of the three.
 
 Readers and type checkers see the standard names with their standard meaning. At run time the records also work with
 `replace`, `fields`, `asdict` and `is_dataclass` of the standard module, and can be copied and pickled. Not covered,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.errors import ModelError
-from qmd.inference.base import EngineDescription, Engines, Expansion
+from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Expansion, Reranker
 from qmd.records import (
     SubQuery,
 )
@@ -127,9 +127,9 @@ class FixedExpander:
 
 
 def fake_engines(
-    embedder: HashingEmbedder | None = None,
-    reranker: OverlapReranker | None = None,
-    expander: FixedExpander | None = None,
+    embedder: Embedder | None = None,
+    reranker: Reranker | None = None,
+    expander: Expander | None = None,
 ) -> Engines:
     """Engines from fakes; what is left out is absent."""
     return Engines(embedder, reranker, expander)

@@ -16,3 +16,9 @@ def environment(home: Path, **own: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "SYSTEMROOT")}
     measuring = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
     return {**kept, **measuring, "HOME": str(home), "PYTHONPATH": str(ROOT), **own}
+
+
+def unmeasured() -> dict[str, str]:
+    """The environment of the tests for a process whose imports are looked at: coverage would add its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    return {**kept, "PYTHONPATH": str(ROOT)}

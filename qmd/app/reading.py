@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
-from qmd.app.pools import EnginePool, ReaderPool
+from qmd.app.readers import ReaderPool
 from qmd.app.records import DEFAULT_MAX_BYTES
 from qmd.clock import days_since
 from qmd.errors import ModelError, NotFoundError, StoreError
-from qmd.inference.base import Engines
 from qmd.quick_dataclasses import replace
 from qmd.records import Scope
 from qmd.retrieval.listening import CancelledSearch, Listener
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
+    from qmd.app.engines import EnginePool
     from qmd.app.records import DocumentText, DocumentTexts, IndexHealth, Listing, Overview
     from qmd.app.searching import SearchRequest, SearchWishes
     from qmd.config.paths import Locations
+    from qmd.inference.base import Engines
     from qmd.inference.models.catalogue import Role
     from qmd.inference.settings import EngineSettings
     from qmd.records import Collection, IndexStatus, Query, SearchResponse, StoredDocument, SubQuery
@@ -65,8 +67,13 @@ class ReadingIndex:
         self._notices = notices
         self._allow_gpu = allow_gpu
         self._readers = ReaderPool(configuration.open_reader, (locations.database, locations.config_file))
-        ttl_s = None if keeps_models else parse_model_ttl(environ)
-        self._engines: EnginePool[EngineSettings] = EnginePool(_load_engines, ttl_s, stamp=_models_stamp)
+        self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
+
+    @cached_property
+    def _engines(self) -> EnginePool[EngineSettings]:
+        from qmd.app.engines import EnginePool, models_stamp, open_engines
+
+        return EnginePool(open_engines, self._model_ttl_s, stamp=models_stamp)
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +86,8 @@ class ReadingIndex:
 
         The index can still be used, and then opens them again.
         """
-        self._engines.unload(_CLOSE_TIMEOUT_S)
+        if "_engines" in self.__dict__:
+            self._engines.unload(_CLOSE_TIMEOUT_S)
         self._readers.close()
 
     def release_idle(self) -> None:
@@ -155,6 +163,7 @@ class ReadingIndex:
         deadline: Deadline,
     ) -> SearchResponse:
         from qmd.app.budget import LoadingBudget
+        from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 
         if not roles:
@@ -372,20 +381,3 @@ class ReadingIndex:
                 raise
             finally:
                 reader.stop_when(None)
-
-
-def _load_engines(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
-    try:
-        from qmd.inference.loader import load_engines
-
-        return load_engines(settings, roles)
-    except ImportError as exc:
-        raise ModelError(f"the inference packages cannot be imported: {exc}", "'qmd search' works without") from exc
-
-
-def _models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:
-    """Names and times of the model folders: a pull or a removal changes what `auto` means."""
-    try:
-        return tuple(sorted((entry.name, entry.stat().st_mtime_ns) for entry in settings.models_dir.iterdir()))
-    except OSError:
-        return ()

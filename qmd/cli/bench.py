@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Argument, Option
+
 from qmd.cli.bench_tasks import Request, Task, open_task
-from qmd.cli.declare import Argument, Option
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
 from qmd.cli.output import out, say, warn
 from qmd.cli.session import Session

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
+from qmd.cli import completion
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out
 from qmd.cli.session import Session
@@ -14,7 +16,7 @@ from qmd.errors import QmdError
 from qmd.names import to_text
 from qmd.records import DEFAULT_PATTERN
 
-Name = Annotated[str | None, Argument(help="Name of the collection.")]
+Name = Annotated[str | None, Argument(help="Name of the collection.", autocompletion=completion.collections)]
 Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which files.")]
 
 
@@ -88,7 +90,7 @@ def show(session: Session, name: Name = None, index: Index = None) -> int:
 
 def rename(
     session: Session,
-    old: Annotated[str | None, Argument(help="Present name.")] = None,
+    old: Annotated[str | None, Argument(help="Present name.", autocompletion=completion.collections)] = None,
     new: Annotated[str | None, Argument(help="New name.")] = None,
     index: Index = None,
 ) -> int:

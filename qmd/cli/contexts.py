@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
+from qmd.cli import completion
 from qmd.cli.options import Index
 from qmd.cli.output import out
 from qmd.cli.session import Session
 from qmd.errors import UsageError
 
 OneCollection = Annotated[
-    str | None, Option("-c", "--collection", metavar="NAME", help="The path is inside this collection.")
+    str | None,
+    Option(
+        "-c",
+        "--collection",
+        metavar="NAME",
+        help="The path is inside this collection.",
+        autocompletion=completion.collections,
+    ),
 ]
 
 

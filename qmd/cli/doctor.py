@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from qmd.cli.declare import Option
+from typer import Option
+
 from qmd.cli.options import Index, NoGpu
 from qmd.cli.output import out
 from qmd.cli.session import Session

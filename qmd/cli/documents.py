@@ -7,10 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
+from typer import Argument, Option
+
 from qmd.app.disk_paths import missing_warning
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
-from qmd.cli.declare import LARGEST_NUMBER, Argument, Option
+from qmd.cli import completion
 from qmd.cli.options import (
+    LARGEST_NUMBER,
     Csv,
     Files,
     FormatName,
@@ -34,13 +37,23 @@ if TYPE_CHECKING:
     from qmd.records import StoredDocument
 
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
+File = Annotated[
+    list[str] | None,
+    Argument(help="Path, address or #docid; :from:count selects lines.", autocompletion=completion.documents),
+]
+Pattern = Annotated[
+    list[str] | None, Argument(help="A glob, or names and docids with commas.", autocompletion=completion.documents)
+]
+Folder = Annotated[
+    list[str] | None, Argument(help="Collection, or collection/prefix.", autocompletion=completion.folders)
+]
 _LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most so many lines.")
 _LINE_NUMBERS = Option("--line-numbers", help="Number the lines (the default).")
 
 
 def get(
     session: Session,
-    file: Annotated[list[str] | None, Argument(help="Path, address or #docid; :from:count selects lines.")] = None,
+    file: File = None,
     from_line: Annotated[str | None, Option("--from", metavar="N", help="First line shown.")] = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
@@ -76,7 +89,7 @@ def _on_disk(index: OpenIndex, document: StoredDocument) -> str | None:
 
 def multi_get(
     session: Session,
-    pattern: Annotated[list[str] | None, Argument(help="A glob, or names and docids with commas.")] = None,
+    pattern: Pattern = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
     max_bytes: Annotated[str | None, Option("--max-bytes", metavar="N", help="Skip longer documents.")] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
@@ -138,7 +151,7 @@ def _fetched(entry: DocumentText | SkippedDocument, identifier: str, on_disk: st
 
 def list_files(
     session: Session,
-    path: Annotated[list[str] | None, Argument(help="Collection, or collection/prefix.")] = None,
+    path: Folder = None,
     index: Index = None,
 ) -> int:
     """List collections, or the files of one."""

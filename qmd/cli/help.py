@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qmd.cli.app import CommandSpec
+    from qmd.cli.commands import CommandSpec
 
 _SYNTAX = """\
 Queries of 'qmd query' are plain text, or lines that each say what they are:

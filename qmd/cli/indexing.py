@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
 from qmd.cli.output import out, say, warn
 from qmd.cli.progress import ProgressLine

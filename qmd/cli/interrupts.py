@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -35,8 +36,6 @@ def interrupts_outlive_imports() -> Iterator[None]:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     if not _is_importing(frame):
         signal.default_int_handler(number, frame)
-    import threading
-
     # To the process, not to this thread: that also ends a wait in which the program may be by then.
     timer = threading.Timer(_POLL_S, os.kill, (os.getpid(), number))
     timer.daemon = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qmd.cli.app import ALIASES, COMMANDS, CommandSpec, build_command
+from qmd.cli.commands import ALIASES, COMMANDS, CommandSpec, build_command
 from qmd.cli.output import flush_result, out, prepare_streams
 
 _INTRODUCTION = """\
@@ -27,6 +27,11 @@ On a terminal, control characters in documents, names and messages are spelled o
 are the marks that reorder a line of text (`\\u202e`): nothing that was indexed can set the clipboard, disguise a link
 or clear the screen. Tabs and line breaks stay. Through a pipe or into a file every byte goes as it is. `NO_COLOR` turns
 colours and links off.
+
+At Tab a shell completes commands, options, collections, documents, docids and names once it has read the script of
+`qmd completion`: `source <(qmd completion bash)` in `~/.bashrc`, `source <(qmd completion zsh)` in `~/.zshrc` after
+`compinit`, `qmd completion fish > ~/.config/fish/completions/qmd.fish`, and in PowerShell's profile
+`qmd completion powershell | Out-String | Invoke-Expression`.
 """
 
 

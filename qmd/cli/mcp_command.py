@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
 from qmd.cli.options import Index
 from qmd.cli.output import out, say
 from qmd.cli.session import Session

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
+from qmd.cli import completion
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say, show_progress, stderr_is_terminal
 from qmd.cli.session import Session
@@ -14,8 +16,10 @@ from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import ModelRecord
 
-Names = Annotated[list[str] | None, Argument(help="Models; none means the full set, one per role.")]
-Name = Annotated[str, Argument(help="A model, as 'qmd models list' shows it.")]
+Names = Annotated[
+    list[str] | None, Argument(help="Models; none means the full set, one per role.", autocompletion=completion.models)
+]
+Name = Annotated[str, Argument(help="A model, as 'qmd models list' shows it.", autocompletion=completion.models)]
 BUILT_IN = "built-in"
 _MEGABYTE = 1_000_000
 
@@ -89,7 +93,10 @@ def pull(
 
 def prepare(
     session: Session,
-    names: Annotated[list[str] | None, Argument(help="Models; none means every one here that has forms.")] = None,
+    names: Annotated[
+        list[str] | None,
+        Argument(help="Models; none means every one here that has forms.", autocompletion=completion.models),
+    ] = None,
     forms: Annotated[
         list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8, fp32 or q4; may be repeated.")
     ] = None,
@@ -187,7 +194,9 @@ def export(
 def import_(
     session: Session,
     source: Annotated[Path, Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
-    name: Annotated[str | None, Option("--name", metavar="NAME", help="Which model it is.")] = None,
+    name: Annotated[
+        str | None, Option("--name", metavar="NAME", help="Which model it is.", autocompletion=completion.models)
+    ] = None,
     index: Index = None,
 ) -> int:
     """Take a model from a folder or archive."""

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
-from qmd.cli.declare import LARGEST_NUMBER, Argument, Option
+from typer import Argument, Option
+
+from qmd.cli import completion
 from qmd.cli.output import warn
 from qmd.errors import UsageError
 from qmd.render.hits import FORMATS, Format
 
-Index = Annotated[str | None, Option("--index", metavar="NAME", help="Use the index of that name.")]
+LARGEST_NUMBER = 1_000_000_000
+"""More results, lines, milliseconds or minutes than anyone can mean; SQLite and clocks have limits of their own."""
+
+Index = Annotated[
+    str | None, Option("--index", metavar="NAME", help="Use the index of that name.", autocompletion=completion.indexes)
+]
 Collections = Annotated[
-    list[str] | None, Option("-c", "--collection", metavar="NAME", help="Only this collection; may be repeated.")
+    list[str] | None,
+    Option(
+        "-c",
+        "--collection",
+        metavar="NAME",
+        help="Only this collection; may be repeated.",
+        autocompletion=completion.collections,
+    ),
 ]
 Json = Annotated[bool, Option("--json", help="JSON.")]
 Csv = Annotated[bool, Option("--csv", help="CSV.")]
@@ -19,14 +34,26 @@ Markdown = Annotated[bool, Option("--md", help="Markdown.")]
 Xml = Annotated[bool, Option("--xml", help="XML.")]
 Files = Annotated[bool, Option("--files", help="One line per file: docid, score, address, context.")]
 FormatName = Annotated[
-    str | None, Option("--format", metavar="NAME", help="cli, json, csv, md, xml or files.", show_default=False)
+    str | None,
+    Option(
+        "--format",
+        metavar="NAME",
+        help="cli, json, csv, md, xml or files.",
+        show_default=False,
+        autocompletion=completion.one_of(*FORMATS),
+    ),
 ]
 FullPath = Annotated[bool, Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
 NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Leave the line numbers out.")]
 NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
     str | None,
-    Option("--chunk-strategy", metavar="NAME", help="auto cuts source code at declarations, regex as plain text."),
+    Option(
+        "--chunk-strategy",
+        metavar="NAME",
+        help="auto cuts source code at declarations, regex as plain text.",
+        autocompletion=completion.one_of("auto", "regex"),
+    ),
 ]
 
 QueryWords = Annotated[
@@ -90,3 +117,15 @@ def cuts_declarations(chunk_strategy: str | None) -> bool:
     if chunk_strategy not in (None, "auto", "regex"):
         raise UsageError(f"unknown --chunk-strategy '{chunk_strategy}'", "Valid: auto, regex")
     return chunk_strategy != "regex"
+
+
+def check_numbers(values: Mapping[str, object], spellings: Mapping[str, str]) -> None:
+    """Refuse numbers that nothing can count: `nan`, `inf`, beyond `LARGEST_NUMBER`.
+
+    Raises:
+        UsageError: A value is one of those; `spellings` has what its option is called.
+    """
+    for name, value in values.items():
+        if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+            text = f"{spellings[name]} '{value}' is not a number from -{LARGEST_NUMBER} to {LARGEST_NUMBER}"
+            raise UsageError(text)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from qmd.cli.declare import Argument
+from typer import Argument
+
+from qmd.cli import completion
 from qmd.cli.options import Index
 from qmd.cli.output import out
 from qmd.cli.session import Session, describe_gated
@@ -36,7 +38,14 @@ def init(session: Session) -> int:
 
 def trust(
     session: Session,
-    action: Annotated[str | None, Argument(metavar="[list|revoke]", help="Omitted: trust this project.")] = None,
+    action: Annotated[
+        str | None,
+        Argument(
+            metavar="[list|revoke]",
+            help="Omitted: trust this project.",
+            autocompletion=completion.one_of("list", "revoke"),
+        ),
+    ] = None,
     index: Index = None,
 ) -> int:
     """Trust this project's configuration, list what is trusted, or revoke it."""

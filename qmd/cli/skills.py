@@ -9,7 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-from qmd.cli.declare import Argument, Option
+from typer import Argument, Option
+
 from qmd.cli.options import Json
 from qmd.cli.output import out, say
 from qmd.cli.session import Session

@@ -7,8 +7,9 @@ import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
+from typer import Option
+
 from qmd.app.updating import AlreadyEmbeddingError
-from qmd.cli.declare import Option
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
 from qmd.cli.session import Session

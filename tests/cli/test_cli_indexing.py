@@ -129,8 +129,6 @@ def test_embed_checks_its_options_first(indexed: Qmd, argv: list[str], message: 
 
 @pytest.mark.skipif(os.name == "nt", reason="locks with flock")
 def test_a_second_embedding_run_leaves_the_work_to_the_first(indexed: Qmd, tmp_path: Path) -> None:
-    from qmd.app.locks import embed_lock
-
     with embed_lock(tmp_path / "cache/qmd/index.sqlite") as is_ours:
         assert is_ours
         run = indexed("embed")

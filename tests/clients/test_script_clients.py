@@ -32,7 +32,9 @@ def test_two_dashes_end_the_options(wiki: Client) -> None:
 
 
 def test_files_format_splits_on_commas(wiki: Client) -> None:
-    for line in wiki.ok("query", "pricing", "--min-score", "0.05", "-n", "8", "--files").splitlines():
+    lines = wiki.ok("query", "pricing", "--min-score", "0.05", "-n", "8", "--files").splitlines()
+    assert lines
+    for line in lines:
         assert re.match(r"^#[0-9a-f]{6},\d\.\d\d,qmd://wiki/.+", line)
 
 

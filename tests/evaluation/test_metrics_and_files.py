@@ -116,7 +116,7 @@ def test_an_expected_file_that_is_missing_is_listed() -> None:
     assert score.mrr == 0.0
 
 
-def reader_with_headings() -> object:
+def reader_with_headings() -> NoteIndex:
     embedder = fakes.HashingEmbedder()
     reader = NoteIndex(embedder=embedder)
     reader.add("a.md", "# A\n\n## Rotating secret keys\n\nText.\n")
@@ -125,15 +125,15 @@ def reader_with_headings() -> object:
 
 
 def test_known_items_are_unique_headings_and_link_texts() -> None:
-    judged = known_item_queries(reader_with_headings())  # type: ignore[arg-type]
+    judged = known_item_queries(reader_with_headings())
     found = {judged.queries[key]: next(iter(grades)) for key, grades in judged.qrels.items()}
     assert found == {"Watering the plants": "notes/b.md", "the key manual": "notes/a.md"}
 
 
 def test_every_backend_reports_its_metrics() -> None:
     reader = reader_with_headings()
-    engines = fakes.fake_engines(reader.embedder, fakes.OverlapReranker())  # type: ignore[attr-defined]
-    reports = evaluate(reader, engines, {"1": "watering plants"}, {"1": {"b.md": 1.0}})  # type: ignore[arg-type]
+    engines = fakes.fake_engines(reader.embedder, fakes.OverlapReranker())
+    reports = evaluate(reader, engines, {"1": "watering plants"}, {"1": {"b.md": 1.0}})
     assert [report.backend for report in reports] == ["bm25", "vector", "hybrid", "full"]
     for report in reports:
         assert report.mean("nDCG@10") == 1.0
@@ -142,11 +142,11 @@ def test_every_backend_reports_its_metrics() -> None:
 
 def test_a_query_that_cannot_run_is_a_failure_and_no_zero() -> None:
     reader = reader_with_headings()
-    reports = evaluate(reader, fakes.fake_engines(), {"1": "plants", "2": "lex:"}, {"1": {"b.md": 1.0}}, ["bm25"])  # type: ignore[arg-type]
+    reports = evaluate(reader, fakes.fake_engines(), {"1": "plants", "2": "lex:"}, {"1": {"b.md": 1.0}}, ["bm25"])
     assert [failure.query_id for failure in reports[0].failures] == ["2"]
     assert reports[0].mean("nDCG@10") == 1.0
 
 
 def test_a_missing_model_fails_the_backends_that_need_it() -> None:
     with pytest.raises(ModelError, match="vector"):
-        evaluate(reader_with_headings(), fakes.fake_engines(), {}, {}, ["vector"])  # type: ignore[arg-type]
+        evaluate(reader_with_headings(), fakes.fake_engines(), {}, {}, ["vector"])

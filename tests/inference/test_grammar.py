@@ -70,7 +70,9 @@ def test_no_token_inside_a_line_spells_a_break_or_control_character(
 ) -> None:
     spellings = tokenizer.token_bytes()
     visible = tokenizer.encode_text("a")
-    for token in np.flatnonzero(grammar.allowed(visible)).tolist():
+    allowed = np.flatnonzero(grammar.allowed(visible)).tolist()
+    assert set(allowed) > set(grammar.end_ids)
+    for token in allowed:
         if token not in grammar.end_ids:
             spelling = spellings[token]
             assert spelling and all(byte >= 0x20 and byte != 0x7F for byte in spelling)

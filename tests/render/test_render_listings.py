@@ -54,7 +54,7 @@ def test_collection_show_keeps_its_labels() -> None:
 
 def test_status_counts_vectors_on_a_line_that_programs_parse() -> None:
     shown = render_status(StatusReport(INDEX, (NOTES,)), NOW)
-    assert re.search(r"^\s*Vectors:\s*(\d+)", shown, re.MULTILINE)[1] == "8"  # type: ignore[index]
+    assert re.findall(r"^\s*Vectors:\s*(\d+)", shown, re.MULTILINE) == ["8"]
     assert "Pending:  1 need embedding (run 'qmd embed')" in shown
 
 

@@ -14,7 +14,7 @@ from qmd.retrieval.lookup import LineRange, context_for, parse_line_range, resol
 from tests.note_index import NoteIndex
 
 
-def index(*places: str) -> object:
+def index(*places: str) -> NoteIndex:
     reader = NoteIndex()
     for place in places:
         collection, _, path = place.partition("/")
@@ -44,36 +44,38 @@ BASE = ("docs/a.md", "docs/SYNTAX.md", "docs/we ird/ü.md", "notes/a.md", "notes
     ],
 )
 def test_a_document_is_found_by(reference: str, uri: str) -> None:
-    assert resolve_document(index(*BASE), reference).uri == uri  # type: ignore[arg-type]
+    assert resolve_document(index(*BASE), reference).uri == uri
 
 
 def test_suffixes_match_at_a_slash_only() -> None:
     with pytest.raises(NotFoundError):
-        resolve_document(index(*BASE), "TAX.md")  # type: ignore[arg-type]
+        resolve_document(index(*BASE), "TAX.md")
 
 
 def test_a_docid_finds_its_document_with_and_without_the_hash() -> None:
     reader = index(*BASE)
-    for document in reader.iter_documents():  # type: ignore[attr-defined]
-        assert resolve_document(reader, document.docid) == document  # type: ignore[arg-type]
-        assert resolve_document(reader, document.hash[:8]) == document  # type: ignore[arg-type]
+    documents = list(reader.iter_documents())
+    assert len(documents) == len(BASE)
+    for document in documents:
+        assert resolve_document(reader, document.docid) == document
+        assert resolve_document(reader, document.hash[:8]) == document
 
 
 def test_an_ambiguous_path_names_the_choices() -> None:
     with pytest.raises(UsageError, match=r"qmd://docs/a\.md .*qmd://notes/a\.md"):
-        resolve_document(index(*BASE), "a.md")  # type: ignore[arg-type]
+        resolve_document(index(*BASE), "a.md")
 
 
 def test_an_unknown_path_suggests_near_ones() -> None:
     with pytest.raises(NotFoundError) as caught:
-        resolve_document(index(*BASE), "notes/deep/c.md")  # type: ignore[arg-type]
+        resolve_document(index(*BASE), "notes/deep/c.md")
     assert caught.value.hint is not None
     assert "notes/deep/b.md" in caught.value.hint
 
 
 def test_an_unknown_docid_is_not_found() -> None:
     with pytest.raises(NotFoundError):
-        resolve_document(index(*BASE), "#000000")  # type: ignore[arg-type]
+        resolve_document(index(*BASE), "#000000")
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="\0\n", exclude_categories=["Cs"]), min_size=1, max_size=20))
@@ -102,7 +104,7 @@ def test_line_ranges_are_split_off(text: str, expected: LineRange) -> None:
 
 
 def test_a_comma_list_keeps_its_order_and_names_failures() -> None:
-    found = resolve_many(index(*BASE), "deep/b.md, a.md, docs/a.md, nope.md")  # type: ignore[arg-type]
+    found = resolve_many(index(*BASE), "deep/b.md, a.md, docs/a.md, nope.md")
     assert found.kind == "list"
     assert [document.uri for document in found.documents] == ["qmd://notes/deep/b.md", "qmd://docs/a.md"]
     assert found.problems[0].message == "Ambiguous path a.md: qmd://docs/a.md, qmd://notes/a.md"
@@ -119,13 +121,13 @@ def test_a_comma_list_keeps_its_order_and_names_failures() -> None:
     ],
 )
 def test_globs_match_uri_collection_path_and_bare_path(pattern: str, uris: list[str]) -> None:
-    found = resolve_many(index(*BASE), pattern)  # type: ignore[arg-type]
+    found = resolve_many(index(*BASE), pattern)
     assert found.kind == "glob"
     assert [document.uri for document in found.documents] == uris
 
 
 def test_a_glob_without_a_match_says_so() -> None:
-    found = resolve_many(index(*BASE), "zzz/*")  # type: ignore[arg-type]
+    found = resolve_many(index(*BASE), "zzz/*")
     assert found.problems[0].message == "No files matched pattern: zzz/*"
 
 

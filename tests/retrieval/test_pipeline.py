@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qmd.errors import UsageError
 from qmd.records import Query, Scope, SearchResponse, SubQuery
-from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query
 from tests import fakes
@@ -307,14 +307,14 @@ def test_an_unrelated_collection_does_not_change_a_scoped_order() -> None:
 
 @settings(max_examples=150)
 @given(st.text(max_size=60), st.sampled_from(["lexical", "dense", "hybrid"]))
-def test_no_query_text_raises_anything_but_a_usage_error(text: str, mode: str) -> None:
+def test_no_query_text_raises_anything_but_a_usage_error(text: str, mode: Mode) -> None:
     reader = notes(EMBEDDER)
     try:
         query = parse_query(text)
     except UsageError:
         return
     engines = fakes.fake_engines(EMBEDDER, fakes.OverlapReranker())
-    answer = search(reader, engines, query, SearchOptions(mode=mode))  # type: ignore[arg-type]
+    answer = search(reader, engines, query, SearchOptions(mode=mode))
     relevances = [hit.relevance for hit in answer.hits]
     assert relevances == sorted(relevances, reverse=True)
     assert answer.hits or answer.warnings

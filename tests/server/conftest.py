@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from qmd.app.engines import EnginePool
 from qmd.app.index import Index
 from qmd.app.opening import open_index
-from qmd.app.pools import EnginePool
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
 from qmd.inference.models.catalogue import Role

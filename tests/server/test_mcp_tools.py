@@ -89,6 +89,7 @@ async def test_snippet_lines_carry_the_line_numbers_of_the_file(connect: Connect
 async def test_text_and_structured_content_carry_the_same_facts(connect: Connect) -> None:
     result = await call(connect, "query", query="rate limiter", rerank=False)
     text = text_of(result)
+    assert result.structured_content["results"]
     for row in result.structured_content["results"]:
         head = f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"
         for fact in (head, row["context"], row["snippet"], row["uri"], f"Line {row['line']}"):

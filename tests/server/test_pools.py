@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from qmd.app.engines import EnginePool
 from qmd.app.limits import parse_model_ttl
-from qmd.app.pools import EnginePool, ReaderPool
+from qmd.app.readers import ReaderPool
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
 from qmd.inference.models.catalogue import Role

@@ -20,9 +20,9 @@ import uvicorn
 
 import qmd
 from qmd.app.configuration import IndexConfiguration
+from qmd.app.engines import EnginePool
 from qmd.app.index import Index
 from qmd.app.notices import Notices
-from qmd.app.pools import EnginePool
 from qmd.app.searching import SearchRequest
 from qmd.config.paths import Locations, locate
 from qmd.errors import NotFoundError

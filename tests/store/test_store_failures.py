@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -19,6 +18,7 @@ from qmd.store import DamagedIndexError, ForeignIndexError, IndexWriter, open_re
 from qmd.store.connection import APPLICATION_ID, as_qmd_error, busy_timeout_ms, connect_for_reading
 from qmd.store.documents import NewDocument
 from qmd.store.schema import MIGRATIONS
+from tests.processes import unmeasured
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -236,7 +236,6 @@ def test_opening_and_searching_by_words_imports_nothing_heavy(
         "r = open_reader(Path(sys.argv[1])); assert r.search_lexical([LexicalTerm('apple', 'apple')], 5, Scope());"
         "r.status(None); print([m for m in ('numpy', 'sqlite3', 'asyncio') if m in sys.modules])"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", code, str(index_path)]
-    finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    finished = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), check=True)
     assert finished.stdout.strip() == "[]"

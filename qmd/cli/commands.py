@@ -1,0 +1,185 @@
+"""The commands of the program, and what typer makes of the function that each of them names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from qmd.quick_dataclasses import dataclass
+
+CommandFunction = Callable[..., int]
+"""Takes the session, then what its signature declares by name; returns the exit status."""
+
+COMPLETION_REQUEST = "_QMD_COMPLETE"
+"""The variable by which a shell asks how a line may go on; typer derives it from the program's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One command: `place` is the module below `qmd.cli` and the function in it, `words` what follows the name."""
+
+    name: str
+    place: str
+    words: str
+    help: str
+
+    @property
+    def usage(self) -> str:
+        """What follows `qmd ` on a command line."""
+        return f"{self.name} {self.words}".rstrip()
+
+    def load(self) -> CommandFunction:
+        """The function, its module imported."""
+        module, _, name = self.place.partition(":")
+        function: CommandFunction = getattr(import_module(f"qmd.cli.{module}"), name)
+        return function
+
+
+COMMANDS: tuple[CommandSpec, ...] = (
+    CommandSpec(
+        "index", "indexing:index", "[options] [path…]", "Make folders or files searchable, or refresh what is known."
+    ),
+    CommandSpec("search", "search:find", "[options] <query>", "Search by words (BM25); no models."),
+    CommandSpec("vsearch", "search:find", "[options] <query>", "Search by meaning (vectors)."),
+    CommandSpec("query", "search:find", "[options] <query>", "Search by words and meaning, reranked: best results."),
+    CommandSpec(
+        "get",
+        "documents:get",
+        "<filepath>[:from[:count]] [--from <line>] [-l <lines>] [--no-line-numbers] [--full-path]",
+        "Show one document or some of its lines.",
+    ),
+    CommandSpec(
+        "multi-get",
+        "documents:multi_get",
+        "<pattern> [-l <lines>] [--max-bytes <bytes>] [--no-line-numbers] [--full-path]"
+        " [--format json|csv|md|xml|files]",
+        "Show several documents: a glob, or a comma-separated list.",
+    ),
+    CommandSpec("ls", "documents:list_files", "[collection[/prefix]]", "List collections or their files."),
+    CommandSpec("status", "status:status", "[--json]", "Show what the index holds."),
+    CommandSpec("doctor", "doctor:doctor", "[--json]", "Check the installation and the index."),
+    CommandSpec(
+        "bench",
+        "bench:bench",
+        "<fixture.json|folder|run> [--auto [N]] [--json] [-c <collection>]",
+        "Measure how well and how fast it searches.",
+    ),
+    CommandSpec(
+        "collection add",
+        "collections:add",
+        "<path> [--name <name>] [--mask <glob>]",
+        "Add a folder as a collection and index its words.",
+    ),
+    CommandSpec("collection list", "collections:list_collections", "[--json]", "List the collections."),
+    CommandSpec("collection show", "collections:show", "<name>", "Show one collection."),
+    CommandSpec("collection rename", "collections:rename", "<old> <new>", "Rename a collection."),
+    CommandSpec("collection remove", "collections:remove", "<name>", "Forget a collection."),
+    CommandSpec("collection include", "collections:include", "<name>", "Search it when no collection is named."),
+    CommandSpec("collection exclude", "collections:exclude", "<name>", "Search it only when it is named."),
+    CommandSpec(
+        "collection update-cmd",
+        "collections:update_command",
+        "<name> [command]",
+        "Set or clear the command that 'update' runs first.",
+    ),
+    CommandSpec(
+        "context add",
+        "contexts:add",
+        '[path] "text" [-c <collection>]',
+        "Attach a note to a path; results below it show the note.",
+    ),
+    CommandSpec("context list", "contexts:list_contexts", "", "List the notes."),
+    CommandSpec("context rm", "contexts:remove", "<path>", "Remove a note."),
+    CommandSpec("context check", "contexts:check", "", "List collections and folders without a note."),
+    CommandSpec("update", "indexing:update", "[-c <collection>]", "Refresh the words of all collections."),
+    CommandSpec("embed", "indexing:embed", "[-f] [-c <collection>]", "Compute the vectors that are missing."),
+    CommandSpec("cleanup", "indexing:cleanup", "[--dry-run]", "Drop what nothing uses, compact the file."),
+    CommandSpec("init", "project:init", "", "Start an index of this folder's own, in ./.qmd."),
+    CommandSpec("trust", "project:trust", "[list|revoke]", "Let this project's .qmd run commands and choose models."),
+    CommandSpec(
+        "mcp",
+        "mcp_command:mcp",
+        "[stop] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",
+        "Serve editors and agents over MCP.",
+    ),
+    CommandSpec(
+        "watch",
+        "watch_command:watch",
+        "[-c <collection>] [--interval <s>] [--no-embed]",
+        "Keep the index up to date while files change.",
+    ),
+    CommandSpec("skill show", "skills:show", "", "Print how an agent should use qmd."),
+    CommandSpec(
+        "skill install", "skills:install", "[--global] [--yes] [-f]", "Put the skill where agents look for it."
+    ),
+    CommandSpec("skills list", "skills:list_skills", "[--json]", "List the skills."),
+    CommandSpec("skills get", "skills:get", "<name>… [--full] [--all] [--json]", "Print skills."),
+    CommandSpec("skills path", "skills:path", "[name] [--json]", "Print where skills lie."),
+    CommandSpec("pull", "models:pull", "[name…]", "Fetch the larger models (the same as 'models pull')."),
+    CommandSpec("models list", "models:list_models", "[--json]", "List known models."),
+    CommandSpec("models pull", "models:pull", "[name…]", "Fetch models; resumes what was cut off."),
+    CommandSpec(
+        "models prepare", "models:prepare", "[name…] [--form <form>]", "Make the fastest CPU forms of fetched models."
+    ),
+    CommandSpec("models path", "models:path", "<name>", "Print the folder of a model."),
+    CommandSpec("models verify", "models:verify", "[name…]", "Check model files."),
+    CommandSpec("models remove", "models:remove", "<name>", "Delete the files of a model."),
+    CommandSpec("models export", "models:export", "<name> <target>", "Copy a model to a folder or archive."),
+    CommandSpec("models import", "models:import_", "<source>", "Take a model from a folder or archive."),
+    CommandSpec(
+        "completion",
+        "completion:print_script",
+        "bash|zsh|fish|powershell",
+        "Print the script that makes a shell complete.",
+    ),
+)
+
+ALIASES: Mapping[str, str] = {
+    "vector-search": "vsearch",
+    "deep-search": "query",
+    "collection info": "collection show",
+    "collection mv": "collection rename",
+    "collection rm": "collection remove",
+    "collection set-update": "collection update-cmd",
+    "context remove": "context rm",
+}
+
+NAMES: Collection[str] = (*(spec.name for spec in COMMANDS), *ALIASES)
+
+
+def find_spec(name: str) -> CommandSpec:
+    """The command of that name or alias, which must be one of ours."""
+    wanted = ALIASES.get(name, name)
+    return next(spec for spec in COMMANDS if spec.name == wanted)
+
+
+def group_of(name: str) -> list[CommandSpec]:
+    """The commands whose names begin with the word `name`."""
+    return [spec for spec in COMMANDS if spec.name.startswith(f"{name} ")]
+
+
+def build_command(spec: CommandSpec) -> Any:
+    """Typer's command for `spec`; when invoked it returns the values of the function's parameters by name."""
+    from inspect import signature
+
+    import typer
+
+    def collect(**values: object) -> dict[str, object]:
+        return values
+
+    declared = signature(spec.load(), eval_str=True)
+    # The session is no matter of the command line.
+    collect.__signature__ = declared.replace(parameters=list(declared.parameters.values())[1:])  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    app.command(name=spec.name, help=spec.help, context_settings=settings)(collect)
+    return typer.main.get_command(app)
+
+
+def declared_options(command: Any) -> Iterator[tuple[str, bool]]:
+    """Each spelling of an option of typer's `command`, and whether it takes a value."""
+    for one in command.params:
+        if one.param_type_name == "option":
+            for spelling in (*one.opts, *one.secondary_opts):
+                yield spelling, not one.is_flag

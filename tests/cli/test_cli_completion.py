@@ -1,0 +1,228 @@
+"""What a shell offers at Tab: bash itself, the other shells by the variables in which their scripts ask."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qmd.cli.commands import COMMANDS, CommandSpec
+from tests.cli.conftest import Qmd
+
+ROOT = Path(__file__).parents[2]
+
+Offer = Callable[..., list[str]]
+
+
+@pytest.fixture
+def offered(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> Offer:
+    """What bash is told of the last of the words, each as it stands on the line."""
+
+    def ask(*words: str) -> list[str]:
+        with monkeypatch.context() as patch:
+            patch.setenv("_QMD_COMPLETE", "complete_bash")
+            patch.setenv("COMP_WORDS", "\n".join(["qmd", *words]))
+            patch.setenv("COMP_CWORD", str(len(words)))
+            run = qmd()
+        assert (run.status, run.err) == (0, "")
+        return run.out.strip().splitlines()
+
+    return ask
+
+
+def test_commands_are_offered(offered: Offer) -> None:
+    assert set(offered("")) == {spec.name.split()[0] for spec in COMMANDS}
+    assert offered("se") == ["search"]
+    assert "update-cmd" in offered("collection", "")
+    assert offered("collection", "re") == ["rename", "remove"]
+
+
+def test_commands_are_offered_behind_options(offered: Offer) -> None:
+    assert offered("--index", "work", "se") == ["search"]
+    assert offered("--index", "work", "collection", "sh") == ["show"]
+
+
+@pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
+def test_every_command_offers_its_options(offered: Offer, spec: CommandSpec) -> None:
+    assert "--help" in offered(*spec.name.split(), "--")
+
+
+def test_options_are_offered_behind_options(offered: Offer) -> None:
+    assert offered("-n", "5", "search", "--no-r") == ["--no-rerank"]
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["search", "--format", ""], ["cli", "json", "csv", "md", "xml", "files"]),
+        (["index", "--chunk-strategy", ""], ["auto", "regex"]),
+        (["completion", ""], ["bash", "zsh", "fish", "powershell"]),
+        (["trust", "r"], ["revoke"]),
+        (["models", "path", "all-"], ["all-MiniLM-L6-v2"]),
+        (["pull", "Qwen3-R"], ["Qwen3-Reranker-0.6B"]),
+    ],
+)
+def test_known_values_are_offered(offered: Offer, words: list[str], values: list[str]) -> None:
+    assert offered(*words) == values
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["search", "-c"],
+        ["update", "--collection"],
+        ["collection", "show"],
+        ["collection", "mv"],
+        ["context", "add", "-c"],
+    ],
+)
+def test_collections_are_offered(indexed: Qmd, offered: Offer, words: list[str]) -> None:
+    assert offered(*words, "") == ["notes"]
+    assert offered(*words, "no") == ["notes"]
+    assert offered(*words, "x") == []
+
+
+def test_collections_and_names_of_another_index_are_offered(qmd: Qmd, offered: Offer, notes: Path) -> None:
+    assert qmd("--index", "work", "index", str(notes), "--name", "job", "--no-embed").status == 0
+    assert offered("--index", "") == ["work"]
+    assert offered("search", "--index", "work", "-c", "") == ["job"]
+    assert offered("search", "-c", "") == []
+
+
+def test_documents_docids_and_folders_are_offered(indexed: Qmd, offered: Offer) -> None:
+    assert offered("get", "notes/d") == ["notes/daily/sunday.md"]
+    assert offered("multi-get", "notes/p") == ["notes/pricing.md"]
+    assert offered("get", "qmd://notes/p") == ["qmd://notes/pricing.md"]
+    assert offered("ls", "n") == ["notes", "notes/daily", r"notes/we\ ird"]
+    docid = indexed("get", "notes/pricing.md").out.splitlines()[0].split()[-1]
+    assert offered("get", f"'{docid[:4]}") == [f"\\{docid}"]
+
+
+def test_what_a_shell_would_read_as_more_than_a_word_is_quoted_or_left_out(
+    indexed: Qmd, offered: Offer, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notes / "z$(touch x)`y`\\$(z)'.md").write_text("# Odd\n")
+    assert indexed("update").status == 0
+    (quoted,) = offered("get", "notes/z")
+    assert shlex.split(quoted) == ["notes/z$(touch x)`y`\\$(z)'.md"]
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "qmd get notes/z")
+    monkeypatch.setenv("_QMD_COMPLETE", "complete_zsh")
+    assert "touch" not in indexed().out
+    monkeypatch.setenv("_QMD_COMPLETE", "complete_powershell")
+    assert "touch" not in indexed().out
+
+
+@pytest.mark.parametrize("words", [["get"], ["ls"], ["search", "-c"], ["collection", "show"], ["--index"], ["no-such"]])
+def test_without_an_index_nothing_is_said(offered: Offer, words: list[str]) -> None:
+    assert offered(*words, "x") == []
+
+
+def test_a_broken_configuration_or_index_does_not_disturb_the_line(
+    indexed: Qmd, offered: Offer, tmp_path: Path
+) -> None:
+    (tmp_path / "config" / "qmd" / "index.yml").write_text("collections: [")
+    (tmp_path / "cache" / "qmd" / "index.sqlite").write_bytes(b"no database" * 500)
+    assert offered("search", "-c", "") == []
+    assert offered("get", "") == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "answer"),
+    [
+        ({"_QMD_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "qmd get notes/d"}, '"notes/daily/sunday.md"'),
+        (
+            {
+                "_QMD_COMPLETE": "complete_fish",
+                "_TYPER_COMPLETE_ARGS": "qmd get notes/w",
+                "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            },
+            "notes/we ird/c & d.md",
+        ),
+        (
+            {
+                "_QMD_COMPLETE": "complete_powershell",
+                "_TYPER_COMPLETE_ARGS": "qmd search -c no",
+                "_TYPER_COMPLETE_WORD_TO_COMPLETE": "no",
+            },
+            "notes:::",
+        ),
+    ],
+    ids=["zsh", "fish", "powershell"],
+)
+def test_the_other_shells_are_answered_too(
+    indexed: Qmd, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], answer: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    run = indexed()
+    assert (run.status, run.err) == (0, "")
+    assert answer in run.out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_the_script_of_a_shell_asks_qmd(qmd: Qmd, shell: str) -> None:
+    run = qmd("completion", shell)
+    assert (run.status, run.err) == (0, "")
+    assert f"complete_{shell}" in run.out
+    assert "_QMD_COMPLETE" not in os.environ
+
+
+def test_an_unknown_shell_is_refused_with_the_known_ones(qmd: Qmd) -> None:
+    run = qmd("completion", "tcsh")
+    assert (run.status, run.out) == (2, "")
+    assert run.err == "error: unknown shell 'tcsh'\nhint: known: bash, zsh, fish, powershell\n"
+    assert qmd("completion").err == "Usage: qmd completion bash|zsh|fish|powershell\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not at hand")
+@pytest.mark.parametrize(
+    ("line", "replies"),
+    [
+        ("qmd sear", ["search"]),
+        ("qmd search -c ", ["notes"]),
+        ("qmd get notes/w", [r"notes/we\ ird/c\ \&\ d.md"]),
+    ],
+)
+def test_bash_completes_a_line(indexed: Qmd, tmp_path: Path, line: str, replies: list[str]) -> None:
+    program = tmp_path / "bin" / "qmd"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m qmd "$@"\n')
+    program.chmod(0o755)
+    words = shlex.split(line) + ([""] if line.endswith(" ") else [])
+    script = f"""
+        source <(qmd completion bash)
+        COMP_WORDS=({" ".join(map(shlex.quote, words))}) COMP_CWORD={len(words) - 1}
+        _qmd_completion qmd
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (replies, "")
+
+
+def test_answering_a_shell_loads_no_engine(indexed: Qmd) -> None:
+    program = "import sys; from qmd.cli.app import main; main([]); print(*sys.modules)"
+    variables = {
+        "_QMD_COMPLETE": "complete_bash",
+        "COMP_WORDS": "qmd get n",
+        "COMP_CWORD": "2",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True, env=os.environ | variables
+    )
+    *answer, modules = done.stdout.splitlines()
+    assert "notes/pricing.md" in answer
+    assert not {"numpy", "onnxruntime", "tokenizers", "rich", "mcp"} & set(modules.split())

@@ -1,0 +1,220 @@
+"""Where options may stand and how they may be spelled: what typer makes of a command line, for all commands."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qmd.cli.app import all_options, find_built_command, parse
+from qmd.cli.commands import COMMANDS, CommandSpec, build_command, declared_options
+from qmd.cli.spelling import Arguments, Declared, arrange
+from qmd.errors import UsageError
+from tests.cli.conftest import Qmd
+
+
+def read(*argv: str) -> tuple[CommandSpec, Any, Arguments]:
+    """The command that a line names, typer's form of it, and its arguments in order."""
+    found = find_built_command(argv)
+    assert found is not None, argv
+    spec, command, args = found
+    return spec, command, arrange(args, Declared(spec.name, declared_options(command), all_options))
+
+
+def parsed(*argv: str) -> tuple[str, dict[str, object]]:
+    """The name of the command, and what is not left at its default."""
+    spec, command, arguments = read(*argv)
+    values = parse(spec, command, arguments)
+    assert values is not None
+    defaults = {one.name: one.default for one in command.params}
+    return spec.name, {name: value for name, value in values.items() if value != defaults[name]}
+
+
+def warnings(*argv: str) -> tuple[str, ...]:
+    return read(*argv)[2].warnings
+
+
+# --- which command --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "name", "values"),
+    [
+        (["--backends", "bm25", "bench", "--auto", "3"], "bench", {"backends": "bm25", "auto": True, "target": ["3"]}),
+        (["-n", "5", "search", "get"], "search", {"n": "5", "query": ["get"]}),
+        (["--limit=5", "search", "get"], "search", {"n": "5", "query": ["get"]}),
+        (["--index", "search", "-n", "5", "search", "x"], "search", {"index": "search", "n": "5", "query": ["x"]}),
+        (["--index", "work", "collection", "list"], "collection list", {"index": "work"}),
+        (["collection", "--index", "list", "list"], "collection list", {"index": "list"}),
+        (["--print-config", "claude", "mcp"], "mcp", {"print_config": "claude"}),
+        (["collection", "mv", "a", "b"], "collection rename", {"old": "a", "new": "b"}),
+        (["--max-bytes", "9", "search", "x"], "search", {"query": ["x"]}),
+        (["--intent", "--", "search", "x"], "search", {"intent": "--", "query": ["x"]}),
+        (["--json", "search", "search"], "search", {"json": True, "query": ["search"]}),
+    ],
+)
+def test_a_command_is_found_behind_its_options_and_their_values(argv: list[str], name: str, values: object) -> None:
+    assert parsed(*argv) == (name, values)
+
+
+@pytest.mark.parametrize(
+    "argv", [["serach", "get"], ["-n", "5", "serach", "get"], ["--", "search", "x"], ["--index", "search"], ["--help"]]
+)
+def test_a_word_behind_another_word_or_two_dashes_is_no_command(argv: list[str]) -> None:
+    assert find_built_command(argv) is None
+
+
+_NAMES = st.sampled_from(["get", "search", "list", "add", "collection", "a b", "-5", "--json", "--", "ä/ö.md", "x"])
+_WORDS = st.sampled_from(["list", "get", "collection", "docs/b.md", "7", "ä ö", "-a phrase", "-", ""])
+
+
+@st.composite
+def _command_lines(draw: st.DrawFn) -> tuple[CommandSpec, list[list[str]], list[str]]:
+    """A command, some of its options with their values, and words for it."""
+    spec = draw(st.sampled_from(COMMANDS))
+    command = build_command(spec)
+    flags = [(spelling, takes_value) for spelling, takes_value in declared_options(command) if spelling != "--help"]
+    kinds = {spelling: one.type for one in command.params for spelling in one.opts}
+    options = []
+    for spelling, takes_value in draw(st.lists(st.sampled_from(flags), max_size=4)) if flags else []:
+        is_number = "int" in kinds[spelling].name or "float" in kinds[spelling].name if takes_value else False
+        value = draw(st.sampled_from(["1", "7"]) if is_number else _NAMES) if takes_value else None
+        options.append([spelling] if value is None else [spelling, value])
+    slots = [one for one in command.params if one.param_type_name == "argument"]
+    least = sum(1 for one in slots if one.required)
+    most = 3 if any(one.nargs == -1 for one in slots) else len(slots)
+    return spec, options, draw(st.lists(_WORDS, min_size=least, max_size=most))
+
+
+@given(_command_lines(), st.randoms(use_true_random=False))
+def test_options_mean_the_same_wherever_they_stand(
+    line: tuple[CommandSpec, list[list[str]], list[str]], order: random.Random
+) -> None:
+    spec, options, words = line
+    words = [*spec.name.split(), *words]
+    places = sorted(order.randrange(len(words) + 1) for _ in options)
+    mixed: list[str] = []
+    for place in range(len(words) + 1):
+        mixed += [part for at, option in zip(places, options, strict=True) if at == place for part in option]
+        mixed += words[place : place + 1]
+    plain = [*words, *(part for option in options for part in option)]
+    assert parsed(*mixed) == parsed(*plain)
+    assert parsed(*mixed)[0] == spec.name
+
+
+def test_no_two_commands_disagree_on_whether_an_option_takes_a_value() -> None:
+    for spec in COMMANDS:
+        for spelling, takes_value in declared_options(build_command(spec)):
+            assert all_options()[spelling] == takes_value, (spec.name, spelling)
+
+
+# --- values and words -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", [["-n5"], ["-n", "5"], ["-n=5"], ["--n", "5"], ["--n=5"]])
+def test_a_count_may_be_glued_to_its_option(spelling: list[str]) -> None:
+    assert parsed("search", "x", *spelling)[1]["n"] == "5"
+
+
+def test_a_collection_may_be_glued_to_its_option() -> None:
+    assert parsed("search", "x", "-cnotes", "--collection=daily")[1]["collection"] == ["notes", "daily"]
+
+
+@pytest.mark.parametrize("value", ["-5", "--json", "--"])
+def test_a_value_may_start_with_a_dash(value: str) -> None:
+    assert parsed("search", "x", "--intent", value) == ("search", {"intent": value, "query": ["x"]})
+
+
+def test_everything_behind_two_dashes_is_words() -> None:
+    assert parsed("search", "--json", "--", "--full", "-x") == ("search", {"json": True, "query": ["--full", "-x"]})
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=6), min_size=1, max_size=6))
+def test_words_behind_two_dashes_come_through_untouched(words: list[str]) -> None:
+    assert parsed("search", "--", *words)[1] == {"query": words}
+
+
+@pytest.mark.parametrize("word", ["-sports perf", "-", "-- "])
+def test_a_dash_alone_or_a_phrase_that_starts_with_one_is_a_word(word: str) -> None:
+    assert parsed("search", word)[1] == {"query": [word]}
+
+
+def test_a_flag_with_a_value_is_still_a_flag() -> None:
+    assert parsed("search", "--json=true", "x") == ("search", {"json": True, "query": ["x"]})
+
+
+def test_the_words_of_an_update_command_keep_their_options() -> None:
+    line = "collection update-cmd notes git --index w pull --rebase -n 5"
+    words = ["git", "pull", "--rebase", "-n", "5"]
+    assert parsed(*line.split()) == ("collection update-cmd", {"name": "notes", "words": words, "index": "w"})
+
+
+# --- spellings of others --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["-k", "--k", "--top-k", "--limit"])
+def test_other_tools_names_for_the_count_are_read_as_it_with_a_warning(name: str) -> None:
+    assert parsed("search", name, "3", "x") == ("search", {"n": "3", "query": ["x"]})
+    assert warnings("search", name, "3", "x") == (f"option '{name}' is read as '-n'",)
+
+
+def test_an_option_of_another_command_is_dropped_with_its_value_and_a_warning() -> None:
+    argv = ["search", "x", "--max-bytes", "9", "--pull", "--context", "y"]
+    assert parsed(*argv) == ("search", {"query": ["x"]})
+    assert warnings(*argv) == tuple(
+        f"option '{name}' has no effect on 'qmd search'" for name in ("--max-bytes", "--pull", "--context")
+    )
+
+
+def test_the_path_of_a_new_collection_may_be_an_option() -> None:
+    argv = ["collection", "add", "--path", "/a", "--pattern", "*.txt"]
+    assert parsed(*argv) == ("collection add", {"path": "/a", "mask": "*.txt"})
+    assert warnings(*argv) == ("option '--path' is read as the path to add", "option '--pattern' is read as '--mask'")
+
+
+# --- mistakes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        (["search", "--jsn"], "unknown option '--jsn'", "did you mean '--json'? see: qmd search --help"),
+        (["--jsn", "search"], "unknown option '--jsn'", "did you mean '--json'? see: qmd search --help"),
+        (["search", "perf", "-sports"], "unknown option '-sports'", "quote the whole query or put '--' before it"),
+        (["search", "-note"], "unknown option '-note'", "quote the whole query or put '--' before it"),
+        (["ls", "-x"], "unknown option '-x'", "see: qmd ls --help"),
+        (["search", "x", "-n"], "option '-n' needs a value", ""),
+        (["search", "x", "--limit"], "option '-n' needs a value", ""),
+        (["search", "--min-score", "much"], "invalid value for '--min-score': 'much' is not a valid float", "usage: "),
+        (["search", "x", "--budget", "0"], "invalid value for '--budget': 0 is not in the range x>=1", "usage: "),
+        (["search", "x", "--min-score", "nan"], "--min-score 'nan' is not a number from -1000000000 to 1000000000", ""),
+        (["init", "x"], "got unexpected extra argument (x)", "usage: qmd init"),
+        (["models", "path"], "missing argument 'name'", "usage: qmd models path <name>"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_what_to_do(argv: list[str], message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parsed(*argv)
+    # Versions of typer differ in the case of a name and in the plural.
+    assert caught.value.message.casefold().replace("(s)", "") == message
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("argv", [["--json"], ["--jsn"], ["-x"], ["--index", "x"]])
+def test_options_without_a_command_fail(qmd: Qmd, argv: list[str], home: Path) -> None:
+    run = qmd(*argv)
+    assert run.status in (1, 2)
+    assert run.out.startswith("Usage: qmd") or run.err.startswith("error: unknown option")
+
+
+@pytest.mark.parametrize("argv", [["--index", "x", "-v"], ["collection", "--version"], ["search", "x", "--version"]])
+def test_the_version_wins_over_what_else_is_asked(qmd: Qmd, argv: list[str]) -> None:
+    assert qmd(*argv).out == qmd("--version").out
+
+
+def test_a_version_that_is_a_value_is_none(qmd: Qmd) -> None:
+    assert qmd("search", "x", "--intent", "--version").out != qmd("--version").out
