@@ -97,8 +97,7 @@ def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, po
 
     files = server_files(locations.cache, locations.index_name)
     index = session.serve(locations)
-    has_pid_file = running_server(files) is None
-    if has_pid_file:
+    if running_server(files) is None:
         with contextlib.suppress(OSError):
             write_pid(files)
     watching = _watching_beside(index) if watches else contextlib.nullcontext()
@@ -159,9 +158,10 @@ def _start(
         arguments += ["--token-file", str(token_file.absolute())]
     host = "127.0.0.1" if policy.bind_host in ("0.0.0.0", "::", "") else policy.bind_host
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    started = start_server(server_files(locations.cache, locations.index_name), arguments, url, environ, policy.token)
-    say(f"Started on {started.url} (PID {started.pid})")
-    say(f"Logs: {started.log}")
+    files = server_files(locations.cache, locations.index_name)
+    pid = start_server(files, arguments, url, environ, policy.token)
+    say(f"Started on {url}/mcp (PID {pid})")
+    say(f"Logs: {files.log}")
     return 0
 
 

@@ -72,7 +72,7 @@ def make_watcher(actions: WatchedIndex) -> Watcher:
     from qmd.server.file_events import SystemEvents
     from qmd.server.watch import Watcher
 
-    return Watcher(actions, warn, events=SystemEvents(say))
+    return Watcher(actions, warn, SystemEvents(say))
 
 
 class WatchedIndex:

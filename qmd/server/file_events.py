@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from qmd.names import escape_bytes
 from qmd.records import Collection
@@ -21,47 +19,6 @@ _STEP_MS = 100
 
 _END_TIMEOUT_S = 5.0
 _IGNORE_FILES = frozenset({".gitignore", ".qmdignore"})
-
-
-class ChangeEvents(Protocol):
-    """Where the watcher hears of changes."""
-
-    def follow(self, collections: Sequence[Collection]) -> None:
-        """Listen to these collections from now on; costs nothing when they are the same as before."""
-        ...
-
-    def wait(self, timeout_s: float) -> frozenset[str]:
-        """Names of collections in which something changed since the last call; empty when the time is over first."""
-        ...
-
-    def wake(self) -> None:
-        """End a `wait` that is going on; later ones return at once. A signal handler may call it."""
-        ...
-
-    def close(self) -> None:
-        """Stop listening."""
-        ...
-
-
-class NoEvents:
-    """Hears nothing: the watcher then looks at its own pace."""
-
-    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._sleep = sleep
-
-    def follow(self, collections: Sequence[Collection]) -> None:
-        """See `ChangeEvents`."""
-
-    def wait(self, timeout_s: float) -> frozenset[str]:
-        """See `ChangeEvents`."""
-        self._sleep(timeout_s)
-        return frozenset()
-
-    def wake(self) -> None:
-        """See `ChangeEvents`."""
-
-    def close(self) -> None:
-        """See `ChangeEvents`."""
 
 
 class SystemEvents:
@@ -81,11 +38,14 @@ class SystemEvents:
         self._news = threading.Condition()
 
     def follow(self, collections: Sequence[Collection]) -> None:
-        """See `ChangeEvents`. Folders that are away are left out until they are back."""
+        """Listen to these collections from now on; costs nothing when they are the same as before.
+
+        Folders that are away are left out until they are back.
+        """
         roots = roots_of(collections)
         if roots == self._roots:
             return
-        self._end_listening()
+        self.close()
         self._roots, self._stop = roots, threading.Event()
         if roots:
             self._listener = threading.Thread(
@@ -94,7 +54,7 @@ class SystemEvents:
             self._listener.start()
 
     def wait(self, timeout_s: float) -> frozenset[str]:
-        """See `ChangeEvents`."""
+        """Names of collections in which something changed since the last call; empty when the time is over first."""
         with self._news:
             self._news.wait_for(lambda: self._changed or self._is_woken, timeout_s)
             changed = frozenset(self._changed)
@@ -102,17 +62,13 @@ class SystemEvents:
         return changed
 
     def wake(self) -> None:
-        """See `ChangeEvents`."""
+        """End a `wait` that is going on; later ones return at once. A signal handler may call it."""
         with self._news:
             self._is_woken = True
             self._news.notify_all()
 
     def close(self) -> None:
-        """See `ChangeEvents`."""
-        self._end_listening()
-
-    def _end_listening(self) -> None:
-        """Wait for the listener to end: a thread that is inside native code when the interpreter ends may abort it."""
+        """Stop listening, and wait for its end: a thread that is inside native code may abort an interpreter's end."""
         self._stop.set()
         self._roots = {}
         if self._listener is not None:

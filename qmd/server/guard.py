@@ -9,24 +9,18 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
-# ASGI's own types: messages are free-form mappings by its specification.
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 1024 * 1024
 """Longest request body. Ten long sub-queries are under 64 KiB."""
 
-FORBIDDEN = -32003
-UNAUTHORIZED = -32001
-TOO_LARGE = -32600
+_FORBIDDEN = -32003
+_UNAUTHORIZED = -32001
+_BAD_REQUEST = -32600
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +30,9 @@ class Refusal:
     status: int
     code: int
     message: str
+
+
+_TOO_LARGE_BODY = Refusal(413, _BAD_REQUEST, f"Request body too large: at most {MAX_BODY_BYTES} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,6 @@ class AccessPolicy:
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     token: str | None = None
-    max_body_bytes: int = MAX_BODY_BYTES
 
 
 def split_list(value: str | None) -> tuple[str, ...]:
@@ -78,18 +74,18 @@ def check_request(policy: AccessPolicy, headers: Iterable[tuple[str, str]]) -> R
     for name in ("host", "origin", "authorization", "content-length"):
         # Two of one kind could be read differently by us and by whatever stands in front.
         if sum(key == name for key, _ in pairs) > 1:
-            return Refusal(400, TOO_LARGE, f"Bad request: more than one {name} header")
+            return Refusal(400, _BAD_REQUEST, f"Bad request: more than one {name} header")
     return (
         _check_host(policy, values.get("host"))
         or _check_origin(policy, values.get("origin"))
         or _check_token(policy, values.get("authorization"))
-        or _check_length(policy, values.get("content-length"))
+        or _check_length(values.get("content-length"))
     )
 
 
 def _check_host(policy: AccessPolicy, host: str | None) -> Refusal | None:
     if not host:
-        return Refusal(400, FORBIDDEN, "Bad request: missing Host header")
+        return Refusal(400, _FORBIDDEN, "Bad request: missing Host header")
     whole = host.lower()
     name = _host_name(whole)
     if name is not None and (
@@ -99,7 +95,7 @@ def _check_host(policy: AccessPolicy, host: str | None) -> Refusal | None:
         or _is_own_name(policy.bind_host.strip("[]").lower(), name)
     ):
         return None
-    return Refusal(403, FORBIDDEN, f"Forbidden: Host not allowed: {host}")
+    return Refusal(403, _FORBIDDEN, f"Forbidden: Host not allowed: {host}")
 
 
 def _is_own_name(bind_host: str, name: str) -> bool:
@@ -142,7 +138,7 @@ def _check_origin(policy: AccessPolicy, origin: str | None) -> Refusal | None:
     # "null" (sandboxed frames, file: pages) has no host and is refused here.
     if name is not None and parts.scheme in ("http", "https") and is_loopback(name):
         return None
-    return Refusal(403, FORBIDDEN, f"Forbidden: Origin not allowed: {origin}")
+    return Refusal(403, _FORBIDDEN, f"Forbidden: Origin not allowed: {origin}")
 
 
 def _check_token(policy: AccessPolicy, authorization: str | None) -> Refusal | None:
@@ -151,22 +147,18 @@ def _check_token(policy: AccessPolicy, authorization: str | None) -> Refusal | N
     scheme, _, given = (authorization or "").partition(" ")
     if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), policy.token.encode()):
         return None
-    return Refusal(401, UNAUTHORIZED, "Unauthorized: send the server's token as 'Authorization: Bearer TOKEN'")
+    return Refusal(401, _UNAUTHORIZED, "Unauthorized: send the server's token as 'Authorization: Bearer TOKEN'")
 
 
-def _check_length(policy: AccessPolicy, length: str | None) -> Refusal | None:
+def _check_length(length: str | None) -> Refusal | None:
     if length is None:
         return None
     if not (length.isascii() and length.isdigit()):
-        return Refusal(400, TOO_LARGE, "Bad request: malformed Content-Length header")
-    return _too_large(policy) if int(length) > policy.max_body_bytes else None
+        return Refusal(400, _BAD_REQUEST, "Bad request: malformed Content-Length header")
+    return _TOO_LARGE_BODY if int(length) > MAX_BODY_BYTES else None
 
 
-def _too_large(policy: AccessPolicy) -> Refusal:
-    return Refusal(413, TOO_LARGE, f"Request body too large: at most {policy.max_body_bytes} bytes")
-
-
-def guard_app(app: AsgiApp, policy: AccessPolicy) -> AsgiApp:
+def guard_app(app: ASGIApp, policy: AccessPolicy) -> ASGIApp:
     """`app` behind the checks of `policy`; also for bodies that come without a length."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -176,23 +168,23 @@ def guard_app(app: AsgiApp, policy: AccessPolicy) -> AsgiApp:
         headers = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
         refusal = check_request(policy, headers)
         if refusal is not None:
-            await send_refusal(send, refusal)
+            await _send_refusal(send, refusal)
             return
         try:
-            body = await _read_body(receive, policy.max_body_bytes)
+            body = await _read_body(receive)
         except ConnectionResetError:
             # Nobody is left to answer, and half a body is not what was asked.
             return
         if body is None:
-            await send_refusal(send, _too_large(policy))
+            await _send_refusal(send, _TOO_LARGE_BODY)
             return
         await app(scope, _replay(body, receive), send)
 
     return guarded
 
 
-async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body, or None once it grows past `limit`.
+async def _read_body(receive: Receive) -> bytes | None:
+    """The whole body, or None once it grows past `MAX_BODY_BYTES`.
 
     Raises:
         ConnectionResetError: The client left before the end of it.
@@ -203,7 +195,7 @@ async def _read_body(receive: Receive, limit: int) -> bytes | None:
         if message["type"] != "http.request":
             raise ConnectionResetError
         body.extend(message.get("body", b""))
-        if len(body) > limit:
+        if len(body) > MAX_BODY_BYTES:
             return None
         if not message.get("more_body", False):
             return bytes(body)
@@ -218,7 +210,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def send_refusal(send: Send, refusal: Refusal) -> None:
+async def _send_refusal(send: Send, refusal: Refusal) -> None:
     """Answer with a JSON-RPC error body that plain HTTP clients can read as well."""
     body = json.dumps(
         {"jsonrpc": "2.0", "error": {"code": refusal.code, "message": refusal.message}, "id": None},

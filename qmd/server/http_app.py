@@ -20,12 +20,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
 from qmd.server import presentation
 from qmd.server.deadline import within
-from qmd.server.guard import AccessPolicy, AsgiApp, Message, Receive, Scope, Send, guard_app
+from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.server.requests import parse_query
 from qmd.server.warm_process import SearchRoute, WarmProcess
 from qmd.server.warm_record import SEARCH_PATH
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
 
 _logger = logging.getLogger("qmd.http")
+
+_STATUSES = ((UsageError, 400), (NotFoundError, 404), (BusyError, 503), (DeadlineError, 504))
+"""Of failures; of all others 500."""
 
 _TEND_S = 1.0
 
@@ -60,16 +64,9 @@ class _Endpoints:
                 return _failure(400, "Missing required field: searches (array)")
             wanted = parse_query(given)
             response = await within(self.index.timeout_s, lambda: self.index.search(wanted))
-        except UsageError as error:
-            return _failure(400, error.message, error.hint)
-        except NotFoundError as error:
-            return _failure(404, error.message, error.hint)
-        except BusyError as error:
-            return _failure(503, error.message, error.hint)
-        except DeadlineError as error:
-            return _failure(504, error.message, error.hint)
         except QmdError as error:
-            return _failure(500, error.message, error.hint)
+            status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+            return _failure(status, error.message, error.hint)
         content: dict[str, Any] = {"results": presentation.http_rows(response), "verdict": response.verdict}
         if response.warnings:
             content["warnings"] = list(response.warnings)
@@ -100,7 +97,7 @@ def build_app(
     policy: AccessPolicy,
     token: str | None = None,
     on_rest: Callable[[float], None] = lambda idle_s: None,
-) -> AsgiApp:
+) -> ASGIApp:
     """The guarded application. Its lifespan must run, as every ASGI server does.
 
     Args:
@@ -109,7 +106,7 @@ def build_app(
         token: What commands show instead of the policy's token; None answers no commands.
         on_rest: Told every second for how many there has been no request.
     """
-    mcp = _McpEndpoint(index, policy.max_body_bytes)
+    mcp = _McpEndpoint(index)
     endpoints = _Endpoints(index, time.monotonic())
 
     @contextlib.asynccontextmanager
@@ -120,7 +117,7 @@ def build_app(
             yield
             tasks.cancel_scope.cancel()
 
-    app: AsgiApp = Starlette(
+    app: ASGIApp = Starlette(
         lifespan=lifespan,
         routes=[
             Route("/mcp", mcp),
@@ -150,9 +147,8 @@ class _McpEndpoint:
     tasks: TaskGroup
     """Where the sessions live: that of the application."""
 
-    def __init__(self, index: Index, max_body_bytes: int) -> None:
+    def __init__(self, index: Index) -> None:
         self._index = index
-        self._max_body_bytes = max_body_bytes
         self._sessions: StreamableHTTPSessionManager | None = None
         self._opening = anyio.Lock()
 
@@ -179,7 +175,7 @@ class _McpEndpoint:
             stateless=True,
             # The guard has checked Host and Origin already, for every route and with one set of rules.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=self._max_body_bytes,
+            max_request_body_size=MAX_BODY_BYTES,
         )
 
 
@@ -207,7 +203,7 @@ async def _tend(index: Index, on_rest: Callable[[], None]) -> None:
 class _Requests:
     """The requests to `app`: one line on stderr for each (time, method, path, status, duration), and the time since."""
 
-    def __init__(self, app: AsgiApp) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._active = 0
         self._ended = time.monotonic()

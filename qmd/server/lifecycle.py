@@ -33,15 +33,6 @@ class ServerFiles:
     log: Path
 
 
-@dataclass(frozen=True, slots=True)
-class StartedServer:
-    """A server that answered."""
-
-    pid: int
-    url: str
-    log: Path
-
-
 def server_files(cache: Path, index_name: str) -> ServerFiles:
     """`mcp.pid` and `mcp.log`, or `mcp-NAME.*` for a named index."""
     stem = "mcp" if index_name == "index" else f"mcp-{index_name}"
@@ -107,8 +98,8 @@ def remove_own_pid(files: ServerFiles) -> None:
 
 def start_server(
     files: ServerFiles, arguments: Sequence[str], url: str, environ: Mapping[str, str], token: str | None = None
-) -> StartedServer:
-    """Start `qmd ARGUMENTS` in the background and wait until that very process answers at `url`/health.
+) -> int:
+    """Start `qmd ARGUMENTS` in the background and wait until that very process, whose id is returned, answers at `url`.
 
     Raises:
         UsageError: If a server of this index runs already.
@@ -124,7 +115,7 @@ def start_server(
         if process.poll() is not None:
             raise QmdError(f"the server ended at once: {_last_line(files.log)}", f"see {files.log}")
         if _health_pid(url, token) == process.pid:
-            return StartedServer(process.pid, f"{url}/mcp", files.log)
+            return process.pid
         time.sleep(_POLL_S)
     process.terminate()
     raise QmdError(f"the server did not answer within {_START_TIMEOUT_S:.0f} s", f"see {files.log}")

@@ -9,6 +9,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -145,21 +146,19 @@ class _Handlers:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Run a tool; failures that the model can act on come back as `isError` results."""
-        arguments = params.arguments or {}
+        name, given = params.name, params.arguments or {}
         try:
-            if params.name == "query":
-                return await self._query(ctx, _checked("query", requests.parse_query, arguments))
-            if params.name in LEGACY_TOOLS:
-                name = params.name
-                return await self._query(
-                    ctx, _checked(name, lambda given: requests.parse_legacy_query(name, given), arguments)
-                )
-            if params.name == "get":
-                return await self._get(_checked("get", requests.check_get, arguments))
-            if params.name == "multi_get":
-                return await self._multi_get(_checked("multi_get", requests.check_multi_get, arguments))
-            if params.name == "status":
-                _checked("status", requests.check_status, arguments)
+            if name == "query":
+                return await self._query(ctx, _checked(name, requests.parse_query, given))
+            if name in LEGACY_TOOLS:
+                return await self._query(ctx, _checked(name, partial(requests.parse_legacy_query, name), given))
+            if name == "get":
+                return await self._get(_checked(name, partial(requests.check_arguments, requests.GET_ARGUMENTS), given))
+            if name == "multi_get":
+                known = requests.MULTI_GET_ARGUMENTS
+                return await self._multi_get(_checked(name, partial(requests.check_arguments, known), given))
+            if name == "status":
+                _checked(name, partial(requests.check_arguments, ()), given)
                 return await self._status()
         except QmdError as error:
             return _error_result(error_text(error))

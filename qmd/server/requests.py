@@ -250,22 +250,3 @@ def parse_legacy_query(tool: str, given: Mapping[str, object]) -> SearchRequest:
         collections=collections or (),
         snippet_chars=PASSAGE_CHARS,
     )
-
-
-def check_get(given: Mapping[str, object]) -> Mapping[str, Any]:
-    """The arguments of `get`, missing ones with their defaults.
-
-    Raises:
-        UsageError: For wrong arguments.
-    """
-    return check_arguments(GET_ARGUMENTS, given)
-
-
-def check_multi_get(given: Mapping[str, object]) -> Mapping[str, Any]:
-    """The arguments of `multi_get`; see `check_get`."""
-    return check_arguments(MULTI_GET_ARGUMENTS, given)
-
-
-def check_status(given: Mapping[str, object]) -> Mapping[str, Any]:
-    """The arguments of `status`, which has none; see `check_get`."""
-    return check_arguments((), given)

@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from qmd.app.index import Index
+from qmd.server.lifecycle import end_process
 
 _PARENT_POLL_S = 1.0
 _IDLE_POLL_S = 5.0
@@ -34,14 +36,10 @@ def run_stdio(index: Index) -> None:
 
 def _end(reason: str) -> None:
     """Leave at once: models and readers hold nothing that must be written, and a running search cannot be joined."""
-    try:
+    # The client may have taken the pipes with it.
+    with suppress(OSError):
         sys.stderr.write(f"Shutting down ({reason})...\n")
-        sys.stderr.flush()
-        sys.stdout.flush()
-    except OSError:
-        # The client took the pipes with it.
-        pass
-    os._exit(0)
+    end_process()
 
 
 def _watch_parent(on_death: Callable[[], None]) -> None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from qmd.app.index import Index
 from qmd.app.limits import parse_duration
-from qmd.app.searching import SearchRequest
+from qmd.app.searching import SearchRequest, needed_roles, read_query, search_options
 from qmd.config.paths import Locations
 from qmd.errors import QmdError
 from qmd.files import make_private_folder
 from qmd.retrieval.listening import CancelledSearch
 from qmd.server.deadline import AsyncListener
-from qmd.server.guard import Receive, Scope, Send
 from qmd.server.warm_record import HEARTBEAT_S, listen, make_record, read_record, warm_files, write_record
 from qmd.server.wire import Failure, from_json, to_json
 
@@ -99,6 +101,16 @@ class SearchRoute:
                 _logger.exception("search failed")
             tasks.cancel_scope.cancel()
         await send({"type": "http.response.body", "body": b""})
+        if wanted.budget_ms is not None:
+            # It may have been answered without models because there was no time to load them.
+            await anyio.to_thread.run_sync(_load_models, self._index, wanted)
+
+
+def _load_models(index: Index, wanted: SearchRequest) -> None:
+    """Have the models of a search ready for the next one."""
+    # What is wrong with them or with the query has been answered.
+    with suppress(QmdError), index.engines(needed_roles(read_query(wanted), search_options(wanted))):
+        pass
 
 
 class _Command(AsyncListener):

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from qmd.errors import BusyError, QmdError
 from qmd.records import Collection
-from qmd.server.file_events import ChangeEvents, NoEvents
+from qmd.server.file_events import SystemEvents
 
 Snapshot = Mapping[str, tuple[int, int]]
 """Path → (size, mtime) of every file of a collection."""
@@ -80,14 +80,14 @@ class Watcher:
     Args:
         actions: How to look and refresh.
         say: Gets one line for everything that goes wrong, once until it changes.
-        clock: Monotonic seconds.
         events: Reports of changes.
+        clock: Monotonic seconds.
     """
 
     actions: WatchActions
     say: Callable[[str], None]
+    events: SystemEvents
     clock: Callable[[], float] = time.monotonic
-    events: ChangeEvents = field(default_factory=NoEvents)
     _state: dict[str, _Watched] = field(default_factory=dict)
     _looking_s: float = 0.0
     _is_stopped: bool = False

@@ -28,6 +28,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qmd.config.paths import locate
+from qmd.server.warm_record import read_record, warm_files
 from tests.robustness.tracing import NOTHING, Traffic, is_on_this_machine, read_traffic, traced, why_not
 
 _COMMANDS = """
@@ -266,18 +268,20 @@ def _watch(place: Place, seconds: float) -> list[str]:
 
 
 def _warm(place: Place, seconds: float) -> list[str]:
-    """The warm process, started by a query and asked by another; the trace ends when it does."""
+    """The warm process, started by a query and asked by another; the trace ends when it does.
+
+    That of the project: commands of the other index ask the HTTP server.
+    """
     environment = place.environment(QMD_DAEMON="auto", QMD_DAEMON_IDLE=str(max(1, round(seconds))))
-    log = _log(place, "warm")
     query = [place.qmd, "query", "lighthouse", "--files"]
+    files = warm_files(locate(None, place.project, environment))
     ends = time.monotonic() + _PATIENCE_S
-    with traced(query, log, environment, place.home) as shell:
-        while not list(place.own_folders[0].glob("warm-*.sock")) and time.monotonic() < ends:
+    with traced(query, _log(place, "warm"), environment, place.project) as shell:
+        while not ((record := read_record(files)) and record.pid) and time.monotonic() < ends:
             time.sleep(0.1)
-        done = subprocess.run(query, env=place.environment(), cwd=place.home, capture_output=True, check=False)
+        done = subprocess.run(query, env=environment, cwd=place.project, capture_output=True, check=False)
         output, _ = shell.communicate(timeout=seconds + _PATIENCE_S)
-    (said,) = [file.read_text("utf-8") for file in place.own_folders[0].glob("warm-*.log")]
-    is_served = b"keeper.md" in output and b"keeper.md" in done.stdout and "/index/search 200" in said
+    is_served = b"keeper.md" in output and b"keeper.md" in done.stdout and "/index/search 200" in files.log.read_text()
     return [] if is_served else [f"the warm process answered {done.stdout[:200]!r}, after {output[:200]!r}"]
 
 

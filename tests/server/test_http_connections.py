@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
-from qmd.server.guard import AccessPolicy, Receive, Scope, Send, guard_app
+from qmd.server.guard import AccessPolicy, guard_app
 from qmd.server.http_protocol import EndingServer, prompt_protocol
 
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

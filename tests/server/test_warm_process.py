@@ -298,6 +298,20 @@ def test_requests_of_another_shape_are_turned_away(warm: WarmProcess, locations:
         assert connection.recv(1000).split()[1] == b"400"
 
 
+def test_a_search_that_had_no_time_to_load_models_leaves_them_to_the_next(
+    warm: WarmProcess, locations: Locations, environ: Environ, own_loader: Loader, loader: Loader
+) -> None:
+    hasty = replace(REQUEST, budget_ms=600)
+    answer = command_index(locations, environ, own_loader).search(hasty)
+    assert any("budget" in warning for warning in answer.warnings)
+    deadline = time.monotonic() + 60
+    while not loader.loads and time.monotonic() < deadline:
+        time.sleep(0.01)
+    answer = command_index(locations, environ, own_loader).search(hasty)
+    assert not any("loading models" in warning for warning in answer.warnings)
+    assert (len(loader.loads), own_loader.loads) == (1, [])
+
+
 # --- not to be had ------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qmd.errors import BusyError, ModelError, NotFoundError
 from qmd.records import Collection
-from qmd.server.file_events import NoEvents
+from qmd.server.file_events import SystemEvents
 from qmd.server.watch import DEBOUNCE_S, MAX_DELAY_S, REPORTED_INTERVAL_S, Snapshot, Watcher
 
 NOTES = Collection("notes", Path("/srv/notes"))
@@ -59,7 +59,7 @@ class World:
         self.is_stopped = True
 
     def watcher(self) -> Watcher:
-        watcher = Watcher(self, self.said.append, lambda: self.now)
+        watcher = Watcher(self, self.said.append, SystemEvents(self.said.append), lambda: self.now)
         watcher.look()
         self.refreshed.clear()
         return watcher
@@ -71,7 +71,7 @@ class World:
 
 def test_the_first_look_makes_up_for_what_was_missed() -> None:
     world = World()
-    Watcher(world, world.said.append, lambda: world.now).look()
+    Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now).look()
     assert world.refreshed == ["notes", "work"]
 
 
@@ -160,12 +160,14 @@ def test_new_collections_are_taken_up_and_removed_ones_let_go() -> None:
 
 
 @dataclass
-class Script(NoEvents):
+class Script(SystemEvents):
     """Events that come as written down; the run is interrupted at the end."""
 
     world: World
     reports: list[frozenset[str]]
     pauses: list[float] = field(default_factory=list)
+
+    def follow(self, collections: Sequence[Collection]) -> None: ...
 
     def wait(self, timeout_s: float) -> frozenset[str]:
         self.pauses.append(timeout_s)
@@ -178,7 +180,7 @@ class Script(NoEvents):
 def run(world: World, *reports: frozenset[str], interval_s: float = 1.0) -> list[float]:
     script = Script(world, list(reports))
     with contextlib.suppress(KeyboardInterrupt):
-        Watcher(world, world.said.append, lambda: world.now, script).run(interval_s)
+        Watcher(world, world.said.append, script, lambda: world.now).run(interval_s)
     return script.pauses
 
 
@@ -279,7 +281,7 @@ def test_a_report_leads_to_a_look_at_once() -> None:
 
 def test_a_stopped_watcher_looks_no_more() -> None:
     world = World(known=[NOTES])
-    watcher = Watcher(world, world.said.append, lambda: world.now)
+    watcher = Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now)
     watcher.stop()
     watcher.run(1.0)
     assert world.refreshed == []

@@ -9,6 +9,7 @@ import pytest
 from qmd.cli.session import Session
 from qmd.cli.watch_command import WatchedIndex
 from qmd.errors import ConfigError
+from qmd.server.file_events import SystemEvents
 from qmd.server.watch import Watcher
 
 
@@ -32,7 +33,7 @@ def test_hostile_files_do_not_end_the_watch(
     actions: WatchedIndex, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes" / "integer.md").write_text("+++\nn = " + "9" * 5_000 + "\n+++\n")
-    Watcher(actions, print).look()
+    Watcher(actions, print, SystemEvents(print)).look()
     assert "2 new" in capsys.readouterr().err
 
 
