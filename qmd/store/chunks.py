@@ -70,13 +70,13 @@ def pending(database: Database, fingerprint: str, collections: Sequence[str] | N
 def count_pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> tuple[int, int]:
     """(contents, characters) that `pending` would yield."""
     inside, names = _inside(collections)
-    row = database.row(
+    [(contents, characters)] = database.rows(
         "SELECT count(*), coalesce(sum(content.n_chars), 0) FROM content "
         "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
         f"WHERE embedded.content IS NULL AND hash IN (SELECT hash FROM documents WHERE true {inside})",
         (_known_model(database, fingerprint), *names),
     )
-    return (row[0], row[1]) if row else (0, 0)
+    return contents, characters
 
 
 def put_chunks(database: Database, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
