@@ -140,7 +140,8 @@ def pack_text(text: str) -> bytes:
 
 def _documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
     with database.decoding():
-        return [StoredDocument(*facts, _metadata(metadata)) for *facts, metadata in rows]
+        facts = [(*row[:-1], _metadata(row[-1])) for row in rows]
+        return [StoredDocument(*one) for one in facts]
 
 
 def _metadata(raw: str) -> Mapping[str, MetadataValue]:
