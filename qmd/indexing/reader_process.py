@@ -46,7 +46,7 @@ class ReaderProcess:
         budget_s: Seconds that a file may take.
     """
 
-    def __init__(self, budget_s: Callable[[FileEntry], float] = time_budget_s) -> None:
+    def __init__(self, budget_s: Callable[[FileEntry], float]) -> None:
         self._budget_s = budget_s
         self._process: subprocess.Popen[bytes] | None = None
         self._has_reported = False

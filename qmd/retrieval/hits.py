@@ -33,6 +33,13 @@ class RankedCandidate:
     blended_score: float
     chunk: Candidate | None
 
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Where that chunk lies in the text."""
+        if self.chunk is None or self.chunk.chunk_start is None or self.chunk.chunk_end is None:
+            return None
+        return self.chunk.chunk_start, self.chunk.chunk_end
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -77,7 +84,14 @@ def build_hits(
             matched = match_text(text, scale.terms, before=f"{document.path}\n{document.title}\n")
             raw.append(scale.judge(_measure(matched, entry.chunk, scale)))
             if len(drafts) < options.limit:
-                passage = _passage(document, text, matched, entry.chunk, scale.terms, options)
+                passage = best_passage(
+                    text,
+                    scale.terms,
+                    matched=matched,
+                    chunk=entry.span,
+                    max_chars=options.snippet_chars,
+                    is_source=_is_source(document.path),
+                )
                 drafts.append(_Draft(document, entry, passage, text if options.full_body else None))
     relevances = calibration.non_increasing(raw)
     collections = {collection.name: collection for collection in reader.collections()}
@@ -105,27 +119,6 @@ def _measure(matched: MatchedText, chunk: Candidate | None, scale: Scale) -> Evi
         mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
         background=scale.background,
-    )
-
-
-def _passage(
-    document: StoredDocument,
-    text: str,
-    matched: MatchedText,
-    chunk: Candidate | None,
-    terms: Sequence[WeightedTerm],
-    options: SearchOptions,
-) -> Passage:
-    span = None
-    if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
-        span = (chunk.chunk_start, chunk.chunk_end)
-    return best_passage(
-        text,
-        terms,
-        chunk=span,
-        max_chars=options.snippet_chars,
-        is_source=_is_source(document.path),
-        matched=matched,
     )
 
 

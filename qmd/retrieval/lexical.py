@@ -90,7 +90,8 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
             weighted = [entry for entry in weighted if entry.term != term]
             weighted.append(WeightedTerm(term, weight * (1 - trust)))
             # Spellings of one word share what it weighs: finding one of them is as good as finding all.
-            substitutes.append(WeightedTerm(_any_of(found), weight * trust))
+            any_of_them = LexicalTerm(found[0].text, f"({' OR '.join(one.fts for one in found)})")
+            substitutes.append(WeightedTerm(any_of_them, weight * trust))
     if n_unknown > MOST_UNKNOWN:
         trace.warn(f"no document holds {n_unknown - MOST_UNKNOWN} further words")
     return LexicalQuery(text, tuple(searched), tuple(weighted + substitutes))
@@ -103,7 +104,8 @@ def lexical_ranking(
     candidates = reader.search_lexical(query.terms, k, scope)
     required = [term for term in query.terms if term.required]
     if not candidates and required:
-        trace.warn(f"no document meets {_names(required)} with the rest of the query: searched for any of the words")
+        names = _quoted([term.text for term in required])
+        trace.warn(f"no document meets {names} with the rest of the query: searched for any of the words")
         candidates = reader.search_lexical([replace(term, required=False) for term in query.terms], k, scope)
     if not candidates and query.terms and all(term.excluded for term in query.terms):
         trace.warn("the query only excludes: add a word to search for")
@@ -153,18 +155,8 @@ def _spellings(reader: IndexReader, word: str, scope: Scope) -> list[str]:
     return [one for _, one in held[:SPELLINGS]]
 
 
-def _any_of(terms: Sequence[LexicalTerm]) -> LexicalTerm:
-    if len(terms) == 1:
-        return terms[0]
-    return LexicalTerm(terms[0].text, "(" + " OR ".join(term.fts for term in terms) + ")")
-
-
 def _ids(candidates: Sequence[Candidate]) -> frozenset[int]:
     return frozenset(candidate.document_id for candidate in candidates)
-
-
-def _names(terms: Sequence[LexicalTerm]) -> str:
-    return _quoted([term.text for term in terms])
 
 
 def _quoted(words: Sequence[str]) -> str:

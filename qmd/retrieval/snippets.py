@@ -6,15 +6,7 @@ import re
 from collections.abc import Sequence
 
 from qmd.records import Passage
-from qmd.retrieval.matching import (
-    MatchedText,
-    Occurrence,
-    WeightedTerm,
-    find_occurrences,
-    fold,
-    match_text,
-    windows,
-)
+from qmd.retrieval.matching import MatchedText, WeightedTerm, find_occurrences, fold, match_text, windows
 from qmd.retrieval.options import PASSAGE_CHARS
 
 LINES_BEFORE = 1
@@ -79,16 +71,14 @@ def best_passage(
     )
 
 
-def best_span(
-    folded: str, occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], size: int
-) -> tuple[int, int]:
+def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) -> tuple[int, int]:
     """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
     best, best_weight = 0, -1.0
-    for offset, weight in windows(occurrences, terms, size // 2):
+    for offset, weight in windows(matched.occurrences, terms, size // 2):
         if weight > best_weight + 1e-9:
             best, best_weight = offset, weight
-    start = max(folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
-    return start, min(start + size, len(folded))
+    start = max(matched.folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
+    return start, min(start + size, len(matched.folded))
 
 
 def _line_span(text: str, n_lines: int, chunk: tuple[int, int] | None) -> tuple[int, int]:
