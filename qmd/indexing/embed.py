@@ -66,27 +66,21 @@ class _Chunker:
     def split(self, content: PendingContent) -> list[tuple[Chunk, str]]:
         """Chunks with the text to embed; none for an empty text, or, with a warning, for one that cannot be cut."""
         try:
-            return list(self._split(content))
+            document = parse_stored(content.path, content.text)
+            text, limit = content.text, self.embedder.max_tokens
+            token_starts = self.embedder.token_starts(text)
+            declarations = self._declarations(content) if self.cut_declarations else ()
+            if declarations:
+                chunks = split_code(text, declarations, token_starts, limit)
+            else:
+                chunks = split_document(text, document.headings, document.body_offset, token_starts, limit)
+            return [(chunk, embedded_text(document, chunk)) for chunk in chunks]
         except (QmdError, MemoryError):
             raise
         # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
         except Exception as exc:
             self.warnings[f"'{content.path}' has no vectors: {short_reason(exc)}"] = None
             return []
-
-    def _split(self, content: PendingContent) -> Iterator[tuple[Chunk, str]]:
-        # NUL would make the parser take a decoded text for a binary file; as a blank it keeps every offset.
-        raw = content.text.replace("\0", " ").encode("utf-8", "surrogatepass")
-        document = parse_document(content.path, raw, max_size_bytes=len(raw))
-        text, limit = content.text, self.embedder.max_tokens
-        token_starts = self.embedder.token_starts(text)
-        declarations = self._declarations(content) if self.cut_declarations else ()
-        if declarations:
-            chunks = split_code(text, declarations, token_starts, limit)
-        else:
-            chunks = split_document(text, document.headings, document.body_offset, token_starts, limit)
-        for chunk in chunks:
-            yield chunk, embedded_text(document, chunk)
 
     def _declarations(self, content: PendingContent) -> tuple[Declaration, ...]:
         try:
@@ -208,6 +202,13 @@ def embed_pending(
         elapsed_s=time.monotonic() - started,
         warnings=tuple(chunker.warnings),
     )
+
+
+def parse_stored(path: str, text: str) -> Document:
+    """The document of a text of the index, which was decoded once already."""
+    # NUL would make the parser take it for a binary file; as a blank it keeps every offset.
+    raw = text.replace("\0", " ").encode("utf-8", "surrogatepass")
+    return parse_document(path, raw, max_size_bytes=len(raw))
 
 
 def embedded_text(document: Document, chunk: Chunk) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from qmd.analysis.query import analyze_query, parse_lex, prefix_form
@@ -46,18 +46,6 @@ class LexicalQuery:
     text: str
     terms: tuple[LexicalTerm, ...]
     weighted: tuple[WeightedTerm, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TermFilter:
-    """Documents that the user's required and excluded terms allow; None allows all."""
-
-    allowed: frozenset[int] | None
-    refused: frozenset[int]
-
-    def admits(self, document_id: int) -> bool:
-        """Whether a document has every required term and no excluded one."""
-        return document_id not in self.refused and (self.allowed is None or document_id in self.allowed)
 
 
 def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
@@ -112,8 +100,8 @@ def lexical_ranking(
     return Ranking("bm25", kind, query.text, tuple(candidates))
 
 
-def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Scope) -> TermFilter:
-    """What required and excluded terms allow of the documents that vectors find."""
+def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Scope) -> Callable[[int], bool]:
+    """Whether a document, by id, has every required term and no excluded one; for those that vectors find."""
     required = [term for query in queries for term in query.terms if term.required]
     excluded = [term for query in queries for term in query.terms if term.excluded]
     limit = reader.count_documents()
@@ -123,7 +111,7 @@ def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Sco
     refused: frozenset[int] = frozenset()
     if excluded:
         refused = _ids(reader.search_lexical([replace(term, excluded=False) for term in excluded], limit, scope))
-    return TermFilter(allowed, refused)
+    return lambda document_id: document_id not in refused and (allowed is None or document_id in allowed)
 
 
 def _substitutes(

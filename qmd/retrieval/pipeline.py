@@ -219,8 +219,8 @@ class _Search:
         fused = fuse_zscores([*self._lexical, *(entry.ranking for entry in self._dense)], self._weights())
         if not any(term.required or term.excluded for one in self._lexical_queries for term in one.terms):
             return fused
-        admitted = lexical.term_filter(self._reader, self._lexical_queries, self._query.scope)
-        return [entry for entry in fused if admitted.admits(entry.document_id)]
+        is_admitted = lexical.term_filter(self._reader, self._lexical_queries, self._query.scope)
+        return [entry for entry in fused if is_admitted(entry.document_id)]
 
     def _weights(self) -> list[float]:
         """Weights of the rankings, lexical first, that sum to 1.

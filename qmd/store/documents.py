@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from qmd.names import to_disk, to_text
 from qmd.quick_dataclasses import dataclass
-from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, Scope, StoredDocument
+from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, StoredDocument
 from qmd.store.connection import Database, Row
-from qmd.store.scope import scope_condition
 
 # zlib level 6 against 1: a tenth smaller for half the time more, spent beside the writer and not by it.
 _COMPRESSION_LEVEL = 6
 
-_COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata"
+COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata"
 """In the order of `StoredDocument`."""
 _LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 """In the order of `LeftOutFile`."""
@@ -52,12 +51,6 @@ class KnownFile:
     mtime_ns: int
 
 
-def fetch_documents(database: Database, ids: Sequence[int]) -> dict[int, StoredDocument]:
-    """Documents by id; unknown ids are absent."""
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE id IN ({{}})"
-    return {document.id: document for document in _documents(database, database.select_in(sql, ids))}
-
-
 def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
     """Texts by content hash; unknown hashes are absent."""
     rows = database.select_in("SELECT hash, doc FROM content WHERE hash IN ({})", hashes)
@@ -65,30 +58,11 @@ def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
         return {content_hash: zlib.decompress(doc).decode("utf-8", "surrogatepass") for content_hash, doc in rows}
 
 
-def find_path(database: Database, collection: str, path: str) -> StoredDocument | None:
-    """The document at exactly this place."""
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE collection = ? AND path = ?"
-    found = _documents(database, database.rows(sql, (collection, path)))
-    return found[0] if found else None
-
-
-def find_docid(database: Database, prefix: str, limit: int) -> list[StoredDocument]:
-    """Documents whose hash starts with `prefix`, by collection and path; an empty prefix finds nothing."""
-    if not prefix:
-        return []
-    # A range, because LIKE cannot use the index on hash. "g" follows every hex digit.
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE hash >= ? AND hash < ? || 'g' ORDER BY collection, path LIMIT ?"
-    prefix = prefix.lower()
-    return _documents(database, database.rows(sql, (prefix, prefix, limit)))
-
-
-def iter_documents(database: Database, scope: Scope) -> Iterator[StoredDocument]:
-    """Documents in scope by collection and path."""
-    condition = scope_condition(scope)
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE {condition.sql or 1} ORDER BY collection, path"
-    for document in _documents(database, database.rows(sql, condition.bindings)):
-        database.check()
-        yield document
+def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
+    """Documents of rows of `COLUMNS`."""
+    with database.decoding():
+        facts = [(*row[:-1], _metadata(row[-1])) for row in rows]
+        return [StoredDocument(*one) for one in facts]
 
 
 def read_collections(database: Database) -> list[Collection]:
@@ -136,12 +110,6 @@ def read_meta(database: Database, key: str) -> str | None:
 def pack_text(text: str) -> bytes:
     """The stored form of a text: to be made before the transaction, which should not wait for it."""
     return zlib.compress(text.encode("utf-8", "surrogatepass"), _COMPRESSION_LEVEL)
-
-
-def _documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
-    with database.decoding():
-        facts = [(*row[:-1], _metadata(row[-1])) for row in rows]
-        return [StoredDocument(*one) for one in facts]
 
 
 def _metadata(raw: str) -> Mapping[str, MetadataValue]:

@@ -1,9 +1,13 @@
-"""`IndexReader` and `IndexWriter`: all that the rest of qmd knows of the index; modules beside this one do the work."""
+"""`IndexReader` and `IndexWriter`: all that the rest of qmd knows of the index.
+
+What takes more than a statement of SQL is done by the modules beside this one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -22,6 +26,7 @@ from qmd.store.connection import (
     connect_for_writing,
 )
 from qmd.store.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
+from qmd.store.scope import scope_condition
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,7 +123,6 @@ class IndexReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._vectors: VectorCache | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +162,9 @@ class IndexReader:
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
         """Documents by id; unknown ids are absent."""
-        return documents.fetch_documents(self._database, ids)
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE id IN ({{}})"
+        found = documents.stored_documents(self._database, self._database.select_in(sql, ids))
+        return {document.id: document for document in found}
 
     def texts(self, hashes: Sequence[str]) -> Mapping[str, str]:
         """Full texts by content hash; unknown hashes are absent."""
@@ -166,15 +172,26 @@ class IndexReader:
 
     def find_path(self, collection: str, path: str) -> StoredDocument | None:
         """The document at exactly this place."""
-        return documents.find_path(self._database, collection, path)
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE collection = ? AND path = ?"
+        found = documents.stored_documents(self._database, self._database.rows(sql, (collection, path)))
+        return found[0] if found else None
 
-    def find_docid(self, prefix: str, limit: int = 10) -> Sequence[StoredDocument]:
-        """Documents whose hash starts with `prefix` (hex), by collection and path."""
-        return documents.find_docid(self._database, prefix, limit)
+    def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
+        """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
+        if not prefix:
+            return []
+        # A range, because LIKE cannot use the index on hash. "g" follows every hex digit.
+        where = "hash >= ?1 AND hash < ?1 || 'g'"
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE {where} ORDER BY collection, path LIMIT 10"
+        return documents.stored_documents(self._database, self._database.rows(sql, (prefix.lower(),)))
 
     def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
         """Documents in scope, by collection and path."""
-        return documents.iter_documents(self._database, scope)
+        condition = scope_condition(scope)
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE {condition.sql or 1} ORDER BY collection, path"
+        for document in documents.stored_documents(self._database, self._database.rows(sql, condition.bindings)):
+            self._database.check()
+            yield document
 
     def count_documents(self, scope: Scope = Scope()) -> int:
         """Number of documents in the scope's collections; the rest of a scope does not count here."""
@@ -204,14 +221,14 @@ class IndexReader:
     ) -> Sequence[Candidate]:
         """Top k documents by the cosine of their best chunk, which the span names; scope applied before the cut."""
         with self._database.snapshot():
-            return self._vector_cache().search(vector, k, scope, fingerprint)
+            return self._vectors.search(vector, k, scope, fingerprint)
 
     def dense_scores(
         self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
     ) -> Mapping[int, Candidate]:
         """Cosine of the best chunk of each given document; documents without vectors are absent."""
         with self._database.snapshot():
-            return self._vector_cache().score(vector, document_ids, fingerprint)
+            return self._vectors.score(vector, document_ids, fingerprint)
 
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
         """How many texts lack vectors of a model, and whether there are any."""
@@ -227,12 +244,11 @@ class IndexReader:
         """Everything found wrong with the file, one line each; empty when it is sound. Reads the whole file."""
         return health.check(self._database, thorough=thorough)
 
-    def _vector_cache(self) -> VectorCache:
-        if self._vectors is None:
-            from qmd.store.dense import VectorCache
+    @cached_property
+    def _vectors(self) -> VectorCache:
+        from qmd.store.dense import VectorCache
 
-            self._vectors = VectorCache(self._database)
-        return self._vectors
+        return VectorCache(self._database)
 
 
 class IndexWriter(IndexReader):
@@ -339,7 +355,7 @@ class IndexWriter(IndexReader):
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         """Those keys that already have a vector."""
-        return chunks.existing_keys(self._database, fingerprint, keys)
+        return frozenset(chunks.slots_of(self._database, chunks.known_model(self._database, fingerprint), keys))
 
     def put_chunks(self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
         """Store complete chunk sets by content hash, whose vectors are there; one call is all or nothing.
