@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,9 @@ def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
         return StoreError(
             f"no space left on the disk that holds {shown}", "free some space, then run the command again"
         )
-    if isinstance(error, apsw.ReadOnlyError):
-        return StoreError(f"{shown} is read-only", "check the permissions of the file and of its folder")
-    if isinstance(error, apsw.CantOpenError | PermissionError):
-        return StoreError(f"{shown} cannot be opened", "check the permissions of the file and of its folder")
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | PermissionError):
+        state = "is read-only" if isinstance(error, apsw.ReadOnlyError) else "cannot be opened"
+        return StoreError(f"{shown} {state}", "check the permissions of the file and of its folder")
     if isinstance(error, apsw.InterruptError):
         return StoreError("the query was interrupted")
     detail = str(error).replace("\n", " ") or type(error).__name__
@@ -255,9 +254,8 @@ def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
             raise as_qmd_error(apsw.ReadOnlyError(), path)
         if not HAS_CHECKSUMS and database.connection.reserve_bytes("main") == CHECKSUM_BYTES:
             message = f"index '{path}' has checksums, which this installation of apsw cannot write"
-            raise StoreError(
-                message, "install it from its wheel: pip install --force-reinstall --only-binary apsw apsw"
-            )
+            hint = "install it from its wheel: pip install --force-reinstall --only-binary apsw apsw"
+            raise StoreError(message, hint)
         database.run("PRAGMA journal_size_limit = 67108864")
         database.run("PRAGMA synchronous = NORMAL")
     except QmdError:
@@ -283,15 +281,12 @@ def _create(path: Path, timeout_ms: int) -> None:
             return
         # SQLite would make it readable by everybody; its side files take the permissions of this one.
         create_private(path)
-        connection = open_file(path, apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(open_file(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(timeout_ms)
             if HAS_CHECKSUMS:
                 connection.reserve_bytes("main", CHECKSUM_BYTES)
             connection.execute(f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; COMMIT")
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        finally:
-            connection.close()
 
 
 def add_checksums(database: Database) -> None:

@@ -62,7 +62,7 @@ class VectorCache:
         self._searches = 0
 
     def search(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
-        """Top `k` documents in scope, best first, ties by id; empty without vectors of this model.
+        """The top `k` documents in scope, best first, ties by id; empty without vectors of this model.
 
         Raises:
             StoreError: `vector` has another dimension than the stored ones.

@@ -176,8 +176,28 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
             stored.add(document.hash)
             content = (document.hash, document.created_at, document.n_chars, document.doc)
             database.run("INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)", content)
-        created_at = replaced[document.path][0] if document.path in replaced else document.created_at
-        _insert_document(database, document_id, collection, document, created_at)
+        database.run(
+            "INSERT INTO documents (id, collection, path, title, hash, created_at, modified_at, n_chars, size_bytes,"
+            " mtime_ns, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                document_id,
+                collection,
+                document.path,
+                document.title,
+                document.hash,
+                replaced[document.path][0] if document.path in replaced else document.created_at,
+                document.modified_at,
+                document.n_chars,
+                document.size_bytes,
+                document.mtime_ns,
+                document.metadata_json,
+            ),
+        )
+        terms = document.terms
+        database.run(
+            "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
+            (document_id, terms.title, terms.headings, terms.path, terms.body, terms.extra),
+        )
     _drop_unused_content(database, {content_hash for _, content_hash in replaced.values()} - hashes)
 
 
@@ -208,30 +228,3 @@ def _drop_unused_content(database: Database, hashes: set[str]) -> None:
         database.run_many("DELETE FROM chunks WHERE model = ? AND content = ?", pairs)
         database.run_many("DELETE FROM embedded WHERE model = ? AND content = ?", pairs)
     database.run_many("DELETE FROM content WHERE id = ?", ids)
-
-
-def _insert_document(
-    database: Database, document_id: int, collection: str, document: NewDocument, created_at: str
-) -> None:
-    terms = document.terms
-    database.run(
-        "INSERT INTO documents (id, collection, path, title, hash, created_at, modified_at, n_chars, size_bytes,"
-        " mtime_ns, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            document_id,
-            collection,
-            document.path,
-            document.title,
-            document.hash,
-            created_at,
-            document.modified_at,
-            document.n_chars,
-            document.size_bytes,
-            document.mtime_ns,
-            document.metadata_json,
-        ),
-    )
-    database.run(
-        "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
-        (document_id, terms.title, terms.headings, terms.path, terms.body, terms.extra),
-    )

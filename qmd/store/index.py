@@ -198,7 +198,7 @@ class IndexReader:
         return lexical.count_documents(self._database, scope)
 
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
-        """Top k by BM25: OR of optional terms, AND required, NOT excluded; best first, scope applied before the cut.
+        """The top k by BM25: OR of optional terms, AND required, NOT excluded; best first, the scope applied first.
 
         Where the scope names collections, frequencies and lengths are those of these collections alone. Very common
         terms are left out when rarer ones exist. A `score` is positive, larger is better.
@@ -219,7 +219,7 @@ class IndexReader:
     def search_dense(
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
     ) -> Sequence[Candidate]:
-        """Top k documents by the cosine of their best chunk, which the span names; scope applied before the cut."""
+        """The top k documents by the cosine of their best chunk, which the span names; scope applied before the cut."""
         with self._database.snapshot():
             return self._vectors.search(vector, k, scope, fingerprint)
 
