@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.errors import ModelError
-from qmd.inference.runtime.decoder_signature import DecoderSignature, read_signature
+from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.kv_context import GrowingContext, InPlaceContext, KeyValueContext
 from qmd.inference.runtime.sessions import Session
 from qmd.quick_dataclasses import dataclass
@@ -59,18 +59,18 @@ class Decoder:
 
     Args:
         session: An open session.
-        in_place: None tries and checks; False never binds a tensor as past and as present.
+        in_place: False never binds a tensor as past and as present, even where that works.
 
     Raises:
         ModelError: If the graph is not a causal model with key-value tensors.
     """
 
-    def __init__(self, session: Session, *, in_place: bool | None = None) -> None:
+    def __init__(self, session: Session, *, in_place: bool = True) -> None:
         self.session = session
-        self.signature: DecoderSignature = read_signature(session)
+        self.signature = read_signature(session)
         if not self.signature.layers:
             raise ModelError(f"model '{session.name}' takes no key-value tensors, so it cannot decode step by step")
-        self.in_place = in_place is not False and self._in_place_works()
+        self.in_place = in_place and self._in_place_works()
         self._branches_work: bool | None = None
 
     def open_context(self, capacity: int, *, batch: int = 1) -> KeyValueContext:
@@ -88,9 +88,7 @@ class Decoder:
     def _in_place_works(self) -> bool:
         growing = GrowingContext(self.session, self.signature, 1)
         expected = [growing.append([tokens]) for tokens in _PROBE_TOKENS]
-        operators = {operator for _, operator in self.session.operators()}
-        # Where the runtime cannot tell, the probe decides.
-        if operators and "GroupQueryAttention" not in operators:
+        if not any(operator == "GroupQueryAttention" for _, operator in self.session.operators()):
             return False
         shared = InPlaceContext(self.session, self.signature, 1, 16)
         try:
@@ -129,19 +127,9 @@ def generate(
     end_ids: Collection[int],
     limits: Limits,
 ) -> Generated:
-    """Continue the single row of `context`.
+    """Continue the single row of `context`: `generate_branches` for a batch of one.
 
     The last token chosen is not read back, so the context ends one token short of the text unless an end token came.
-
-    Args:
-        context: Batch of one that has read the prompt.
-        logits: What `append` returned for the prompt, shape (1, vocabulary).
-        choose: Picks the next token.
-        end_ids: Every token that ends the text.
-        limits: Budget, deadline, cancellation.
-
-    Raises:
-        ModelError: If the runtime fails.
     """
     return generate_branches(context, logits, [choose], end_ids, [limits.max_tokens], limits)[0]
 
@@ -174,18 +162,14 @@ def generate_branches(
     budgets = [min(budget, limits.max_tokens) for budget in max_tokens]
     while True:
         for index, row in enumerate(rows):
-            if stops[index] is not None:
-                continue
-            if len(row) >= budgets[index]:
+            if stops[index] is None and len(row) < budgets[index]:
+                token = choosers[index](logits[index], row)
+                if token in end_ids:
+                    stops[index] = "end"
+                else:
+                    row.append(token)
+            if stops[index] is None and len(row) >= budgets[index]:
                 stops[index] = "budget"
-                continue
-            token = choosers[index](logits[index], row)
-            if token in end_ids:
-                stops[index] = "end"
-            else:
-                row.append(token)
-                if len(row) >= budgets[index]:
-                    stops[index] = "budget"
         halt = None if all(stops) else limits.stop_reason()
         if halt is not None:
             stops = [stop or halt for stop in stops]
