@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from qmd.environment import is_on
@@ -73,15 +74,20 @@ def pull_model(
     lock = models_dir / _STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
     with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
-        held = {item.path: item for item in _manifest_files(folder)}
+        held: dict[str, ModelFile] = {}
+        # A damaged manifest is mended by fetching again.
+        with suppress(ModelError):
+            manifest = read_manifest(folder)
+            held = {item.path: item for item in manifest.files} if manifest else {}
         planned, commit = _plan(record, wanted, folder, held, env.get("HF_ENDPOINT"))
         make_private_folder(staging)
         missing = [(item.size_bytes or 0) - size_of(_partial_path(staging, item)) for item in planned]
         check_space(models_dir, sum(max(0, size) for size in missing))
         fetched = [_fetch_checked(item, staging, on_progress) for item in planned]
         files = {**held, **{item.path: item for item in fetched}}
-        manifest = Manifest(record.repository, commit, tuple(files[path] for path in sorted(files)))
-        install_files(staging, folder, manifest)
+        install_files(
+            staging, folder, Manifest(record.repository, commit, tuple(files[path] for path in sorted(files)))
+        )
         shutil.rmtree(staging, ignore_errors=True)
     return PullReport(folder, tuple(item.path for item in fetched), sum(item.size_bytes or 0 for item in fetched))
 
@@ -160,12 +166,3 @@ def _fetch_checked(item: HubFile, staging: Path, on_progress: Progress | None) -
     size = partial.stat().st_size
     partial.replace(final)
     return ModelFile(item.path, size, digest)
-
-
-def _manifest_files(folder: Path) -> tuple[ModelFile, ...]:
-    try:
-        manifest = read_manifest(folder)
-    except ModelError:
-        # A damaged manifest is mended by fetching again.
-        return ()
-    return manifest.files if manifest else ()
