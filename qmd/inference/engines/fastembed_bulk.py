@@ -26,9 +26,6 @@ from qmd.inference.runtime.tokenization import Tokenizer
 from qmd.inference.settings import FASTEMBED_PREFIX
 from qmd.quick_dataclasses import dataclass
 
-# fastembed's default CUDA setting tries CUDA wherever it is compiled in, and prints red lines where it cannot load.
-_PROVIDERS = ("CPUExecutionProvider",)
-
 _TITLE_ROOM = 32
 """Tokens kept free for the title and special tokens in front of a chunk."""
 
@@ -104,9 +101,11 @@ def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1) -> Fastembed
         raise ModelError(f"fastembed cannot be imported: {exc}", "reinstall qmd") from exc
     if not any(model["model"].lower() == name.lower() for model in TextEmbedding.list_supported_models()):
         raise ModelError(f"fastembed has no model '{name}'", "see: qmd models list")
+    # fastembed's default tries CUDA wherever it is compiled in, and prints red lines where it cannot load.
+    providers = ["CPUExecutionProvider"]
     with _mapped_errors(name):
         model = TextEmbedding(
-            name, cache_dir=str(cache_dir), threads=threads, providers=list(_PROVIDERS), local_files_only=True
+            name, cache_dir=str(cache_dir), threads=threads, providers=providers, local_files_only=True
         )
     return wrap_fastembed(name, model)
 
