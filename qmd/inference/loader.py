@@ -69,7 +69,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     full = full_model(role)
     if asked == AUTO:
         folder = locate_model(full, settings.models_dir)
-        return ModelChoice(full, folder) if folder is not None else ModelChoice(None, None)
+        return ModelChoice(full if folder else None, folder)
     if asked == BUILT_IN:
         return ModelChoice(None, None)
     local = Path(asked).expanduser()

@@ -63,14 +63,7 @@ class RerankPrompt:
 
 
 class QwenReranker:
-    """The Reranker over a cross-encoder graph.
-
-    Args:
-        runner: How the graph is run.
-        head: What its logits mean.
-        prompt: How it is asked.
-        description: What to call it.
-    """
+    """The Reranker over a cross-encoder graph."""
 
     def __init__(
         self, runner: PassageRunner, head: ScoreHead, prompt: RerankPrompt, description: EngineDescription
@@ -107,35 +100,21 @@ class QwenReranker:
         with self._lock:
             prefix = self.prompt.prefix(query, intent)
             endings = [self.prompt.ending(passage) for passage in distinct]
-            pace = _Pace(deadline_s)
+            last, s_per_token = time.monotonic(), math.inf
             for indexes, logits in self._runner.run(prefix, endings):
                 for index, probability in zip(indexes, self._head.probabilities(logits).tolist(), strict=True):
                     if math.isnan(probability):
                         raise ModelError(f"model '{self.description.model}' returns no numbers", "qmd models verify")
                     scores[distinct[index]] = probability
-                is_over = pace.leaves_no_time(sum(len(endings[index]) for index in indexes))
-                if is_over or (is_cancelled is not None and is_cancelled()):
+                if is_cancelled is not None and is_cancelled():
+                    break
+                n_tokens, now = sum(len(endings[index]) for index in indexes), time.monotonic()
+                # The first run includes the prefix: later ones are faster, so the best pace so far is the honest guess.
+                s_per_token = min(s_per_token, (now - last) / max(1, n_tokens))
+                last = now
+                if deadline_s is not None and now + s_per_token * n_tokens > deadline_s:
                     break
         return [scores.get(passage) for passage in passages]
-
-
-class _Pace:
-    """Whether another run like the last one would end before the deadline."""
-
-    def __init__(self, deadline_s: float | None) -> None:
-        self._deadline_s = deadline_s
-        self._last = time.monotonic()
-        self._s_per_token = math.inf
-
-    def leaves_no_time(self, n_tokens: int) -> bool:
-        """Note a run of `n_tokens` that has just ended; True when the next one is not to begin."""
-        if self._deadline_s is None:
-            return False
-        now = time.monotonic()
-        # The first run includes the prefix: later ones are faster, so the best pace so far is the honest guess.
-        self._s_per_token = min(self._s_per_token, (now - self._last) / max(1, n_tokens))
-        self._last = now
-        return now + self._s_per_token * n_tokens > self._deadline_s
 
 
 def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettings) -> QwenReranker:

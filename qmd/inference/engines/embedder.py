@@ -58,7 +58,7 @@ class TokenEncoder:
         self.session = session
         self.tokenizer = tokenizer
         self.context = context
-        self.threads = max(1, threads)
+        self.threads = threads
         self._inputs = {node.name for node in session.ort.get_inputs()}
         if "input_ids" not in self._inputs:
             raise ModelError(f"model '{session.name}' has no 'input_ids' input", "is it an embedding model?")
@@ -159,13 +159,7 @@ class OnnxEmbedder:
 
 
 def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_gpu: bool = True) -> OnnxEmbedder:
-    """Open an encoder folder (`tokenizer.json` and the format's weights) as an embedder.
-
-    Args:
-        folder: The model's folder.
-        record: What the folder holds.
-        threads: Texts encoded at the same time.
-        allow_gpu: False keeps every format on the CPU.
+    """Open an encoder folder (`tokenizer.json` and the format's weights) as an embedder of `threads` texts at a time.
 
     Raises:
         ModelError: A file is missing or damaged, or the graph is not the encoder the record describes.

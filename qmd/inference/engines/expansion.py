@@ -67,14 +67,7 @@ class ExpanderOptions:
 
 
 class QwenExpander:
-    """The Expander over a decoder.
-
-    Args:
-        decoder: The model.
-        tokenizer: Its tokenizer.
-        description: What to call it.
-        options: How to expand.
-    """
+    """The Expander over a decoder."""
 
     def __init__(
         self,
@@ -123,7 +116,7 @@ class QwenExpander:
             choosers = self._choosers(query)
             mode = self._options.mode
             wants_batch = mode == "batched" or (mode == "auto" and self.session.got == "cuda")
-            write = self._write_batched if wants_batch and self._decoder.branches_work() else self._write_in_turn
+            write = self._write_batched if wants_batch and self._decoder.branches_work else self._write_in_turn
             results = write(context, choosers, limits)
         proposed, cut = self._read_lines(results)
         checked = check_expansions(query, proposed, intent=intent)

@@ -84,12 +84,7 @@ class FastembedEmbedder:
 
 
 def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1) -> FastembedEmbedder:
-    """Open a fastembed model from files on this machine.
-
-    Args:
-        name: fastembed's name of the model, without `fastembed:`.
-        cache_dir: Where its files lie, in fastembed's own layout.
-        threads: Threads of one run.
+    """Open a model by fastembed's name from files that lie in `cache_dir` in fastembed's own layout.
 
     Raises:
         ModelError: fastembed is missing, does not know the model, or its files are absent or damaged.

@@ -40,11 +40,7 @@ _INSTRUCTIONS = (
 
 
 class _ServerEngine:
-    """What the engines have in common.
-
-    Args:
-        client: Posts to the server.
-    """
+    """What the engines have in common."""
 
     _role: Role
 

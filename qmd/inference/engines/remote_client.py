@@ -35,13 +35,7 @@ class TooLargeError(ModelError):
 
 
 class RemoteClient:
-    """Posts JSON to one endpoint.
-
-    Args:
-        settings: The server.
-        endpoint: Path after the version, such as `/embeddings`.
-        sleep: Waits between tries.
-        clock: Tells monotonic time.
+    """Posts JSON to one endpoint: the path after the version, such as `/embeddings`.
 
     Raises:
         ModelError: If the URL is not http(s), or offline use forbids it.
@@ -75,7 +69,6 @@ class RemoteClient:
         """Send `body`, return the answer's JSON.
 
         Args:
-            body: JSON object.
             deadline_s: A `time.monotonic` value that no try and no pause outlasts; the caller's own business.
             limit_s: Without a deadline: seconds for all tries together, after which the server counts as failed.
 

@@ -46,7 +46,6 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
     """The server that serves a role, or None for a model of this machine.
 
     Args:
-        role: The role.
         model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
         env: `QMD_*_URL`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`, `QMD_EMBED_DIM`,
             `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`.

@@ -94,8 +94,6 @@ class BatchRunner:
     leaves the logits alone, only prompts of equal length share a run.
 
     Args:
-        session: The model.
-        signature: Its inputs.
         pad_id: What padded places hold; some heads find the last token by it.
         batch_tokens: 0 runs every prompt alone.
     """

@@ -52,8 +52,6 @@ def pull_model(
     An interrupted pull is continued by the next one. Files in use stay as they are until every new one is whole.
 
     Args:
-        record: The model.
-        models_dir: The models folder.
         formats: Names of the formats to fetch; None takes the one for a CPU.
         env: `QMD_OFFLINE`, `HF_ENDPOINT`.
         on_progress: Told of every megabyte.
@@ -77,17 +75,16 @@ def pull_model(
         held: dict[str, ModelFile] = {}
         # A damaged manifest is mended by fetching again.
         with suppress(ModelError):
-            manifest = read_manifest(folder)
-            held = {item.path: item for item in manifest.files} if manifest else {}
+            known = read_manifest(folder)
+            held = {item.path: item for item in known.files} if known else {}
         planned, commit = _plan(record, wanted, folder, held, env.get("HF_ENDPOINT"))
         make_private_folder(staging)
         missing = [(item.size_bytes or 0) - size_of(_partial_path(staging, item)) for item in planned]
         check_space(models_dir, sum(max(0, size) for size in missing))
         fetched = [_fetch_checked(item, staging, on_progress) for item in planned]
         files = {**held, **{item.path: item for item in fetched}}
-        install_files(
-            staging, folder, Manifest(record.repository, commit, tuple(files[path] for path in sorted(files)))
-        )
+        manifest = Manifest(record.repository, commit, tuple(files[path] for path in sorted(files)))
+        install_files(staging, folder, manifest)
         shutil.rmtree(staging, ignore_errors=True)
     return PullReport(folder, tuple(item.path for item in fetched), sum(item.size_bytes or 0 for item in fetched))
 
@@ -100,7 +97,7 @@ def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
 def _wanted_files(record: ModelRecord, formats: Sequence[str] | None) -> list[tuple[ModelFile, bool]]:
     """Files with whether the model cannot do without them."""
     names = [item.name for item in record.formats]
-    chosen = list(formats) if formats is not None else [record.format_for("cpu").name]
+    chosen = formats if formats is not None else [record.format_for("cpu").name]
     for name in chosen:
         if name not in names:
             raise UsageError(f"model '{record.name}' has no format '{name}'", f"choose from: {', '.join(names)}")

@@ -63,7 +63,17 @@ class ModelState:
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
     """Every model of the catalogue, present or not."""
-    return tuple(_state(record, models_dir) for record in MODELS)
+    states: list[ModelState] = []
+    for record in MODELS:
+        try:
+            located = locate_model(record, models_dir)
+        except ModelError:
+            # The built-in model is missing.
+            located = None
+        folder = located or models_dir / record.folder
+        formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
+        states.append(ModelState(record, folder, located is not None, formats, prepared_forms(folder)))
+    return tuple(states)
 
 
 def model_path(record: ModelRecord, models_dir: Path) -> Path:
@@ -164,10 +174,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
 
     Nothing that was there is touched before the new files are whole and checked.
 
-    Args:
-        source: Tar file or folder.
-        models_dir: The models folder.
-        record: Which model it is; None reads it from the manifest or the folder's name.
+    Without `record` the manifest or the folder's name says which model it is.
 
     Raises:
         NotFoundError: If `source` does not exist.
@@ -298,17 +305,6 @@ def check_space(folder: Path, needed: int) -> None:
             f"not enough space in '{folder}': {needed >> 20} MiB needed, {free >> 20} MiB free",
             "free some space, or move the models folder",
         )
-
-
-def _state(record: ModelRecord, models_dir: Path) -> ModelState:
-    try:
-        located = locate_model(record, models_dir)
-    except ModelError:
-        # The built-in model is missing.
-        located = None
-    folder = located or models_dir / record.folder
-    formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
-    return ModelState(record, folder, located is not None, formats, prepared_forms(folder))
 
 
 def _expected_files(record: ModelRecord, manifest: Manifest | None) -> Sequence[ModelFile]:

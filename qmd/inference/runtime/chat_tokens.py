@@ -6,10 +6,13 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.tokenization import read_json, read_tokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
 
 _END_TOKENS = ("<|im_end|>", "<|endoftext|>", "</s>", "<|end|>", "<|eot_id|>", "<eos>")
 _MARKUP = re.compile(r"<\|[^|<>]{1,32}\|>|</?think>")
@@ -17,14 +20,9 @@ _BYTE_TOKEN = re.compile(r"^<0x([0-9A-Fa-f]{2})>$")
 
 
 class ChatTokenizer:
-    """`tokenizer.json` with its truncation and padding switched off, and the folder's end tokens.
+    """`tokenizer.json` with its truncation and padding switched off, and the tokens that end a text."""
 
-    Args:
-        inner: A `tokenizers.Tokenizer`.
-        end_ids: Tokens that end a text.
-    """
-
-    def __init__(self, inner: Any, end_ids: frozenset[int]) -> None:
+    def __init__(self, inner: tokenizers.Tokenizer, end_ids: frozenset[int]) -> None:
         self._inner = inner
         self._inner.no_truncation()
         self._inner.no_padding()

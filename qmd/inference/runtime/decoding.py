@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -58,7 +59,6 @@ class Decoder:
     and to pay for the first run, which is slow in any case.
 
     Args:
-        session: An open session.
         in_place: False never binds a tensor as past and as present, even where that works.
 
     Raises:
@@ -71,19 +71,12 @@ class Decoder:
         if not self.signature.layers:
             raise ModelError(f"model '{session.name}' takes no key-value tensors, so it cannot decode step by step")
         self.in_place = in_place and self._in_place_works()
-        self._branches_work: bool | None = None
 
     def open_context(self, capacity: int, *, batch: int = 1) -> KeyValueContext:
         """An empty context; `capacity` in tokens per row binds only in-place contexts."""
         if self.in_place:
             return InPlaceContext(self.session, self.signature, batch, capacity)
         return GrowingContext(self.session, self.signature, batch)
-
-    def branches_work(self) -> bool:
-        """True when a batch of unequal rows gives the same logits as the rows one by one; checked once."""
-        if self._branches_work is None:
-            self._branches_work = self._branches_agree()
-        return self._branches_work
 
     def _in_place_works(self) -> bool:
         growing = GrowingContext(self.session, self.signature, 1)
@@ -97,7 +90,9 @@ class Decoder:
             return False
         return all(_agree(a, b) for a, b in zip(expected, got, strict=True))
 
-    def _branches_agree(self) -> bool:
+    @cached_property
+    def branches_work(self) -> bool:
+        """True when a batch of unequal rows gives the same logits as the rows one by one; checked once."""
         first, second = _PROBE_TOKENS
         tails = ((6,), second)
         prompt = self.open_context(16)
@@ -149,8 +144,6 @@ def generate_branches(
     Args:
         context: Has read the prompts.
         logits: Shape (batch, vocabulary).
-        choosers: One per row.
-        end_ids: Every token that ends a row.
         max_tokens: Budget of each row.
         limits: Deadline and cancellation for all; its budget bounds every row.
 

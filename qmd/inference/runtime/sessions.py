@@ -135,13 +135,10 @@ def open_session(
     fuse: bool = True,
     options: Mapping[str, str] | None = None,
 ) -> Session:
-    """Open a model where its format runs best and say where it really runs.
+    """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and say where it really runs.
 
     Args:
-        path: The ONNX file, external data beside it.
-        format: Weight format, a key of `PROVIDER_BY_FORMAT`.
         threads: Threads inside one operator; None lets the runtime take one per physical core.
-        allow_gpu: False keeps every format on the CPU.
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
 
@@ -159,7 +156,7 @@ def open_session(
             return runtime.InferenceSession(str(path), session_options, providers=providers)
 
     started = time.perf_counter()
-    note: str | None = None
+    verdict: str | None = None
     opened: Any = None
     if asked == "cuda":
         verdict = cuda_verdict() if allow_gpu else "GPU use is switched off"
@@ -168,14 +165,13 @@ def open_session(
                 opened = create([_ORT_NAMES["cuda"], _ORT_NAMES["cpu"]])
             except _runtime_errors() as exc:
                 verdict = _one_line(exc)
-        if verdict is not None:
-            note = f"'{path.name}' ({format}) runs on the CPU: {verdict}"
     if opened is None:
         with mapped_errors(path.name):
             opened = create([_ORT_NAMES["cpu"]])
     got: Provider = "cuda" if _ORT_NAMES["cuda"] in opened.get_providers() else "cpu"
-    if asked == "cuda" and got == "cpu" and note is None:
-        note = f"'{path.name}' ({format}) runs on the CPU: CUDA was listed but did not load"
+    note: str | None = None
+    if asked != got:
+        note = f"'{path.name}' ({format}) runs on the CPU: {verdict or 'CUDA was listed but did not load'}"
     return Session(opened, path.name, format, asked, got, time.perf_counter() - started, note)
 
 
@@ -232,7 +228,7 @@ def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entri
     options.log_severity_level = 4
     options.inter_op_num_threads = 1
     if threads is not None:
-        options.intra_op_num_threads = max(1, threads)
+        options.intra_op_num_threads = threads
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
