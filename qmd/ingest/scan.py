@@ -76,7 +76,8 @@ class _Walk:
     """The same, with a separator at the end."""
     mask: PathMatcher
     mask_excludes: PathMatcher
-    ignore_files: PathMatcher
+    left_out: PathMatcher | None
+    """What the mask or an ignore glob excludes; None saves a look at every file where there is neither."""
     ignore_dirs: PathMatcher
     asked_for: frozenset[str]
     files: list[FileEntry] = field(default_factory=list)
@@ -137,7 +138,7 @@ def _plan(collection: Collection, root: str) -> _Walk:
         base=root.rstrip(os.sep) + os.sep,
         mask=compile_globs(wanted),
         mask_excludes=compile_globs(excluded),
-        ignore_files=compile_globs(ignore),
+        left_out=compile_globs((*excluded, *ignore)) if excluded or ignore else None,
         ignore_dirs=compile_globs(folder for folder in folders if folder not in ("", "**", "*")),
         asked_for=literal_segments(wanted),
     )
@@ -203,10 +204,8 @@ def _enters(walk: _Walk, path: str, name: str, beside: Set[str], ignores: Sequen
 
 
 def _add_file(walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence[IgnoreFile]) -> None:
-    if walk.mask_excludes.fullmatch(path):
-        return
-    if walk.ignore_files.fullmatch(path) or (ignores and is_ignored(path, False, ignores)):
-        walk.ignored_files += 1
+    if (walk.left_out and walk.left_out.fullmatch(path)) or (ignores and is_ignored(path, False, ignores)):
+        walk.ignored_files += walk.mask_excludes.fullmatch(path) is None
         return
     if entry.is_symlink():
         target = os.path.realpath(entry.path)
