@@ -188,19 +188,15 @@ def _sections(text: str, headings: Sequence[Heading], body_offset: int) -> Itera
         while stack and stack[-1].level >= heading.level:
             stack.pop()
         stack.append(heading)
-        start, level = joined if joined is not None else (heading.offset, heading.level)
+        start, level = joined or (heading.offset, heading.level)
         is_parent = i + 1 < len(marks) and marks[i + 1].level > heading.level
         # A heading alone says nothing by itself, and its words belong to what it introduces.
-        if is_parent and _is_bare(text[heading.offset : end]):
+        bare = text[heading.offset : end].strip()
+        if is_parent and ("\n" not in bare or _SETEXT_HEADING.match(bare)):
             joined = (start, level)
             continue
         joined = None
         yield _Section(start, end, level, tuple(h.text for h in stack))
-
-
-def _is_bare(section: str) -> bool:
-    stripped = section.strip()
-    return "\n" not in stripped or _SETEXT_HEADING.match(stripped) is not None
 
 
 def _code_sections(

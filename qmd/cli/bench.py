@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -178,9 +178,8 @@ def _finish(name: str, judged: JudgedQueries, outcome: _Outcome, request: Reques
 
 def _finish_fixture(task: Task, fixture: Fixture, outcome: _Outcome, request: Request) -> int:
     """The original's scores, and beside them the metrics of every other benchmark."""
-    from qmd.evaluation.fixture import expected_names, query_names, score_fixture
+    from qmd.evaluation.fixture import query_names, score_fixture
     from qmd.evaluation.report import FixtureResult, fixture_json, render_fixture, render_reports, reports_json
-    from qmd.evaluation.runs import measure_run
 
     judged = task.judged
     results = []
@@ -196,7 +195,7 @@ def _finish_fixture(task: Task, fixture: Fixture, outcome: _Outcome, request: Re
             if failure is not None:
                 errors[report.backend] = failure.message
         results.append(FixtureResult(query.id, query.query, query.type, scores, errors))
-    outcome.reports = [_renamed(report, judged, expected_names, measure_run) for report in outcome.reports]
+    outcome.reports = [_renamed(report, judged) for report in outcome.reports]
     _keep(outcome, request)
     _compare(outcome, judged.qrels, request)
     if results and not any(score.hits_at_k for result in results for score in result.scores.values()):
@@ -210,14 +209,11 @@ def _finish_fixture(task: Task, fixture: Fixture, outcome: _Outcome, request: Re
     return _status(outcome)
 
 
-def _renamed(
-    report: BackendReport,
-    judged: JudgedQueries,
-    expected_names: Callable[[Sequence[str], Sequence[str]], list[str]],
-    measure_run: Callable[
-        [Mapping[str, Sequence[str]], Mapping[str, Mapping[str, float]]], Mapping[str, Mapping[str, float]]
-    ],
-) -> BackendReport:
+def _renamed(report: BackendReport, judged: JudgedQueries) -> BackendReport:
+    """The report with expected files under the names that the fixture gives them, and measured by these."""
+    from qmd.evaluation.fixture import expected_names
+    from qmd.evaluation.runs import measure_run
+
     run = {name: expected_names(files, list(judged.qrels[name])) for name, files in report.run.items()}
     return replace(report, run=run, metrics=measure_run(run, judged.qrels))
 

@@ -88,7 +88,7 @@ def _corpus_task(folder: Path, reader: IndexReader, engines: Engines) -> Task:
 
 def _own_task(request: Request, folder: Path | None, reader: IndexReader, engines: Engines) -> Task:
     """Queries of a fixture, of files or of the index itself, over the user's own index."""
-    from qmd.evaluation.collections import JudgedQueries, read_beir, read_qrels, read_queries
+    from qmd.evaluation.collections import read_beir, read_judged
     from qmd.evaluation.fixture import judge_fixture, read_fixture
     from qmd.evaluation.known_item import known_item_queries
     from qmd.records import Scope
@@ -115,9 +115,7 @@ def _own_task(request: Request, folder: Path | None, reader: IndexReader, engine
         judged = read_beir(folder)
     else:
         assert request.qrels is not None and request.queries is not None
-        grades = read_qrels(request.qrels)
-        texts = {name: text for name, text in read_queries(request.queries).items() if name in grades}
-        judged = JudgedQueries(texts, grades)
+        judged = read_judged(request.queries, request.qrels)
     return Task((folder or request.qrels or Path()).name, judged, reader, engines, scope, _judged_name(judged))
 
 

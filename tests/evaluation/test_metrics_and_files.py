@@ -130,6 +130,14 @@ def test_known_items_are_unique_headings_and_link_texts() -> None:
     assert found == {"Watering the plants": "notes/b.md", "the key manual": "notes/a.md"}
 
 
+def test_a_comment_in_fenced_code_is_no_known_item() -> None:
+    reader = NoteIndex()
+    reader.add(
+        "a.md", "---\n## not this one\ntag: x\n---\n# A\n\n## Rotating secret keys\n\n```sh\n## not that one\n```\n"
+    )
+    assert set(known_item_queries(reader).queries.values()) == {"Rotating secret keys"}
+
+
 def test_every_backend_reports_its_metrics() -> None:
     reader = reader_with_headings()
     engines = fakes.fake_engines(reader.embedder, fakes.OverlapReranker())
