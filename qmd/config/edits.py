@@ -42,8 +42,25 @@ def edit_config(locations: Locations, change: Change) -> Config:
         BusyError: If another process keeps the file from being edited.
         ConfigError: If the file cannot be parsed or written.
     """
-    with locked_config_file(locations.config_file):
-        return _edit_locked(locations, change)
+    path = locations.config_file
+    with locked_config_file(path):
+        load_config(locations)  # refuses a damaged file before anything is touched
+        from ruamel.yaml import YAML
+        from ruamel.yaml.comments import CommentedMap
+
+        yaml = YAML()
+        yaml.preserve_quotes = True
+        yaml.width = 100_000  # a folded note would no longer be the line that the user typed
+        yaml.indent(mapping=2, sequence=4, offset=2)
+        text = config_text(path.read_bytes()) if path.exists() else ""
+        root = yaml.load(text if text.strip() else "")  # a tab alone is no YAML
+        root = CommentedMap() if root is None else root
+        before = _dump(yaml, root)
+        change(root)
+        after = _dump(yaml, root)
+        if after != before:
+            write_config_file(path, after)
+        return load_config(locations)
 
 
 @contextmanager
@@ -64,27 +81,6 @@ def locked_config_file(path: Path) -> Iterator[None]:
         if not held:
             raise BusyError(f"'{path}' is being changed by another process", "wait for the other qmd, then try again")
         yield
-
-
-def _edit_locked(locations: Locations, change: Change) -> Config:
-    load_config(locations)  # refuses a damaged file before anything is touched
-    from ruamel.yaml import YAML
-    from ruamel.yaml.comments import CommentedMap
-
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 100_000  # a folded note would no longer be the line that the user typed
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    path = locations.config_file
-    text = config_text(path.read_bytes()) if path.exists() else ""
-    root = yaml.load(text if text.strip() else "")  # a tab alone is no YAML
-    root = CommentedMap() if root is None else root
-    before = _dump(yaml, root)
-    change(root)
-    after = _dump(yaml, root)
-    if after != before:
-        write_config_file(path, after)
-    return load_config(locations)
 
 
 def _dump(yaml: Any, root: YamlMap) -> str:
