@@ -43,7 +43,7 @@ _LINE_REST = re.compile(rb"[ \t]*[;,)]*[ \t]*(?:(?://|#)[^\n]*|/\*[^\n]*\*/[ \t]
 
 
 class GrammarError(QmdError):
-    """The declarations of a language cannot be told, because its grammar is missing or unusable."""
+    """The declarations of a language cannot be found, because its grammar is missing or unusable."""
 
     code = "grammar"
 
@@ -71,7 +71,7 @@ def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
     """The outermost declarations of a source file, ascending and apart, with what they hold inside.
 
     The language follows from the ending of `path`. Empty for prose, for sources without declarations and for those
-    that are too long to be written by hand. Broken sources give what can still be told.
+    that are too long to be written by hand. Broken sources give what can still be read.
 
     Raises:
         GrammarError: The language is known, but its grammar cannot be loaded or fails.

@@ -139,7 +139,7 @@ def _spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iterator
     for section in sections:
         n_tokens = budget.count(section.start, section.end)
         fits = used + n_tokens <= budget.pack_tokens
-        if pack and not (fits and _is_company(section, pack[0]) and not _resets(text, section)):
+        if pack and not (fits and _may_follow(section, pack[0]) and not _resets(text, section)):
             yield _packed(pack)
             pack, used = [], 0
         if n_tokens <= budget.max_tokens:
@@ -152,7 +152,7 @@ def _spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iterator
         yield _packed(pack)
 
 
-def _is_company(section: _Section, first: _Section) -> bool:
+def _may_follow(section: _Section, first: _Section) -> bool:
     """Whether a section may follow in one chunk: not of a higher level, and no declaration after a file's imports."""
     return section.level >= first.level and not (first.is_code and not first.path)
 

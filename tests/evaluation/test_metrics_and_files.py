@@ -111,7 +111,7 @@ def test_the_carried_questions_can_be_asked(tree: str) -> None:
 
 
 def test_an_expected_file_that_is_missing_is_listed() -> None:
-    score = score_fixture(FixtureQuery("1", "q", "", "", ("a.md",), 5), [], 1.0)
+    score = score_fixture(FixtureQuery("1", "q", "", ("a.md",), 5), [], 1.0)
     assert score.unmatched_expected_files == ("a.md",)
     assert score.mrr == 0.0
 
