@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.inspection import EngineReport
-    from qmd.inference.settings import EngineSettings
     from qmd.store.index import IndexReader
 
 _MEBIBYTE = 1 << 20
@@ -64,23 +63,23 @@ def doctor(
 
 def _examine(session: Session, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
     """Everything that is looked at, in the order shown."""
+    from qmd.inference.inspection import inspect_engine
+    from qmd.store.connection import driver_version
+
     checks = [
-        _check("SQLite", _sqlite),
+        _check("SQLite", driver_version),
         _check("configuration", lambda: _configuration(locations, index)),
         _check("index", lambda: _index(index)),
         _check("permissions", lambda: _permissions(locations)),
         _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, session.environ)),
         _check("CUDA", _cuda),
     ]
-    reports: list[EngineReport] = []
-
-    def models() -> str:
-        reports.extend(_inspect(index.engine_settings()))
-        checks.append(_check("vectors", lambda: _vectors(index)))
-        return ""
-
-    failed = _check("models", models)
-    return (checks if failed.is_well else [*checks, failed]), reports
+    try:
+        settings = index.engine_settings()
+        reports = [inspect_engine(settings, role) for role in ("embed", "rerank", "expand")]
+    except QmdError as exc:
+        return [*checks, Check("models", False, exc.message, exc.hint)], []
+    return [*checks, _check("vectors", lambda: _vectors(index))], reports
 
 
 def _check(name: str, examine: Callable[[], str]) -> Check:
@@ -88,12 +87,6 @@ def _check(name: str, examine: Callable[[], str]) -> Check:
         return Check(name, True, examine())
     except QmdError as exc:
         return Check(name, False, exc.message, exc.hint)
-
-
-def _sqlite() -> str:
-    from qmd.store.connection import driver_version
-
-    return driver_version()
 
 
 def _configuration(locations: Locations, index: OpenIndex) -> str:
@@ -145,12 +138,6 @@ def _cuda() -> str:
 
     verdict = cuda_verdict()
     return "works (a test session ran on it)" if verdict is None else f"not used: {verdict}"
-
-
-def _inspect(settings: EngineSettings) -> list[EngineReport]:
-    from qmd.inference.inspection import inspect_engine
-
-    return [inspect_engine(settings, role) for role in ("embed", "rerank", "expand")]
 
 
 # --- vectors --------------------------------------------------------------------------------------
@@ -227,14 +214,14 @@ def _as_json(
 ) -> str:
     import json
 
-    rows = [
-        {"name": check.name, "ok": check.is_well, "detail": check.detail, "advice": check.advice} for check in checks
-    ]
     content = {
         "index": str(locations.database),
         "python": ".".join(map(str, sys.version_info[:3])),
         "platform": sys.platform,
-        "checks": rows,
+        "checks": [
+            {"name": check.name, "ok": check.is_well, "detail": check.detail, "advice": check.advice}
+            for check in checks
+        ],
         "engines": [_engine_row(report) for report in reports],
         "environment": environment,
     }

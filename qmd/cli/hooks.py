@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qmd.cli.output import out, warn
 from qmd.cli.session import Session
+from qmd.errors import EXIT_FAILURE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S = 600.0
 EXIT_TIMED_OUT = 124
 """As `timeout(1)` says it."""
-_NO_START = 1
 _GRACE_S = 2.0
 _LONGEST_S = 1_000_000.0
 """No wait of the system takes much more; an update that runs for eleven days has no limit."""
@@ -64,7 +64,7 @@ def run_hook(session: Session, collection: Collection, command: str) -> int:
         )
     except OSError as exc:
         warn(f"cannot run the update command of '{collection.name}': {exc.strerror}")
-        return _NO_START
+        return EXIT_FAILURE
     with process:
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)

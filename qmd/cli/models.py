@@ -69,13 +69,15 @@ def pull(
     index: Index = None,
 ) -> int:
     """Fetch models; an interrupted pull goes on where it stopped."""
+    from qmd.inference.models.catalogue import full_model
     from qmd.inference.models.downloads import formats_to_pull, pull_model
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
     from qmd.prepare.forms import forms_for
 
     models_dir = _models_dir(session, index)
     has_cuda = gpu_allowed(session.environ) and cuda_works()
-    for record in _records(names):
+    records = [_record(name) for name in names or ()] or [full_model(role) for role in ("embed", "rerank", "expand")]
+    for record in records:
         say(f"{record.name} ({record.role}) from {record.repository}")
         report = pull_model(
             record,
@@ -108,7 +110,7 @@ def prepare(
     from qmd.prepare.forms import prepare_model
 
     models_dir = _models_dir(session, index)
-    all_kept = True
+    status = EXIT_OK
     for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
         if record.tier == BUILT_IN:
             raise UsageError(f"model '{record.name}' is part of qmd and needs no preparing")
@@ -120,13 +122,13 @@ def prepare(
             on_step=lambda step, name=record.name: say(f"{name}: {step}"),  # type: ignore[misc]
         )
         for form in made:
-            all_kept = all_kept and form.is_kept
             if form.is_kept:
                 size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
                 out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
             else:
+                status = EXIT_FAILURE
                 out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")
-    return EXIT_OK if all_kept else EXIT_FAILURE
+    return status
 
 
 def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
@@ -161,12 +163,13 @@ def verify(session: Session, names: Names = None, index: Index = None) -> int:
 
     models_dir = _models_dir(session, index)
     present = [state.record for state in states(models_dir) if state.is_present]
-    whole = True
+    status = EXIT_OK
     for record in [_record(name) for name in names] if names else present:
         for check in verify_model(record, models_dir):
-            whole = whole and check.status in ("ok", "unknown")
+            if check.status not in ("ok", "unknown"):
+                status = EXIT_FAILURE
             out(f"{check.status:<9} {record.name}: {check.path}\n")
-    return EXIT_OK if whole else EXIT_FAILURE
+    return status
 
 
 def remove(session: Session, name: Name, index: Index = None) -> int:
@@ -209,14 +212,6 @@ def import_(
 
 def _models_dir(session: Session, index: str | None) -> Path:
     return session.locate(index).models
-
-
-def _records(names: list[str] | None) -> list[ModelRecord]:
-    from qmd.inference.models.catalogue import full_model
-
-    if names:
-        return [_record(name) for name in names]
-    return [full_model("embed"), full_model("rerank"), full_model("expand")]
 
 
 def _record(name: str) -> ModelRecord:

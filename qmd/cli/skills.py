@@ -80,9 +80,9 @@ def install(
     skill = _named(find_skills(session), "qmd")
     base = Path(session.environ.get("HOME") or Path.home()) if everywhere else session.cwd
     target = base / ".agents" / "skills" / "qmd"
-    if target.exists() and not force:
-        raise QmdError(f"Skill already exists: {target} (use --force to replace it)")
     if target.exists():
+        if not force:
+            raise QmdError(f"Skill already exists: {target} (use --force to replace it)")
         shutil.rmtree(target)
     shutil.copytree(skill.folder, target, ignore=shutil.ignore_patterns("__pycache__"))
     (target / "SKILL.md").write_text(_BOOTSTRAP.format(description=skill.description), encoding="utf-8")
