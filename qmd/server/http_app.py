@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from qmd.server.warm_process import SearchRoute, WarmProcess
 from qmd.server.warm_record import SEARCH_PATH
 
 if TYPE_CHECKING:
+    import uvicorn
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     from qmd.config.paths import Locations
@@ -256,15 +257,11 @@ def serve(
         UsageError: The address cannot be bound.
         OSError: Commands cannot be served, and nobody else is.
     """
-    import uvicorn
-
-    from qmd.server.http_protocol import SHUTDOWN_TIMEOUT_S, EndingServer, prompt_protocol
-
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     for chatty in ("mcp", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     listeners = [] if policy is None else [_bind(policy.bind_host, port)]
-    warm = _publish(locations, environ, is_needed=policy is None)
+    warm = _listen_to_commands(locations, environ, is_needed=policy is None)
     listeners += [warm.socket] if warm else []
     token = warm.token if warm else None
 
@@ -272,8 +269,31 @@ def serve(
         if policy is None and warm is not None and warm.has_served(idle_s):
             server.should_exit = True
 
+    app = build_app(index, policy or AccessPolicy("localhost", token=token), token, end_when_served)
+    server = _make_server(app)
+    with _ended_by_signals(server):
+        if policy is not None:
+            # A port of 0 has become a number only now.
+            host = f"[{policy.bind_host}]" if ":" in policy.bind_host else policy.bind_host
+            sys.stderr.write(f"QMD MCP server listening on http://{host}:{listeners[0].getsockname()[1]}/mcp\n")
+            sys.stderr.flush()
+        try:
+            if warm is not None:
+                warm.publish()
+            server.run(sockets=listeners)
+        finally:
+            if warm is not None:
+                warm.withdraw()
+            index.close()
+
+
+def _make_server(app: ASGIApp) -> uvicorn.Server:
+    import uvicorn
+
+    from qmd.server.http_protocol import SHUTDOWN_TIMEOUT_S, EndingServer, prompt_protocol
+
     config = uvicorn.Config(
-        build_app(index, policy or AccessPolicy("localhost", token=token), token, end_when_served),
+        app,
         http=prompt_protocol(),
         log_config=None,
         access_log=False,
@@ -283,26 +303,30 @@ def serve(
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
         lifespan="on",
     )
-    server = EndingServer(config)
-    if policy is not None:
-        # A port of 0 has become a number only now.
-        host = f"[{policy.bind_host}]" if ":" in policy.bind_host else policy.bind_host
-        sys.stderr.write(f"QMD MCP server listening on http://{host}:{listeners[0].getsockname()[1]}/mcp\n")
-        sys.stderr.flush()
-    # uvicorn shuts down on the first signal and then raises it again for these handlers: without them the process
-    # would die of it before its pid file is gone.
-    signals = [signal.signal(number, _announce_end) for number in (signal.SIGTERM, signal.SIGINT)]
+    return EndingServer(config)
+
+
+@contextlib.contextmanager
+def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Let SIGTERM and SIGINT end the server in order, also before uvicorn has begun to listen to them.
+
+    uvicorn shuts down on the first one and then raises it again for these handlers: without them the process would die
+    of it before its pid file is gone.
+    """
+
+    def end(number: int, frame: object) -> None:
+        sys.stderr.write(f"Shutting down ({signal.Signals(number).name})...\n")
+        server.should_exit = True
+
+    handlers = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        server.run(sockets=listeners)
+        yield
     finally:
-        if warm is not None:
-            warm.withdraw()
-        index.close()
-        for number, handler in zip((signal.SIGTERM, signal.SIGINT), signals, strict=True):
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
-def _publish(locations: Locations, environ: Mapping[str, str], *, is_needed: bool) -> WarmProcess | None:
+def _listen_to_commands(locations: Locations, environ: Mapping[str, str], *, is_needed: bool) -> WarmProcess | None:
     try:
         return WarmProcess(locations, environ)
     except OSError as error:
@@ -310,10 +334,6 @@ def _publish(locations: Locations, environ: Mapping[str, str], *, is_needed: boo
             raise
         _logger.warning("commands of this index search by themselves: %s", error)
         return None
-
-
-def _announce_end(number: int, frame: object) -> None:
-    sys.stderr.write(f"Shutting down ({signal.Signals(number).name})...\n")
 
 
 def _bind(host: str, port: int) -> Any:

@@ -31,10 +31,10 @@ _DEFAULT_IDLE_S = 900.0
 
 
 class WarmProcess:
-    """This server as the warm process of an index, published for commands.
+    """This server as the warm process of an index: its socket for commands, which they find once it is published.
 
     Raises:
-        OSError: The cache folder cannot be written.
+        OSError: The socket cannot be made.
         UsageError: `QMD_DAEMON_IDLE` holds no duration.
     """
 
@@ -46,7 +46,13 @@ class WarmProcess:
         self.socket, address = listen(self._files)
         self._record = make_record(environ, address)
         self.token = self._record.token
-        write_record(self._files, self._record)
+
+    def publish(self) -> None:
+        """Let commands find this process, and no other."""
+        try:
+            write_record(self._files, self._record)
+        except OSError as error:
+            _logger.warning("commands cannot find this process: %s", error)
 
     def has_served(self, idle_s: float) -> bool:
         """Whether nobody will miss it: asked too long ago, without an index, or replaced by another one."""
