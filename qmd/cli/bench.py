@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
-from qmd.cli.session import Session
 from qmd.errors import UsageError
 
 _AUTO_QUERIES = 200
@@ -30,7 +30,7 @@ Compare = Annotated[
 
 
 def bench(
-    session: Session,
+    invocation: Invocation,
     target: Target = None,
     auto: Auto = False,
     collection: Collections = None,
@@ -51,7 +51,7 @@ def bench(
     words = list(target or ())
     asked = words.pop(0) if auto and words and words[0].isdecimal() else None
     if len(words) > 1 or bool(words) + auto + bool(queries) != 1 or (queries and not qrels):
-        raise session.missing_argument()
+        raise invocation.missing_argument()
     request = Request(
         target=Path(words[0]) if words else None,
         auto=positive_number(asked, "--auto", _AUTO_QUERIES) if auto else None,
@@ -68,7 +68,7 @@ def bench(
     )
     if request.target is not None and request.target.is_file() and request.target.suffix != ".json":
         return score_run(request.target, request)
-    with open_task(session, session.locate(index), request) as task:
+    with open_task(invocation, invocation.locate(index), request) as task:
         return measure(task, request)
 
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from qmd.app.collections import refuse_unknown
+from qmd.cli.invocation import Invocation
 from qmd.cli.output import warn
 from qmd.cli.progress import ProgressLine
-from qmd.cli.session import Session
 from qmd.config.paths import Locations
 from qmd.errors import NotFoundError
 from qmd.evaluation.collections import JudgedQueries, has_corpus, read_beir, read_judged
@@ -57,12 +57,12 @@ class Request:
 
 
 @contextmanager
-def open_task(session: Session, locations: Locations, request: Request) -> Iterator[Task]:
+def open_task(invocation: Invocation, locations: Locations, request: Request) -> Iterator[Task]:
     """What a command line asks to be measured, its index open while the block runs."""
     if request.target is not None and not request.target.exists():
         raise NotFoundError(f"no fixture, folder or run '{request.target}'", "qmd bench --help")
     folder = request.target if request.target is not None and request.target.is_dir() else None
-    index = session.open(locations, allow_gpu=request.allow_gpu)
+    index = invocation.open(locations, allow_gpu=request.allow_gpu)
     with index, index.engines(_roles(request)) as engines:
         for note in engines.notes:
             warn(note)

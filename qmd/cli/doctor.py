@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, NoGpu
 from qmd.cli.output import out
-from qmd.cli.session import Session
 from qmd.errors import QmdError
 from qmd.quick_dataclasses import dataclass
 
@@ -36,16 +36,16 @@ class Check:
 
 
 def doctor(
-    session: Session,
+    invocation: Invocation,
     json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Check the installation, the index and the models."""
-    locations = session.locate(index)
-    with session.open(locations, allow_gpu=not no_gpu) as opened:
-        checks, reports = _examine(session, locations, opened)
-    environment = _environment(session.environ)
+    locations = invocation.locate(index)
+    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
+        checks, reports = _examine(invocation, locations, opened)
+    environment = _environment(invocation.environ)
     if json:
         out(_as_json(locations, checks, reports, environment))
         return 0
@@ -61,7 +61,7 @@ def doctor(
     return 0
 
 
-def _examine(session: Session, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
+def _examine(invocation: Invocation, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
     """Everything that is looked at, in the order shown."""
     from qmd.inference.inspection import inspect_engine
     from qmd.store.connection import driver_version
@@ -71,7 +71,7 @@ def _examine(session: Session, locations: Locations, index: OpenIndex) -> tuple[
         _check("configuration", lambda: _configuration(locations, index)),
         _check("index", lambda: _index(index)),
         _check("permissions", lambda: _permissions(locations)),
-        _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, session.environ)),
+        _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, invocation.environ)),
         _check("CUDA", _cuda),
     ]
     try:

@@ -7,8 +7,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.output import out, warn
-from qmd.cli.session import Session
 from qmd.errors import EXIT_FAILURE
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def git_pull_command(collection: Collection) -> str | None:
     return "git pull --ff-only" if is_checkout else None
 
 
-def run_hook(session: Session, collection: Collection, command: str) -> int:
+def run_hook(invocation: Invocation, collection: Collection, command: str) -> int:
     """Run a command in the collection's folder, its output indented on stdout.
 
     A command that is still running after `QMD_HOOK_TIMEOUT` seconds (600 unless set, 0 for no limit) is ended together
@@ -46,16 +46,16 @@ def run_hook(session: Session, collection: Collection, command: str) -> int:
 
     out(f"    Running update command: {command}\n")
     shell = shutil.which("bash") or shutil.which("sh")
-    timeout_s = hook_timeout_s(session.environ)
+    timeout_s = hook_timeout_s(invocation.environ)
     # On a terminal the command shares it: git may have to ask for a passphrase.
-    owns_group = os.name == "posix" and not session.is_interactive
+    owns_group = os.name == "posix" and not invocation.is_interactive
     try:
         process = subprocess.Popen(
             [shell, "-c", command] if shell else command,
             shell=shell is None,
             cwd=collection.path if collection.path.is_dir() else collection.path.parent,
-            env=dict(session.environ),
-            stdin=None if session.is_interactive else subprocess.DEVNULL,
+            env=dict(invocation.environ),
+            stdin=None if invocation.is_interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
