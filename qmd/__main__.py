@@ -7,12 +7,11 @@ import os
 from contextlib import suppress
 
 from qmd.cli.interrupts import interrupts_outlive_imports
+from qmd.errors import EXIT_INTERRUPTED
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """Allocations that start a garbage collection. At the 700 of CPython a search spends a tenth of its time in 30 of them,
 and has no cycles to find."""
-
-_EXIT_INTERRUPTED = 130
 
 
 def run() -> None:
@@ -22,7 +21,7 @@ def run() -> None:
     time a command returns, and threads that still run are daemons.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *gc.get_threshold()[1:])
-    status = _EXIT_INTERRUPTED
+    status = EXIT_INTERRUPTED
     # One that is raised before `main` can say so has interrupted nothing.
     with suppress(KeyboardInterrupt), interrupts_outlive_imports():
         from qmd.cli.app import main

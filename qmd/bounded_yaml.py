@@ -53,8 +53,7 @@ def load_yaml(text: str, *, allow_duplicate_keys: bool = False) -> object:
         loaded: object = yaml.load(text)
     # A parser that meets what it was not written for fails in ways of its own; none of them may end the program.
     except Exception as exc:
-        reason = str(exc) if isinstance(exc, UnreadableYamlError) else _reason(exc)
-        raise UnreadableYamlError(reason) from exc
+        raise UnreadableYamlError(" ".join(str(exc).split()) or type(exc).__name__) from exc
     return loaded
 
 
@@ -65,11 +64,6 @@ def _bracket_depth(text: str) -> int:
         depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
         deepest = max(deepest, depth)
     return deepest
-
-
-def _reason(error: Exception) -> str:
-    reason = " ".join(str(error).split())
-    return reason or type(error).__name__
 
 
 @cache

@@ -25,4 +25,4 @@ def usable_cpus() -> int:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()[:2]
         return max(1, min(cpus, round(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):
-        return max(1, cpus)
+        return cpus

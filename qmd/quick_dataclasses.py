@@ -34,13 +34,8 @@ class _Factory:
 
     __slots__ = ("make",)
 
-    def __init__(self, make: Callable[[], object]) -> None:
-        self.make = make
-
-
-def _field(*, default_factory: Callable[[], object]) -> _Factory:
-    """A field whose default is `default_factory()`."""
-    return _Factory(default_factory)
+    def __init__(self, *, default_factory: Callable[[], object]) -> None:
+        self.make = default_factory
 
 
 def _dataclass(*, slots: bool, frozen: bool = False) -> Callable[[type[Any]], type[Any]]:
@@ -181,4 +176,4 @@ _MUTABLE: Mapping[str, object] = {"__hash__": None}
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, replace
 else:
-    dataclass, field, replace = _dataclass, _field, _replace
+    dataclass, field, replace = _dataclass, _Factory, _replace

@@ -14,20 +14,17 @@ def analyze_document(document: Document) -> IndexTerms:
     passes unchanged. `extra` holds each derived term once.
     """
     path, title, text = document.path, document.title, document.text
+    derived = f"{path}\n{title}\n{text}"
+    parts = [part for word in camel_words(derived) for part in identifier_parts(word) if len(part) > 1]
     return IndexTerms(
         title=analyze_text(title),
         headings=analyze_text("\n".join([heading.text for heading in document.headings])),
         path=analyze_text(path),
         body=analyze_text(text),
-        extra=_derived(f"{path}\n{title}\n{text}"),
+        extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts])),
     )
 
 
 def analyze_text(text: str) -> str:
     """`text` as FTS5 is to see it: normal form, case folded, CJK runs as character pairs; ASCII unchanged."""
     return text if text.isascii() else split_cjk(normalize(text))
-
-
-def _derived(text: str) -> str:
-    parts = [part for word in camel_words(text) for part in identifier_parts(word) if len(part) > 1]
-    return " ".join(dict.fromkeys([*symbol_terms(text), *parts]))

@@ -59,7 +59,11 @@ def analyze_query(text: str) -> tuple[LexicalTerm, ...]:
     Stop words of the query's language are left out unless nothing else is left. Identifiers give a phrase and their
     parts, CJK runs one term per character pair. Empty when `text` has no letter or digit.
     """
-    return _ranked(text)
+    words = list(_words(text))
+    stop = stop_words_of([word.main.text for word in words])
+    kept = [word for word in words if word.main.text not in stop] or words
+    is_long = len(kept) >= LONG_QUERY
+    return _unique(term for word in kept for term in word.terms(is_long=is_long))
 
 
 def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
@@ -85,7 +89,7 @@ def parse_lex(text: str) -> tuple[LexicalTerm, ...]:
             plain.append(word)
     optional = [term for term in marked if not (term.required or term.excluded)]
     decided = [term for term in marked if term.required or term.excluded]
-    return _unique((*_ranked(" ".join(plain)), *optional, *decided))
+    return _unique((*analyze_query(" ".join(plain)), *optional, *decided))
 
 
 def prefix_form(term: LexicalTerm) -> LexicalTerm | None:
@@ -110,14 +114,6 @@ def is_identifier_like(text: str) -> bool:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _ranked(text: str) -> tuple[LexicalTerm, ...]:
-    words = list(_words(text))
-    stop = stop_words_of([word.main.text for word in words])
-    kept = [word for word in words if word.main.text not in stop] or words
-    is_long = len(kept) >= LONG_QUERY
-    return _unique(term for word in kept for term in word.terms(is_long=is_long))
-
-
 def _unique(terms: Iterable[LexicalTerm]) -> tuple[LexicalTerm, ...]:
     found: dict[tuple[str, bool, bool], LexicalTerm] = {}
     for term in terms:
@@ -132,24 +128,17 @@ def _words(text: str) -> Iterator[_Word]:
             yield _Word(LexicalTerm(match[0], _quote(symbol)))
         if symbols and _is_symbol_name(match[0]):
             continue
-        for piece, is_cjk in cjk_segments(normalize(match[0]) if not match[0].isascii() else match[0]):
-            if is_cjk:
-                yield from _cjk_words(piece)
-            else:
+        for piece, is_cjk in cjk_segments(normalize(match[0])):
+            if not is_cjk:
                 yield from _plain_words(piece)
+                continue
+            for pair in bigrams(piece):
+                yield _Word(LexicalTerm(pair, _quote(pair) + "*" * (len(piece) == 1)))
 
 
 def _is_symbol_name(raw: str) -> bool:
     """Whether the word is nothing but a name like `C++` or `.NET`, whose letters alone mean something else."""
     return sum(map(str.isalnum, raw)) == 1 or raw.lower().strip("/:@$'-") in (".net", ".net.")
-
-
-def _cjk_words(run: str) -> Iterator[_Word]:
-    if len(run) == 1:
-        yield _Word(LexicalTerm(run, f"{_quote(run)}*"))
-        return
-    for pair in bigrams(run):
-        yield _Word(LexicalTerm(pair, _quote(pair)))
 
 
 def _plain_words(raw: str) -> Iterator[_Word]:
@@ -161,12 +150,8 @@ def _plain_words(raw: str) -> Iterator[_Word]:
                 yield from _plain_words(half)
         return
     tokens = _TOKEN.findall(raw)
-    if not tokens:
-        return
-    if len(tokens) == 1:
-        yield _single(tokens[0])
-    else:
-        yield _compound(raw, tokens)
+    if tokens:
+        yield _single(tokens[0]) if len(tokens) == 1 else _compound(raw, tokens)
 
 
 def _single(token: str) -> _Word:

@@ -77,15 +77,13 @@ def _part_run(match: re.Match[str]) -> str:
 
 def bigrams(run: str) -> list[str]:
     """Overlapping character pairs of a CJK run; a run of one character is itself."""
-    return list(map(operator.add, run, run[1:])) if len(run) > 1 else [run]
+    return list(map(operator.add, run, run[1:])) or [run]
 
 
 def _index_run(match: re.Match[str]) -> str:
     run = match[0]
-    if len(run) == 1:
-        return f" {run} "
     # The last character starts no pair: kept alone, so that the prefix search of a one-character query reaches it.
-    return f" {' '.join(map(operator.add, run, run[1:]))} {run[-1]} "
+    return f" {' '.join([*map(operator.add, run, run[1:]), run[-1]])} "
 
 
 def split_cjk(text: str) -> str:

@@ -61,10 +61,10 @@ def fetch_documents(reader: IndexReader, pattern: str, max_bytes: int, max_lines
         entry = _fetch_or_skip(reader, document, max_bytes, max_lines, room)
         room -= len(entry.text) if isinstance(entry, DocumentText) else 0
         entries.append(entry)
-    problems = [problem.message for problem in found.problems]
+    problems = list(found.problems)
     if len(found.documents) > MAX_DOCUMENTS:
         problems.append(f"{len(found.documents)} files match, the first {MAX_DOCUMENTS} are shown: narrow the pattern")
-    return DocumentTexts(tuple(entries), tuple(problems), found.kind == "glob")
+    return DocumentTexts(tuple(entries), tuple(problems), found.is_glob)
 
 
 def list_documents(reader: IndexReader, place: str) -> Listing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 
 from qmd.ingest.fences import Span
 
@@ -32,11 +33,12 @@ def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | No
     best_score = 0.0
     width = max(high - low, 1)
     # Apart and ascending, so those in reach are neighbours: a long text has as many fences as windows.
-    near = fences[bisect_right(fences, low, key=_end_of) : bisect_right(fences, high, key=_start_of)]
+    near = fences[bisect_right(fences, low, key=itemgetter(1)) : bisect_right(fences, high, key=itemgetter(0))]
     borders = [(offset, _FENCE_WEIGHT) for span in near for offset in span]
     # A border that starts inside the range may end beyond it (a run of blank lines): its first characters still count.
     for match in _BORDER.finditer(text, low, high):
-        weights = _CODE_WEIGHTS if near and _is_inside(match.start() + 1, near) else _WEIGHTS
+        is_code = any(start <= match.start() < end - 1 for start, end in near)
+        weights = _CODE_WEIGHTS if is_code else _WEIGHTS
         borders.append((match.end(), weights[match.lastgroup or "line"]))
     for offset, weight in borders:
         score = weight * (1.0 - _DISTANCE_LOSS * ((high - offset) / width) ** 2)
@@ -48,8 +50,7 @@ def best_cut(text: str, low: int, high: int, fences: Sequence[Span]) -> int | No
 def _last_word(text: str, low: int, high: int) -> int | None:
     last = None
     for match in _SPACE.finditer(text, low, high):
-        if match.end() > low:
-            last = match.end()
+        last = match.end()
     return last
 
 
@@ -69,15 +70,3 @@ def overlap_start(text: str, low: int, high: int, *, is_code: bool = False) -> i
         if match.end() >= low:
             return match.end()
     return high
-
-
-def _start_of(span: Span) -> int:
-    return span[0]
-
-
-def _end_of(span: Span) -> int:
-    return span[1]
-
-
-def _is_inside(offset: int, spans: Sequence[Span]) -> bool:
-    return any(start < offset < end for start, end in spans)

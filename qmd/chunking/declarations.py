@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.chunking.languages import Language, cpp_header_language, language_of
+from qmd.chunking.languages import CPP, Language, language_of
 from qmd.errors import QmdError
 from qmd.quick_dataclasses import dataclass
 from qmd.records import Heading
@@ -37,12 +37,13 @@ _FUNCTION_VALUES = frozenset({"arrow_function", "function_expression", "generato
 _JS_VARIABLES = frozenset({"lexical_declaration", "variable_declaration"})
 _JS_FIELDS = frozenset({"public_field_definition", "field_definition"})
 _BODIED_SPECIFIERS = frozenset({"struct_specifier", "union_specifier", "enum_specifier", "class_specifier"})
+_WRAPPED = frozenset({"decorated_definition", "template_declaration", "expression_statement"})
 _CPP_LINE = re.compile(rb"^[ \t]*(?:namespace|class|template|using|public:)\b", re.M)
 _LINE_REST = re.compile(rb"[ \t]*[;,)]*[ \t]*(?:(?://|#)[^\n]*|/\*[^\n]*\*/[ \t]*)?\r?\n?")
 
 
 class GrammarError(QmdError):
-    """The declarations of a language cannot be told, because its grammar is missing or unusable."""
+    """The declarations of a language cannot be found, because its grammar is missing or unusable."""
 
     code = "grammar"
 
@@ -70,7 +71,7 @@ def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
     """The outermost declarations of a source file, ascending and apart, with what they hold inside.
 
     The language follows from the ending of `path`. Empty for prose, for sources without declarations and for those
-    that are too long to be written by hand. Broken sources give what can still be told.
+    that are too long to be written by hand. Broken sources give what can still be read.
 
     Raises:
         GrammarError: The language is known, but its grammar cannot be loaded or fails.
@@ -82,7 +83,7 @@ def find_declarations(path: str, text: str) -> tuple[Declaration, ...]:
     if len(raw) > MAX_CODE_BYTES or (len(raw) > _SMALL_BYTES and len(raw) > _MAX_MEAN_LINE_BYTES * raw.count(b"\n")):
         return ()
     if path.lower().endswith(".h") and _CPP_LINE.search(raw):
-        language = cpp_header_language()
+        language = CPP
     source = _Source(raw, language)
     tree = _parse(source)  # named, so that it outlives the nodes that point into it
     found = _declarations_in(source, tree.root_node, len(raw), 1, 0)
@@ -146,8 +147,7 @@ def _declarations_in(source: _Source, container: Node, limit: int, depth: int, n
             start, end = _whole_lines(source.raw, start, node.end_byte, limit)
             if found and start < found[-1].end:
                 start = min(found[-1].end, node.start_byte)
-            children = _children(source, inner, end, depth, nesting)
-            found.append(Declaration(name, start, end, children))
+            found.append(Declaration(name, start, end, _children(source, inner, end, depth, nesting)))
         elif node.type in source.language.bodies:
             found.extend(_declarations_in(source, node, limit, depth, nesting + 1))
     return tuple(found)
@@ -168,11 +168,7 @@ def _declared(source: _Source, node: Node) -> tuple[str, Node] | None:
     language = source.language
     if node.type in language.wrappers:
         inner = [child for child in node.named_children if child.type in language.kinds or child.type in _WRAPPED]
-        for child in inner:
-            declared = _declared(source, child)
-            if declared is not None:
-                return declared
-        return None
+        return next(filter(None, (_declared(source, child) for child in inner)), None)
     keyword = language.kinds.get(node.type)
     if keyword is None:
         return None
@@ -182,9 +178,6 @@ def _declared(source: _Source, node: Node) -> tuple[str, Node] | None:
         return None  # only names a type that is declared elsewhere
     name = _name(node)
     return " ".join(filter(None, (keyword, name))) or "default", node
-
-
-_WRAPPED = frozenset({"decorated_definition", "template_declaration", "expression_statement"})
 
 
 def _function_value(node: Node) -> tuple[str, Node] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from qmd.quick_dataclasses import dataclass
+from qmd.quick_dataclasses import dataclass, replace
 
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]+\Z")
 
@@ -50,23 +50,22 @@ _PYTHON = Language(
     wrappers=frozenset({"decorated_definition"}),
 )
 
-_JS_KINDS = {
-    "class_declaration": "class",
-    "class": "class",
-    "function_declaration": "function",
-    "generator_function_declaration": "function",
-    "function_expression": "function",
-    "arrow_function": "function",
-    "method_definition": "",
-    "lexical_declaration": "",
-    "variable_declaration": "",
-    "assignment_expression": "",
-    "field_definition": "",
-}
 _JAVASCRIPT = Language(
     name="JavaScript",
     package="tree-sitter-javascript",
-    kinds=_JS_KINDS,
+    kinds={
+        "class_declaration": "class",
+        "class": "class",
+        "function_declaration": "function",
+        "generator_function_declaration": "function",
+        "function_expression": "function",
+        "arrow_function": "function",
+        "method_definition": "",
+        "lexical_declaration": "",
+        "variable_declaration": "",
+        "assignment_expression": "",
+        "field_definition": "",
+    },
     bodies=frozenset({"class_body", "statement_block"}),
     callables=frozenset(
         {"function_declaration", "generator_function_declaration", "function_expression", "arrow_function"}
@@ -77,7 +76,7 @@ _JAVASCRIPT = Language(
 )
 
 _TS_KINDS = {
-    **_JS_KINDS,
+    **_JAVASCRIPT.kinds,
     "abstract_class_declaration": "class",
     "interface_declaration": "interface",
     "type_alias_declaration": "type",
@@ -88,26 +87,15 @@ _TS_KINDS = {
     "abstract_method_signature": "",
     "public_field_definition": "",
 }
-_TYPESCRIPT = Language(
+_TYPESCRIPT = replace(
+    _JAVASCRIPT,
     name="TypeScript",
     package="tree-sitter-typescript",
     function="language_typescript",
     kinds=_TS_KINDS,
-    bodies=_JAVASCRIPT.bodies,
-    callables=_JAVASCRIPT.callables,
-    wrappers=frozenset({"export_statement", "expression_statement", "ambient_declaration"}),
-    leading=frozenset({"comment", "decorator"}),
+    wrappers=_JAVASCRIPT.wrappers | {"ambient_declaration"},
 )
-_TSX = Language(
-    name="TSX",
-    package="tree-sitter-typescript",
-    function="language_tsx",
-    kinds=_TS_KINDS,
-    bodies=_TYPESCRIPT.bodies,
-    callables=_TYPESCRIPT.callables,
-    wrappers=_TYPESCRIPT.wrappers,
-    leading=_TYPESCRIPT.leading,
-)
+_TSX = replace(_TYPESCRIPT, name="TSX", function="language_tsx")
 
 _GO = Language(
     name="Go",
@@ -151,23 +139,26 @@ _JAVA = Language(
     leading=frozenset({"line_comment", "block_comment"}),
 )
 
-_C_KINDS = {
-    "function_definition": "",
-    "struct_specifier": "struct",
-    "union_specifier": "union",
-    "enum_specifier": "enum",
-    "type_definition": "typedef",
-    "preproc_function_def": "#define",
-}
-_C_BODIES = frozenset(
-    {"preproc_ifdef", "preproc_if", "preproc_else", "preproc_elif", "linkage_specification", "declaration_list"}
+_C = Language(
+    name="C",
+    package="tree-sitter-c",
+    kinds={
+        "function_definition": "",
+        "struct_specifier": "struct",
+        "union_specifier": "union",
+        "enum_specifier": "enum",
+        "type_definition": "typedef",
+        "preproc_function_def": "#define",
+    },
+    bodies=frozenset(
+        {"preproc_ifdef", "preproc_if", "preproc_else", "preproc_elif", "linkage_specification", "declaration_list"}
+    ),
 )
-_C = Language(name="C", package="tree-sitter-c", kinds=_C_KINDS, bodies=_C_BODIES)
-_CPP = Language(
+CPP = Language(
     name="C++",
     package="tree-sitter-cpp",
-    kinds={**_C_KINDS, "class_specifier": "class", "namespace_definition": "namespace"},
-    bodies=_C_BODIES | {"field_declaration_list"},
+    kinds={**_C.kinds, "class_specifier": "class", "namespace_definition": "namespace"},
+    bodies=_C.bodies | {"field_declaration_list"},
     wrappers=frozenset({"template_declaration"}),
     is_extra=True,
 )
@@ -223,7 +214,6 @@ _BASH = Language(
     is_extra=True,
 )
 
-
 _SUFFIXES: tuple[tuple[Language, tuple[str, ...]], ...] = (
     (_PYTHON, (".py", ".pyi", ".pyw")),
     (_TYPESCRIPT, (".ts", ".mts", ".cts")),
@@ -234,7 +224,7 @@ _SUFFIXES: tuple[tuple[Language, tuple[str, ...]], ...] = (
     (_RUST, (".rs",)),
     (_JAVA, (".java",)),
     (_C, (".c", ".h")),
-    (_CPP, (".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx")),
+    (CPP, (".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx")),
     (_C_SHARP, (".cs",)),
     (_RUBY, (".rb",)),
     (_PHP, (".php",)),
@@ -260,8 +250,3 @@ def has_grammar(path: str) -> bool:
 
     language = language_of(path)
     return language is not None and all(find_spec(name) for name in ("tree_sitter", language.module))
-
-
-def cpp_header_language() -> Language:
-    """What reads a `.h` file that holds C++."""
-    return _CPP

@@ -139,7 +139,7 @@ def _spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iterator
     for section in sections:
         n_tokens = budget.count(section.start, section.end)
         fits = used + n_tokens <= budget.pack_tokens
-        if pack and not (fits and _is_company(section, pack[0]) and not _resets(text, section)):
+        if pack and not (fits and _may_follow(section, pack[0]) and not _resets(text, section)):
             yield _packed(pack)
             pack, used = [], 0
         if n_tokens <= budget.max_tokens:
@@ -152,7 +152,7 @@ def _spans(text: str, sections: Iterator[_Section], budget: _Budget) -> Iterator
         yield _packed(pack)
 
 
-def _is_company(section: _Section, first: _Section) -> bool:
+def _may_follow(section: _Section, first: _Section) -> bool:
     """Whether a section may follow in one chunk: not of a higher level, and no declaration after a file's imports."""
     return section.level >= first.level and not (first.is_code and not first.path)
 
@@ -188,19 +188,15 @@ def _sections(text: str, headings: Sequence[Heading], body_offset: int) -> Itera
         while stack and stack[-1].level >= heading.level:
             stack.pop()
         stack.append(heading)
-        start, level = joined if joined is not None else (heading.offset, heading.level)
+        start, level = joined or (heading.offset, heading.level)
         is_parent = i + 1 < len(marks) and marks[i + 1].level > heading.level
         # A heading alone says nothing by itself, and its words belong to what it introduces.
-        if is_parent and _is_bare(text[heading.offset : end]):
+        bare = text[heading.offset : end].strip()
+        if is_parent and ("\n" not in bare or _SETEXT_HEADING.match(bare)):
             joined = (start, level)
             continue
         joined = None
         yield _Section(start, end, level, tuple(h.text for h in stack))
-
-
-def _is_bare(section: str) -> bool:
-    stripped = section.strip()
-    return "\n" not in stripped or _SETEXT_HEADING.match(stripped) is not None
 
 
 def _code_sections(

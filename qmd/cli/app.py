@@ -97,9 +97,9 @@ def _run(argv: list[str]) -> int:
     values = parse(spec, command, arguments)
     if values is None:
         return EXIT_OK
-    from qmd.cli.session import Session, working_folder
+    from qmd.cli.invocation import Invocation, working_folder
 
-    return spec.load()(Session(spec.name, spec.usage, dict(os.environ), working_folder()), **values)
+    return spec.load()(Invocation(spec.name, spec.usage, dict(os.environ), working_folder()), **values)
 
 
 def find_built_command(argv: Sequence[str]) -> tuple[CommandSpec, Any, list[str]] | None:
@@ -174,7 +174,7 @@ def _run_without_command(argv: Sequence[str]) -> int:
 
 def _print_help(arguments: Arguments) -> int:
     from qmd.cli.help import general_help
-    from qmd.cli.session import working_folder
+    from qmd.cli.invocation import working_folder
     from qmd.config.paths import locate
 
     index = next((value for option, value in pairwise(arguments.options) if option == "--index"), None)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from qmd.app.collections import refuse_unknown
+from qmd.cli.invocation import Invocation
 from qmd.cli.output import warn
-from qmd.cli.session import Session
+from qmd.cli.progress import ProgressLine
+from qmd.config.paths import Locations
 from qmd.errors import NotFoundError
+from qmd.evaluation.collections import JudgedQueries, has_corpus, read_beir, read_judged
+from qmd.evaluation.corpus_index import entry_id, index_corpus
+from qmd.evaluation.fixture import Fixture, judge_fixture, read_fixture
+from qmd.evaluation.known_item import known_item_queries
+from qmd.inference.base import Engines
+from qmd.inference.models.catalogue import Role
 from qmd.quick_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from qmd.config.paths import Locations
-    from qmd.evaluation.collections import JudgedQueries
-    from qmd.evaluation.fixture import Fixture
-    from qmd.inference.base import Engines
-    from qmd.inference.models.catalogue import Role
-    from qmd.records import Scope, StoredDocument
-    from qmd.store.index import IndexReader
+from qmd.records import Scope, StoredDocument
+from qmd.store.index import IndexReader, open_reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +57,18 @@ class Request:
 
 
 @contextmanager
-def open_task(session: Session, locations: Locations, request: Request) -> Iterator[Task]:
-    from qmd.evaluation.collections import has_corpus
-
+def open_task(invocation: Invocation, locations: Locations, request: Request) -> Iterator[Task]:
+    """What a command line asks to be measured, its index open while the block runs."""
     if request.target is not None and not request.target.exists():
         raise NotFoundError(f"no fixture, folder or run '{request.target}'", "qmd bench --help")
     folder = request.target if request.target is not None and request.target.is_dir() else None
-    index = session.open(locations, allow_gpu=request.allow_gpu)
+    index = invocation.open(locations, allow_gpu=request.allow_gpu)
     with index, index.engines(_roles(request)) as engines:
         for note in engines.notes:
             warn(note)
         if folder is not None and has_corpus(folder):
             with _corpus_reader(locations, folder, engines) as reader:
-                yield _corpus_task(folder, reader, engines)
+                yield Task(folder.resolve().name, read_beir(folder), reader, engines, Scope(), entry_id)
             return
         with index.reader() as reader:
             if not reader.count_documents():
@@ -78,21 +76,8 @@ def open_task(session: Session, locations: Locations, request: Request) -> Itera
             yield _own_task(request, folder, reader, engines)
 
 
-def _corpus_task(folder: Path, reader: IndexReader, engines: Engines) -> Task:
-    from qmd.evaluation.collections import read_beir
-    from qmd.evaluation.corpus_index import entry_id
-    from qmd.records import Scope
-
-    return Task(folder.resolve().name, read_beir(folder), reader, engines, Scope(), entry_id)
-
-
 def _own_task(request: Request, folder: Path | None, reader: IndexReader, engines: Engines) -> Task:
     """Queries of a fixture, of files or of the index itself, over the user's own index."""
-    from qmd.evaluation.collections import JudgedQueries, read_beir, read_qrels, read_queries
-    from qmd.evaluation.fixture import judge_fixture, read_fixture
-    from qmd.evaluation.known_item import known_item_queries
-    from qmd.records import Scope
-
     names = request.collections
     fixture = None
     if request.target is not None and folder is None:
@@ -110,19 +95,13 @@ def _own_task(request: Request, folder: Path | None, reader: IndexReader, engine
         judged = known_item_queries(reader, scope, request.auto)
         if not judged.queries:
             raise NotFoundError("no heading or link of this index can serve as a query", "qmd bench FIXTURE")
-        return Task("auto", judged, reader, engines, scope, _collection_path)
+        return Task("auto", judged, reader, engines, scope, lambda document: f"{document.collection}/{document.path}")
     if folder is not None:
         judged = read_beir(folder)
     else:
         assert request.qrels is not None and request.queries is not None
-        grades = read_qrels(request.qrels)
-        texts = {name: text for name, text in read_queries(request.queries).items() if name in grades}
-        judged = JudgedQueries(texts, grades)
+        judged = read_judged(request.queries, request.qrels)
     return Task((folder or request.qrels or Path()).name, judged, reader, engines, scope, _judged_name(judged))
-
-
-def _collection_path(document: StoredDocument) -> str:
-    return f"{document.collection}/{document.path}"
 
 
 def _judged_name(judged: JudgedQueries) -> Callable[[StoredDocument], str]:
@@ -140,12 +119,6 @@ def _judged_name(judged: JudgedQueries) -> Callable[[StoredDocument], str]:
 @contextmanager
 def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iterator[IndexReader]:
     """The index of a folder's own corpus, kept in the cache and made anew when the folder changes."""
-    import hashlib
-
-    from qmd.cli.progress import ProgressLine
-    from qmd.evaluation.corpus_index import index_corpus
-    from qmd.store.index import open_reader
-
     files = sorted(file for file in folder.glob("corpus.jsonl*") if file.is_file())
     state = [str(folder.resolve()), *(f"{file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)]
     digest = hashlib.sha256("\n".join(state).encode("utf-8", "surrogateescape")).hexdigest()[:12]

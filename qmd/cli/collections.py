@@ -8,9 +8,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from qmd.cli import completion
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out
-from qmd.cli.session import Session
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError
 from qmd.names import to_text
@@ -20,12 +20,12 @@ Name = Annotated[str | None, Argument(help="Name of the collection.", autocomple
 Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which files.")]
 
 
-def list_collections(session: Session, json: Json = False, index: Index = None) -> int:
+def list_collections(invocation: Invocation, json: Json = False, index: Index = None) -> int:
     """List the collections."""
     from qmd.clock import utc_now
     from qmd.render.listings import collections_json, render_collections
 
-    with session.open(session.locate(index)) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         known = opened.collections()
         counts = {count.name: count for count in opened.status().collections}
     out(collections_json(known, counts) if json else render_collections(known, counts, utc_now()))
@@ -33,7 +33,7 @@ def list_collections(session: Session, json: Json = False, index: Index = None) 
 
 
 def add(
-    session: Session,
+    invocation: Invocation,
     path: Annotated[str | None, Argument(help="Folder; '.' is this one.")] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name [default: the folder's].")] = None,
     mask: Mask = DEFAULT_PATTERN,
@@ -43,10 +43,10 @@ def add(
     from qmd.cli.indexing import change_summary, embed_advice, run_update
 
     if not path:
-        raise session.missing_argument()
-    folder = _existing_folder(session, path)
+        raise invocation.missing_argument()
+    folder = _existing_folder(invocation, path)
     chosen = name or folder.name or "root"
-    with session.open(session.locate(index)) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         opened.add_collection(chosen, folder, pattern=mask)
         out(f"Creating collection '{chosen}'...\nCollection: {to_text(folder)} ({mask})\n\n")
         with opened.updating([chosen]) as update:
@@ -60,10 +60,10 @@ def add(
     return 0
 
 
-def _existing_folder(session: Session, path: str) -> Path:
+def _existing_folder(invocation: Invocation, path: str) -> Path:
     # The shell's idea of the current folder keeps the name by which the user reached it.
-    given = session.environ.get("PWD") or str(session.cwd) if path == "." else expand_home(path)
-    resolved = (session.cwd / given).resolve()
+    given = invocation.environ.get("PWD") or str(invocation.cwd) if path == "." else expand_home(path)
+    resolved = (invocation.cwd / given).resolve()
     if not resolved.exists():
         raise QmdError(
             f"Collection path does not exist.\n  Received: {path}\n  Resolved: {to_text(resolved)}",
@@ -77,74 +77,74 @@ def _existing_folder(session: Session, path: str) -> Path:
     return resolved
 
 
-def show(session: Session, name: Name = None, index: Index = None) -> int:
+def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
     """Show one collection."""
     from qmd.render.listings import render_collection
 
     if not name:
-        raise session.missing_argument()
-    with session.open(session.locate(index)) as opened:
+        raise invocation.missing_argument()
+    with invocation.open(invocation.locate(index)) as opened:
         out(render_collection(opened.collection(name)))
     return 0
 
 
 def rename(
-    session: Session,
+    invocation: Invocation,
     old: Annotated[str | None, Argument(help="Present name.", autocompletion=completion.collections)] = None,
     new: Annotated[str | None, Argument(help="New name.")] = None,
     index: Index = None,
 ) -> int:
     """Rename a collection."""
     if not old or not new:
-        raise session.missing_argument()
-    with session.open(session.locate(index)) as opened:
+        raise invocation.missing_argument()
+    with invocation.open(invocation.locate(index)) as opened:
         opened.rename_collection(old, new)
     out(f"✓ Renamed collection '{old}' to '{new}'\n  Virtual paths updated: qmd://{old}/ → qmd://{new}/\n")
     return 0
 
 
-def remove(session: Session, name: Name = None, index: Index = None) -> int:
+def remove(invocation: Invocation, name: Name = None, index: Index = None) -> int:
     """Forget a collection; its files stay."""
     if not name:
-        raise session.missing_argument()
-    with session.open(session.locate(index)) as opened:
+        raise invocation.missing_argument()
+    with invocation.open(invocation.locate(index)) as opened:
         n_documents = opened.remove_collection(name)
     out(f"✓ Removed collection '{name}'\n  Deleted {n_documents} documents\n")
     return 0
 
 
-def include(session: Session, name: Name = None, index: Index = None) -> int:
+def include(invocation: Invocation, name: Name = None, index: Index = None) -> int:
     """Search a collection when none is named."""
-    _set_included(session, name, index, True)
+    _set_included(invocation, name, index, True)
     out(f"✓ Collection '{name}' included in default queries\n")
     return 0
 
 
-def exclude(session: Session, name: Name = None, index: Index = None) -> int:
+def exclude(invocation: Invocation, name: Name = None, index: Index = None) -> int:
     """Search a collection only when it is named."""
-    _set_included(session, name, index, False)
+    _set_included(invocation, name, index, False)
     out(f"✓ Collection '{name}' excluded from default queries\n")
     return 0
 
 
-def _set_included(session: Session, name: str | None, index: str | None, included: bool) -> None:
+def _set_included(invocation: Invocation, name: str | None, index: str | None, included: bool) -> None:
     if not name:
-        raise session.missing_argument()
-    with session.open(session.locate(index)) as opened:
+        raise invocation.missing_argument()
+    with invocation.open(invocation.locate(index)) as opened:
         opened.set_included(name, included)
 
 
 def update_command(
-    session: Session,
+    invocation: Invocation,
     name: Name = None,
     words: Annotated[list[str] | None, Argument(metavar="[COMMAND]…", help="None clears it.")] = None,
     index: Index = None,
 ) -> int:
     """Set or clear the command that 'update' runs first."""
     if not name:
-        raise session.missing_argument()
+        raise invocation.missing_argument()
     command = " ".join(words or ())
-    with session.open(session.locate(index)) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         opened.set_update_command(name, command)
     out(f"✓ Set update command for '{name}': {command}\n" if command else f"✓ Cleared update command for '{name}'\n")
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 from qmd.quick_dataclasses import dataclass
 
 CommandFunction = Callable[..., int]
-"""Takes the session, then what its signature declares by name; returns the exit status."""
+"""Takes the invocation, then what its signature declares by name; returns the exit status."""
 
 COMPLETION_REQUEST = "_QMD_COMPLETE"
 """The variable by which a shell asks how a line may go on; typer derives it from the program's name."""
@@ -169,7 +169,7 @@ def build_command(spec: CommandSpec) -> Any:
         return values
 
     declared = signature(spec.load(), eval_str=True)
-    # The session is no matter of the command line.
+    # The invocation is no matter of the command line.
     collect.__signature__ = declared.replace(parameters=list(declared.parameters.values())[1:])  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -19,8 +19,8 @@ from typer.main import get_command
 
 from qmd.cli.app import find_built_command
 from qmd.cli.commands import COMMANDS, COMPLETION_REQUEST, NAMES, build_command, find_spec, group_of
+from qmd.cli.invocation import Invocation, working_folder
 from qmd.cli.output import out
-from qmd.cli.session import Session, working_folder
 from qmd.config.paths import locate
 from qmd.errors import EXIT_OK, UsageError
 
@@ -98,8 +98,8 @@ def _paths(index: Index, incomplete: str) -> Iterator[str]:
 
 
 def _open_index(ctx: Context) -> Index:
-    session = Session("", "", os.environ, working_folder())
-    return session.open(session.locate(ctx.params.get("index")))
+    invocation = Invocation("", "", os.environ, working_folder())
+    return invocation.open(invocation.locate(ctx.params.get("index")))
 
 
 # --- answering ------------------------------------------------------------------------------------
@@ -154,12 +154,12 @@ def _no_options() -> None:
 
 
 def print_script(
-    session: Session,
+    invocation: Invocation,
     shell: Annotated[str | None, Argument(help="The shell.", autocompletion=one_of(*_SHELLS))] = None,
 ) -> int:
     """Print what makes a shell complete qmd's commands, options and values."""
     if shell is None:
-        raise session.missing_argument()
+        raise invocation.missing_argument()
     if shell not in _SHELLS:
         raise UsageError(f"unknown shell '{shell}'", f"known: {', '.join(_SHELLS)}")
     os.environ[COMPLETION_REQUEST] = f"source_{shell}"

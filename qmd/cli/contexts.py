@@ -7,9 +7,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from qmd.cli import completion
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out
-from qmd.cli.session import Session
 from qmd.errors import UsageError
 
 OneCollection = Annotated[
@@ -25,18 +25,18 @@ OneCollection = Annotated[
 
 
 def add(
-    session: Session,
+    invocation: Invocation,
     words: Annotated[list[str] | None, Argument(metavar='[PATH] "TEXT"', help="Path and note.")] = None,
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
     """Attach a note to a path."""
     if not words:
-        raise session.missing_argument()
+        raise invocation.missing_argument()
     path, text = (words[0], " ".join(words[1:])) if len(words) > 1 else (".", words[0])
     if not text.strip():
         raise UsageError("the note is empty", "qmd context add /path 'what is there'")
-    with session.open(session.locate(index)) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         if path == "/" and collection is None:
             opened.set_global_context(text)
             out(f"✓ Set global context\nContext: {text}\n")
@@ -48,15 +48,15 @@ def add(
 
 
 def remove(
-    session: Session,
+    invocation: Invocation,
     path: Annotated[str | None, Argument(help="Path of the note; '/' is the global one.")] = None,
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
     """Remove a note."""
     if not path:
-        raise session.missing_argument()
-    with session.open(session.locate(index)) as opened:
+        raise invocation.missing_argument()
+    with invocation.open(invocation.locate(index)) as opened:
         if path == "/" and collection is None:
             opened.set_global_context(None)
             out("✓ Removed global context\n")
@@ -67,18 +67,18 @@ def remove(
     return 0
 
 
-def list_contexts(session: Session, index: Index = None) -> int:
+def list_contexts(invocation: Invocation, index: Index = None) -> int:
     """List the notes."""
     from qmd.render.listings import render_contexts
 
-    with session.open(session.locate(index)) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         out(render_contexts(opened.contexts()))
     return 0
 
 
-def check(session: Session, index: Index = None) -> int:
+def check(invocation: Invocation, index: Index = None) -> int:
     """List what has no note."""
-    with session.open(session.locate(index)) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         places = opened.places_without_context()
     lines = [
         f"qmd://{name}/{folder}/ has no context of its own" if folder else f"qmd://{name}/ has no context"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, NoGpu
 from qmd.cli.output import out
-from qmd.cli.session import Session
 from qmd.errors import QmdError
 from qmd.quick_dataclasses import dataclass
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.inspection import EngineReport
-    from qmd.inference.settings import EngineSettings
     from qmd.store.index import IndexReader
 
 _MEBIBYTE = 1 << 20
@@ -37,16 +36,16 @@ class Check:
 
 
 def doctor(
-    session: Session,
+    invocation: Invocation,
     json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Check the installation, the index and the models."""
-    locations = session.locate(index)
-    with session.open(locations, allow_gpu=not no_gpu) as opened:
-        checks, reports = _examine(session, locations, opened)
-    environment = _environment(session.environ)
+    locations = invocation.locate(index)
+    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
+        checks, reports = _examine(invocation, locations, opened)
+    environment = _environment(invocation.environ)
     if json:
         out(_as_json(locations, checks, reports, environment))
         return 0
@@ -62,25 +61,25 @@ def doctor(
     return 0
 
 
-def _examine(session: Session, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
+def _examine(invocation: Invocation, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
     """Everything that is looked at, in the order shown."""
+    from qmd.inference.inspection import inspect_engine
+    from qmd.store.connection import driver_version
+
     checks = [
-        _check("SQLite", _sqlite),
+        _check("SQLite", driver_version),
         _check("configuration", lambda: _configuration(locations, index)),
         _check("index", lambda: _index(index)),
         _check("permissions", lambda: _permissions(locations)),
-        _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, session.environ)),
+        _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, invocation.environ)),
         _check("CUDA", _cuda),
     ]
-    reports: list[EngineReport] = []
-
-    def models() -> str:
-        reports.extend(_inspect(index.engine_settings()))
-        checks.append(_check("vectors", lambda: _vectors(index)))
-        return ""
-
-    failed = _check("models", models)
-    return (checks if failed.is_well else [*checks, failed]), reports
+    try:
+        settings = index.engine_settings()
+        reports = [inspect_engine(settings, role) for role in ("embed", "rerank", "expand")]
+    except QmdError as exc:
+        return [*checks, Check("models", False, exc.message, exc.hint)], []
+    return [*checks, _check("vectors", lambda: _vectors(index))], reports
 
 
 def _check(name: str, examine: Callable[[], str]) -> Check:
@@ -88,12 +87,6 @@ def _check(name: str, examine: Callable[[], str]) -> Check:
         return Check(name, True, examine())
     except QmdError as exc:
         return Check(name, False, exc.message, exc.hint)
-
-
-def _sqlite() -> str:
-    from qmd.store.connection import driver_version
-
-    return driver_version()
 
 
 def _configuration(locations: Locations, index: OpenIndex) -> str:
@@ -145,12 +138,6 @@ def _cuda() -> str:
 
     verdict = cuda_verdict()
     return "works (a test session ran on it)" if verdict is None else f"not used: {verdict}"
-
-
-def _inspect(settings: EngineSettings) -> list[EngineReport]:
-    from qmd.inference.inspection import inspect_engine
-
-    return [inspect_engine(settings, role) for role in ("embed", "rerank", "expand")]
 
 
 # --- vectors --------------------------------------------------------------------------------------
@@ -227,14 +214,14 @@ def _as_json(
 ) -> str:
     import json
 
-    rows = [
-        {"name": check.name, "ok": check.is_well, "detail": check.detail, "advice": check.advice} for check in checks
-    ]
     content = {
         "index": str(locations.database),
         "python": ".".join(map(str, sys.version_info[:3])),
         "platform": sys.platform,
-        "checks": rows,
+        "checks": [
+            {"name": check.name, "ok": check.is_well, "detail": check.detail, "advice": check.advice}
+            for check in checks
+        ],
         "engines": [_engine_row(report) for report in reports],
         "environment": environment,
     }

@@ -12,6 +12,7 @@ from typer import Argument, Option
 from qmd.app.disk_paths import missing_warning
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
     LARGEST_NUMBER,
     Csv,
@@ -27,7 +28,6 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
-from qmd.cli.session import Session
 from qmd.errors import EXIT_NOT_FOUND
 from qmd.render.documents import FetchedDocument, render_document, render_documents
 from qmd.render.hits import file_identifier
@@ -52,7 +52,7 @@ _LINE_NUMBERS = Option("--line-numbers", help="Number the lines (the default).")
 
 
 def get(
-    session: Session,
+    invocation: Invocation,
     file: File = None,
     from_line: Annotated[str | None, Option("--from", metavar="N", help="First line shown.")] = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
@@ -64,14 +64,14 @@ def get(
     """Show one document."""
     reference = " ".join(file or ())
     if not reference:
-        raise session.missing_argument()
+        raise invocation.missing_argument()
     suffix = _INDEX_SUFFIX.search(reference)
     if suffix and reference.startswith("qmd:"):
         index, reference = index or unquote(suffix["index"]), reference.replace(suffix[0], "")
     first = positive_number(from_line, "--from", 1) if from_line is not None else None
     count = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
-    locations = session.locate(index)
-    with session.open(locations) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         found = opened.get(reference, from_line=first, max_lines=count)
         header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
         if full_path:
@@ -88,7 +88,7 @@ def _on_disk(index: OpenIndex, document: StoredDocument) -> str | None:
 
 
 def multi_get(
-    session: Session,
+    invocation: Invocation,
     pattern: Pattern = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
     max_bytes: Annotated[str | None, Option("--max-bytes", metavar="N", help="Skip longer documents.")] = None,
@@ -105,14 +105,14 @@ def multi_get(
 ) -> int:
     """Show several documents."""
     if not pattern:
-        usage = session.missing_argument()
+        usage = invocation.missing_argument()
         usage.hint = "pattern: glob (e.g., 'journals/2025-05*.md') or comma-separated list"
         raise usage
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
     max_lines = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
     limit = positive_number(max_bytes, "--max-bytes", DEFAULT_MAX_BYTES)
-    locations = session.locate(index)
-    with session.open(locations) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         found = opened.multi_get(" ".join(pattern), max_bytes=limit, max_lines=max_lines)
         for problem in found.problems:
             say(problem)
@@ -150,7 +150,7 @@ def _fetched(entry: DocumentText | SkippedDocument, identifier: str, on_disk: st
 
 
 def list_files(
-    session: Session,
+    invocation: Invocation,
     path: Folder = None,
     index: Index = None,
 ) -> int:
@@ -159,7 +159,7 @@ def list_files(
     from qmd.render.listings import render_collection_names, render_files
 
     wanted = " ".join(path or ())
-    with session.open(session.locate(index)) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         if not wanted:
             counts = {count.name: count for count in opened.status().collections}
             out(render_collection_names(opened.indexed_collections(), counts))

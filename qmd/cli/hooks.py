@@ -7,8 +7,9 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.output import out, warn
-from qmd.cli.session import Session
+from qmd.errors import EXIT_FAILURE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S = 600.0
 EXIT_TIMED_OUT = 124
 """As `timeout(1)` says it."""
-_NO_START = 1
 _GRACE_S = 2.0
 _LONGEST_S = 1_000_000.0
 """No wait of the system takes much more; an update that runs for eleven days has no limit."""
@@ -32,7 +32,7 @@ def git_pull_command(collection: Collection) -> str | None:
     return "git pull --ff-only" if is_checkout else None
 
 
-def run_hook(session: Session, collection: Collection, command: str) -> int:
+def run_hook(invocation: Invocation, collection: Collection, command: str) -> int:
     """Run a command in the collection's folder, its output indented on stdout.
 
     A command that is still running after `QMD_HOOK_TIMEOUT` seconds (600 unless set, 0 for no limit) is ended together
@@ -46,16 +46,16 @@ def run_hook(session: Session, collection: Collection, command: str) -> int:
 
     out(f"    Running update command: {command}\n")
     shell = shutil.which("bash") or shutil.which("sh")
-    timeout_s = hook_timeout_s(session.environ)
+    timeout_s = hook_timeout_s(invocation.environ)
     # On a terminal the command shares it: git may have to ask for a passphrase.
-    owns_group = os.name == "posix" and not session.is_interactive
+    owns_group = os.name == "posix" and not invocation.is_interactive
     try:
         process = subprocess.Popen(
             [shell, "-c", command] if shell else command,
             shell=shell is None,
             cwd=collection.path if collection.path.is_dir() else collection.path.parent,
-            env=dict(session.environ),
-            stdin=None if session.is_interactive else subprocess.DEVNULL,
+            env=dict(invocation.environ),
+            stdin=None if invocation.is_interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -64,7 +64,7 @@ def run_hook(session: Session, collection: Collection, command: str) -> int:
         )
     except OSError as exc:
         warn(f"cannot run the update command of '{collection.name}': {exc.strerror}")
-        return _NO_START
+        return EXIT_FAILURE
     with process:
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
 from qmd.cli.output import out, say, warn
 from qmd.cli.progress import ProgressLine
-from qmd.cli.session import Session
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
 from qmd.names import to_text
@@ -29,7 +29,7 @@ _WARNINGS_SHOWN = 10
 
 
 def index(
-    session: Session,
+    invocation: Invocation,
     paths: Annotated[list[Path] | None, Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
@@ -43,8 +43,8 @@ def index(
     from qmd.cli.embedding import embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
-    absolute = [_existing(session, path) for path in paths or ()]
-    with session.open(session.locate(index), allow_gpu=not no_gpu) as opened:
+    absolute = [_existing(invocation, path) for path in paths or ()]
+    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
         names = opened.ensure_collections(absolute, name=name, pattern=glob) if paths else None
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
@@ -55,8 +55,8 @@ def index(
     return NotFoundError.exit_code if any(failures) else 0
 
 
-def _existing(session: Session, path: Path) -> Path:
-    absolute = (session.cwd / expand_home(path)).resolve()
+def _existing(invocation: Invocation, path: Path) -> Path:
+    absolute = (invocation.cwd / expand_home(path)).resolve()
     if not absolute.exists():
         raise NotFoundError(
             f"path '{to_text(path)}' does not exist", "name an existing folder or file: qmd index ~/notes"
@@ -99,7 +99,7 @@ def change_summary(report: UpdateReport) -> str:
 
 
 def update(
-    session: Session,
+    invocation: Invocation,
     collection: Collections = None,
     verify: Verify = False,
     pull: Pull = False,
@@ -107,7 +107,7 @@ def update(
 ) -> int:
     """Refresh the words of the collections."""
     status = 0
-    with session.open(session.locate(index)) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         if not opened.collections():
             out("No collections found. Run 'qmd collection add .' to index files.\n")
             return 0
@@ -115,7 +115,7 @@ def update(
             out(f"Updating {len(update.collections)} collection(s)...\n\n")
             for number, one in enumerate(update.collections, 1):
                 out(f"[{number}/{len(update.collections)}] {one.name} ({one.pattern})\n")
-                status = _update_with_hook(session, update, one, pull) or status
+                status = _update_with_hook(invocation, update, one, pull) or status
             n_pending = update.pending()
     out("✓ All collections updated.\n" if not status else "✗ Some collections could not be updated.\n")
     if n_pending:
@@ -123,13 +123,13 @@ def update(
     return status
 
 
-def _update_with_hook(session: Session, update: Update, collection: Collection, pull: bool) -> int:
+def _update_with_hook(invocation: Invocation, update: Update, collection: Collection, pull: bool) -> int:
     """Run the collection's command, then update it; a failure here does not keep the others from being updated."""
     from qmd.cli.hooks import git_pull_command, run_hook
 
     command = collection.update_command or (git_pull_command(collection) if pull else None)
     if command:
-        status = run_hook(session, collection, command)
+        status = run_hook(invocation, collection, command)
         if status:
             out(f"✗ Update command failed with exit code {status}\n")
             return status
@@ -143,7 +143,7 @@ def _update_with_hook(session: Session, update: Update, collection: Collection, 
 
 
 def embed(
-    session: Session,
+    invocation: Invocation,
     force: Annotated[bool, Option("-f", "--force", help="Compute all vectors anew.")] = False,
     collection: Collections = None,
     max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
@@ -163,7 +163,7 @@ def embed(
             raise UsageError(f"{label} must be a positive integer, not '{value}'")
     if timeout is not None and timeout < 0:
         raise UsageError("--timeout must be a non-negative number of minutes (0 = no limit)")
-    with session.open(session.locate(index), allow_gpu=not no_gpu) as opened:
+    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
         if not opened.path.exists() and not opened.collections():
             out("No collections found. Run 'qmd collection add .' to index files.\n")
             return 0
@@ -178,12 +178,12 @@ def embed(
 
 
 def cleanup(
-    session: Session,
+    invocation: Invocation,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would go.")] = False,
     index: Index = None,
 ) -> int:
     """Drop what nothing uses."""
-    with session.open(session.locate(index)) as opened, ProgressLine("Cleaning"):
+    with invocation.open(invocation.locate(index)) as opened, ProgressLine("Cleaning"):
         counts = opened.cleanup(dry_run=dry_run)
     if dry_run:
         out("Dry run — no changes made.\n\nWould clear 0 cached API responses\n")

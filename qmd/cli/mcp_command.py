@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out, say
-from qmd.cli.session import Session
 from qmd.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _STOP_TIMEOUT_S = 5.0
 
 
 def mcp(
-    session: Session,
+    invocation: Invocation,
     action: Annotated[str | None, Argument(metavar="[stop]", help="'stop' ends the background server.")] = None,
     http: Annotated[bool, Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
     host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
@@ -40,9 +40,9 @@ def mcp(
     index: Index = None,
 ) -> int:  # fmt: skip
     """Serve this index to editors and agents."""
-    locations = session.locate(index)
+    locations = invocation.locate(index)
     if print_config is not None:
-        return _print_config(print_config, index, session)
+        return _print_config(print_config, index, invocation)
     if action is not None:
         return _stop(action, locations)
     if not http:
@@ -56,20 +56,20 @@ def mcp(
         ):
             if is_given:
                 raise UsageError(f"{option} needs --http", f"qmd mcp --http {option} …")
-        return _serve_stdio(session, locations)
+        return _serve_stdio(invocation, locations)
     if socket_only:
-        return _serve_commands(session, locations)
-    policy = _policy(session.environ, host or session.environ.get("QMD_HOST") or _DEFAULT_HOST, token_file)
+        return _serve_commands(invocation, locations)
+    policy = _policy(invocation.environ, host or invocation.environ.get("QMD_HOST") or _DEFAULT_HOST, token_file)
     chosen_port = _DEFAULT_PORT if port is None else port
     if daemon:
-        return _start(session, locations, policy, chosen_port, token_file, watches=watch)
-    return _serve_http(session, locations, policy, chosen_port, watches=watch)
+        return _start(invocation, locations, policy, chosen_port, token_file, watches=watch)
+    return _serve_http(invocation, locations, policy, chosen_port, watches=watch)
 
 
-def _print_config(client: str, index: str | None, session: Session) -> int:
+def _print_config(client: str, index: str | None, invocation: Invocation) -> int:
     from qmd.server.client_config import client_config, client_place
 
-    text = client_config(client.strip().lower(), index, session.environ)
+    text = client_config(client.strip().lower(), index, invocation.environ)
     say(f"# {client_place(client.strip().lower())}")
     out(text)
     return 0
@@ -84,37 +84,37 @@ def _stop(action: str, locations: Locations) -> int:
     return 0
 
 
-def _serve_stdio(session: Session, locations: Locations) -> int:
+def _serve_stdio(invocation: Invocation, locations: Locations) -> int:
     from qmd.server.stdio import run_stdio
 
-    run_stdio(session.serve(locations))
+    run_stdio(invocation.serve(locations))
     return 0
 
 
-def _serve_http(session: Session, locations: Locations, policy: AccessPolicy, port: int, *, watches: bool) -> int:
+def _serve_http(invocation: Invocation, locations: Locations, policy: AccessPolicy, port: int, *, watches: bool) -> int:
     from qmd.server.http_app import serve
     from qmd.server.lifecycle import end_process, remove_own_pid, running_server, server_files, write_pid
 
     files = server_files(locations.cache, locations.index_name)
-    index = session.serve(locations)
+    index = invocation.serve(locations)
     if running_server(files) is None:
         with contextlib.suppress(OSError):
             write_pid(files)
     watching = _watching_beside(index) if watches else contextlib.nullcontext()
     try:
         with watching:
-            serve(index, locations, session.environ, policy, port)
+            serve(index, locations, invocation.environ, policy, port)
     finally:
         remove_own_pid(files)
     end_process()
 
 
-def _serve_commands(session: Session, locations: Locations) -> int:
+def _serve_commands(invocation: Invocation, locations: Locations) -> int:
     """Be the warm process that a command has started: no port, no pid file, and an end when nobody asks any more."""
     from qmd.server.http_app import serve
     from qmd.server.lifecycle import end_process
 
-    serve(session.serve(locations), locations, session.environ)
+    serve(invocation.serve(locations), locations, invocation.environ)
     end_process()
 
 
@@ -138,7 +138,7 @@ def _watching_beside(index: OpenIndex) -> Iterator[None]:
 
 
 def _start(
-    session: Session,
+    invocation: Invocation,
     locations: Locations,
     policy: AccessPolicy,
     port: int,
@@ -150,7 +150,7 @@ def _start(
 
     if port == 0:
         raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")
-    arguments, environ = serving_command(locations, session.environ)
+    arguments, environ = serving_command(locations, invocation.environ)
     arguments += ["--host", policy.bind_host, "--port", str(port)]
     if watches:
         arguments.append("--watch")

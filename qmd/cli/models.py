@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from qmd.cli import completion
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say, show_progress, stderr_is_terminal
-from qmd.cli.session import Session
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ BUILT_IN = "built-in"
 _MEGABYTE = 1_000_000
 
 
-def list_models(session: Session, as_json: Json = False, index: Index = None) -> int:
+def list_models(invocation: Invocation, as_json: Json = False, index: Index = None) -> int:
     """List the models qmd knows, and which are on this machine."""
     from qmd.inference.models.folders import list_models as states
 
-    found = states(_models_dir(session, index))
+    found = states(_models_dir(invocation, index))
     if as_json:
         import json
 
@@ -59,7 +59,7 @@ def list_models(session: Session, as_json: Json = False, index: Index = None) ->
 
 
 def pull(
-    session: Session,
+    invocation: Invocation,
     names: Names = None,
     formats: Annotated[
         list[str] | None, Option("--file-format", metavar="NAME", help="Weights of this format; may be repeated.")
@@ -69,19 +69,21 @@ def pull(
     index: Index = None,
 ) -> int:
     """Fetch models; an interrupted pull goes on where it stopped."""
+    from qmd.inference.models.catalogue import full_model
     from qmd.inference.models.downloads import formats_to_pull, pull_model
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
     from qmd.prepare.forms import forms_for
 
-    models_dir = _models_dir(session, index)
-    has_cuda = gpu_allowed(session.environ) and cuda_works()
-    for record in _records(names):
+    models_dir = _models_dir(invocation, index)
+    has_cuda = gpu_allowed(invocation.environ) and cuda_works()
+    records = [_record(name) for name in names or ()] or [full_model(role) for role in ("embed", "rerank", "expand")]
+    for record in records:
         say(f"{record.name} ({record.role}) from {record.repository}")
         report = pull_model(
             record,
             models_dir,
             formats=formats or formats_to_pull(record, has_cuda=has_cuda),
-            env=session.environ,
+            env=invocation.environ,
             on_progress=_show if stderr_is_terminal() else None,
         )
         state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already here"
@@ -92,7 +94,7 @@ def pull(
 
 
 def prepare(
-    session: Session,
+    invocation: Invocation,
     names: Annotated[
         list[str] | None,
         Argument(help="Models; none means every one here that has forms.", autocompletion=completion.models),
@@ -107,8 +109,8 @@ def prepare(
     from qmd.inference.models.folders import model_path
     from qmd.prepare.forms import prepare_model
 
-    models_dir = _models_dir(session, index)
-    all_kept = True
+    models_dir = _models_dir(invocation, index)
+    status = EXIT_OK
     for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
         if record.tier == BUILT_IN:
             raise UsageError(f"model '{record.name}' is part of qmd and needs no preparing")
@@ -120,13 +122,13 @@ def prepare(
             on_step=lambda step, name=record.name: say(f"{name}: {step}"),  # type: ignore[misc]
         )
         for form in made:
-            all_kept = all_kept and form.is_kept
             if form.is_kept:
                 size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
                 out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
             else:
+                status = EXIT_FAILURE
                 out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")
-    return EXIT_OK if all_kept else EXIT_FAILURE
+    return status
 
 
 def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
@@ -146,40 +148,41 @@ def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
     return found
 
 
-def path(session: Session, name: Name, index: Index = None) -> int:
+def path(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Print the folder of a model."""
     from qmd.inference.models.folders import model_path
 
-    out(f"{model_path(_record(name), _models_dir(session, index))}\n")
+    out(f"{model_path(_record(name), _models_dir(invocation, index))}\n")
     return EXIT_OK
 
 
-def verify(session: Session, names: Names = None, index: Index = None) -> int:
+def verify(invocation: Invocation, names: Names = None, index: Index = None) -> int:
     """Check model files against their sizes and checksums."""
     from qmd.inference.models.folders import list_models as states
     from qmd.inference.models.folders import verify_model
 
-    models_dir = _models_dir(session, index)
+    models_dir = _models_dir(invocation, index)
     present = [state.record for state in states(models_dir) if state.is_present]
-    whole = True
+    status = EXIT_OK
     for record in [_record(name) for name in names] if names else present:
         for check in verify_model(record, models_dir):
-            whole = whole and check.status in ("ok", "unknown")
+            if check.status not in ("ok", "unknown"):
+                status = EXIT_FAILURE
             out(f"{check.status:<9} {record.name}: {check.path}\n")
-    return EXIT_OK if whole else EXIT_FAILURE
+    return status
 
 
-def remove(session: Session, name: Name, index: Index = None) -> int:
+def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Delete the files of a model."""
     from qmd.inference.models.folders import remove_model
 
-    freed = remove_model(_record(name), _models_dir(session, index))
+    freed = remove_model(_record(name), _models_dir(invocation, index))
     out(f"✓ Removed {name} ({freed / _MEGABYTE:.1f} MB)\n")
     return EXIT_OK
 
 
 def export(
-    session: Session,
+    invocation: Invocation,
     name: Name,
     target: Annotated[Path, Argument(help="A folder, or a file ending in .tar or .tar.gz.")],
     index: Index = None,
@@ -187,12 +190,12 @@ def export(
     """Copy a model to a folder or archive, for a machine without network."""
     from qmd.inference.models.folders import export_model
 
-    out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(session, index), target)}\n")
+    out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(invocation, index), target)}\n")
     return EXIT_OK
 
 
 def import_(
-    session: Session,
+    invocation: Invocation,
     source: Annotated[Path, Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
     name: Annotated[
         str | None, Option("--name", metavar="NAME", help="Which model it is.", autocompletion=completion.models)
@@ -202,21 +205,13 @@ def import_(
     """Take a model from a folder or archive."""
     from qmd.inference.models.folders import import_model
 
-    record = import_model(source, _models_dir(session, index), _record(name) if name else None)
+    record = import_model(source, _models_dir(invocation, index), _record(name) if name else None)
     out(f"✓ Imported {record.name}\n")
     return EXIT_OK
 
 
-def _models_dir(session: Session, index: str | None) -> Path:
-    return session.locate(index).models
-
-
-def _records(names: list[str] | None) -> list[ModelRecord]:
-    from qmd.inference.models.catalogue import full_model
-
-    if names:
-        return [_record(name) for name in names]
-    return [full_model("embed"), full_model("rerank"), full_model("expand")]
+def _models_dir(invocation: Invocation, index: str | None) -> Path:
+    return invocation.locate(index).models
 
 
 def _record(name: str) -> ModelRecord:

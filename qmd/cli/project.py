@@ -7,9 +7,9 @@ from typing import Annotated
 from typer import Argument
 
 from qmd.cli import completion
+from qmd.cli.invocation import Invocation, describe_gated
 from qmd.cli.options import Index
 from qmd.cli.output import out
-from qmd.cli.session import Session, describe_gated
 from qmd.config.paths import PROJECT_FOLDER, locate
 from qmd.config.settings import load_config
 from qmd.errors import QmdError, UsageError
@@ -17,13 +17,13 @@ from qmd.errors import QmdError, UsageError
 _TEMPLATE = "collections: {}\n"
 
 
-def init(session: Session) -> int:
+def init(invocation: Invocation) -> int:
     """Start an index of this folder's own."""
     from qmd.config.edits import locked_config_file, write_config_file
     from qmd.store.index import open_writer
 
-    folder = session.cwd / PROJECT_FOLDER
-    if session.cwd.resolve() == session.locate(None).home.resolve():
+    folder = invocation.cwd / PROJECT_FOLDER
+    if invocation.cwd.resolve() == invocation.locate(None).home.resolve():
         raise QmdError(
             "Refusing to initialize a local index in $HOME. Every folder below would use it.",
             "go to a project's folder first",
@@ -31,13 +31,13 @@ def init(session: Session) -> int:
     with locked_config_file(folder / "index.yml"):
         if not any((folder / name).exists() for name in ("index.yml", "index.yaml")):
             write_config_file(folder / "index.yml", _TEMPLATE)
-    open_writer(locate(None, session.cwd, session.environ).database).close()
+    open_writer(locate(None, invocation.cwd, invocation.environ).database).close()
     out("ready to go with new local index\n")
     return 0
 
 
 def trust(
-    session: Session,
+    invocation: Invocation,
     action: Annotated[
         str | None,
         Argument(
@@ -51,7 +51,7 @@ def trust(
     """Trust this project's configuration, list what is trusted, or revoke it."""
     from qmd.config.trust import gated_items, record_trust, revoke_trust, trusted_configs
 
-    locations = session.locate(index)
+    locations = invocation.locate(index)
     if action == "list":
         records = trusted_configs(locations)
         out(
@@ -61,7 +61,7 @@ def trust(
         return 0
     if action == "revoke":
         done = revoke_trust(locations)
-        session.open(locations).mirror_configuration()
+        invocation.open(locations).mirror_configuration()
         out(f"✓ Revoked trust for {locations.config_file}\n" if done else f"{locations.config_file} was not trusted.\n")
         return 0
     if action is not None:
@@ -74,6 +74,6 @@ def trust(
         return 0
     out("\n".join(describe_gated(items)) + "\n")
     record_trust(items, locations)
-    session.open(locations).mirror_configuration()
+    invocation.open(locations).mirror_configuration()
     out(f"✓ Trusted {locations.config_file}\n")
     return 0

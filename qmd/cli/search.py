@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from qmd.app.disk_paths import missing_warning
 from qmd.app.searching import SearchRequest
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
     All,
     Budget,
@@ -36,7 +37,6 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
-from qmd.cli.session import Session
 from qmd.quick_dataclasses import replace
 from qmd.render.hits import Format, HitOptions, render_hits
 from qmd.retrieval.options import CANDIDATES
@@ -61,7 +61,7 @@ _STALE_DAYS = 14
 
 
 def find(
-    session: Session,
+    invocation: Invocation,
     query: QueryWords = None,
     n: Limit = None,
     all_results: All = False,
@@ -90,10 +90,10 @@ def find(
     """Search, and print the results."""
     text = " ".join(query or ())
     if not text:
-        raise session.missing_argument()
+        raise invocation.missing_argument()
     cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
-    mode = _MODES[session.command]
+    mode = _MODES[invocation.command]
     everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
     default = _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
     request = SearchRequest(
@@ -111,8 +111,8 @@ def find(
         explain=explain,
         full_body=full,
     )
-    locations = session.locate(index)
-    with session.open(locations, allow_gpu=not no_gpu) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         response = opened.search(request)
         shown = HitOptions(
             index_name=locations.index_name,
@@ -122,12 +122,12 @@ def find(
             disk_paths=_paths_shown(opened, response) if full_path else None,
             empty_note="No results found above minimum score threshold." if min_score > 0 else "No results found.",
         )
-        if chosen == "cli" and session.has_colour:
+        if chosen == "cli" and invocation.has_colour:
             links = opened.disk_paths([hit.document for hit in response.hits])
-            shown = replace(shown, editor_template=_editor_template(session, opened), absolute_paths=links)
-        if session.command != "search":
+            shown = replace(shown, editor_template=_editor_template(invocation, opened), absolute_paths=links)
+        if invocation.command != "search":
             _mention_age(opened)
-    _mention(session, locations, response, explain=explain, is_for_people=chosen == "cli")
+    _mention(invocation, locations, response, explain=explain, is_for_people=chosen == "cli")
     out(render_hits(response, chosen, shown))
     return 0
 
@@ -141,8 +141,8 @@ def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str
     return paths
 
 
-def _editor_template(session: Session, index: OpenIndex) -> str:
-    return session.environ.get("QMD_EDITOR_URI") or index.editor_uri() or "vscode://file/{path}:{line}:{col}"
+def _editor_template(invocation: Invocation, index: OpenIndex) -> str:
+    return invocation.environ.get("QMD_EDITOR_URI") or index.editor_uri() or "vscode://file/{path}:{line}:{col}"
 
 
 def _mention_age(index: OpenIndex) -> None:
@@ -153,14 +153,14 @@ def _mention_age(index: OpenIndex) -> None:
 
 
 def _mention(
-    session: Session, locations: Locations, response: SearchResponse, *, explain: bool, is_for_people: bool
+    invocation: Invocation, locations: Locations, response: SearchResponse, *, explain: bool, is_for_people: bool
 ) -> None:
     """What stderr says of an answer: warnings, how it came about, how sure it is."""
     for warning in response.warnings:
         warn(warning)
     if explain:
         _explain_expansion(response)
-    if session.command == "query":
+    if invocation.command == "query":
         _mention_built_in_models(locations, response)
     if is_for_people and response.hits:
         _mention_verdict(response)

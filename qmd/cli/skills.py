@@ -11,9 +11,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Json
 from qmd.cli.output import out, say
-from qmd.cli.session import Session
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageError
 from qmd.quick_dataclasses import dataclass
 
@@ -52,9 +52,9 @@ class Skill:
         return {path.relative_to(self.folder).as_posix(): path.read_text(encoding="utf-8") for path in found}
 
 
-def find_skills(session: Session) -> list[Skill]:
+def find_skills(invocation: Invocation) -> list[Skill]:
     """Skills by name: those of `QMD_SKILLS_DIR` where it is set, else the ones that ship."""
-    root = Path(session.environ.get("QMD_SKILLS_DIR") or Path(__file__).parents[1] / "skills")
+    root = Path(invocation.environ.get("QMD_SKILLS_DIR") or Path(__file__).parents[1] / "skills")
     skills = []
     for file in sorted(root.glob("*/SKILL.md")):
         parts = file.read_text(encoding="utf-8").split("---\n", 2)
@@ -64,25 +64,25 @@ def find_skills(session: Session) -> list[Skill]:
     return sorted(skills, key=lambda skill: skill.name.casefold())
 
 
-def show(session: Session) -> int:
+def show(invocation: Invocation) -> int:
     """Print the qmd skill."""
-    out(f"QMD Skill\n\n{_named(find_skills(session), 'qmd').text()}")
+    out(f"QMD Skill\n\n{_named(find_skills(invocation), 'qmd').text()}")
     return EXIT_OK
 
 
 def install(
-    session: Session,
+    invocation: Invocation,
     everywhere: Annotated[bool, Option("--global", help="For every project: below the home folder.")] = False,
     yes: Annotated[bool, Option("--yes", help="Link it for Claude as well, without asking.")] = False,
     force: Annotated[bool, Option("-f", "--force", help="Replace what is there.")] = False,
 ) -> int:
     """Put the skill where agents look for it."""
-    skill = _named(find_skills(session), "qmd")
-    base = Path(session.environ.get("HOME") or Path.home()) if everywhere else session.cwd
+    skill = _named(find_skills(invocation), "qmd")
+    base = Path(invocation.environ.get("HOME") or Path.home()) if everywhere else invocation.cwd
     target = base / ".agents" / "skills" / "qmd"
-    if target.exists() and not force:
-        raise QmdError(f"Skill already exists: {target} (use --force to replace it)")
     if target.exists():
+        if not force:
+            raise QmdError(f"Skill already exists: {target} (use --force to replace it)")
         shutil.rmtree(target)
     shutil.copytree(skill.folder, target, ignore=shutil.ignore_patterns("__pycache__"))
     (target / "SKILL.md").write_text(_BOOTSTRAP.format(description=skill.description), encoding="utf-8")
@@ -103,9 +103,9 @@ def _link_for_claude(base: Path, target: Path, yes: bool) -> None:
         out(f"✓ Linked {link}\n")
 
 
-def list_skills(session: Session, as_json: Json = False) -> int:
+def list_skills(invocation: Invocation, as_json: Json = False) -> int:
     """List the skills."""
-    skills = find_skills(session)
+    skills = find_skills(invocation)
     if as_json:
         return _json([{"name": skill.name, "description": skill.description} for skill in skills])
     width = max((len(skill.name) for skill in skills), default=0)
@@ -113,9 +113,11 @@ def list_skills(session: Session, as_json: Json = False) -> int:
     return EXIT_OK
 
 
-def get(session: Session, names: Names = None, full: Full = False, every: All = False, as_json: Json = False) -> int:
+def get(
+    invocation: Invocation, names: Names = None, full: Full = False, every: All = False, as_json: Json = False
+) -> int:
     """Print skills."""
-    skills = find_skills(session)
+    skills = find_skills(invocation)
     try:
         if not names and not every:
             raise UsageError("No skill name provided. Usage: qmd skills get <name>")
@@ -137,9 +139,9 @@ def get(session: Session, names: Names = None, full: Full = False, every: All = 
     return EXIT_OK
 
 
-def path(session: Session, names: Names = None, as_json: Json = False) -> int:
+def path(invocation: Invocation, names: Names = None, as_json: Json = False) -> int:
     """Print where skills lie on disk."""
-    skills = find_skills(session)
+    skills = find_skills(invocation)
     try:
         chosen = [_named(skills, name) for name in names] if names else skills
     except QmdError as exc:

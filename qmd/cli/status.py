@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out
-from qmd.cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from qmd.records import Collection, IndexStatus
 
 
-def status(session: Session, json: Json = False, index: Index = None) -> int:
+def status(invocation: Invocation, json: Json = False, index: Index = None) -> int:
     """Show what the index holds."""
     from qmd.clock import utc_now
     from qmd.render.listings import StatusReport, render_status, status_json
 
-    locations = session.locate(index)
-    with session.open(locations) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         counts, collections = opened.status(), opened.indexed_collections()
     report = StatusReport(counts, collections, (), _tips(counts, collections), _daemon_pid(locations))
     out(status_json(report) if json else render_status(report, utc_now()))

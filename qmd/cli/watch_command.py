@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from qmd.app.updating import AlreadyEmbeddingError
+from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
-from qmd.cli.session import Session
 from qmd.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _EMBED_SLICE_S = 5.0
 
 
 def watch(
-    session: Session,
+    invocation: Invocation,
     collection: Collections = None,
     interval: Annotated[float, Option("--interval", metavar="S", min=0.2, help="Seconds between two looks where the system reports no changes.")] = 1.5,
     embed: Annotated[bool, Option("--embed/--no-embed", help="Also compute the vectors of what changed.")] = True,
@@ -33,8 +33,8 @@ def watch(
     index: Index = None,
 ) -> int:  # fmt: skip
     """Refresh the index as files change, until interrupted; commands of 'collection update-cmd' are not run."""
-    locations = session.locate(index)
-    with session.serve(locations, allow_gpu=not no_gpu, is_attended=True) as opened:
+    locations = invocation.locate(index)
+    with invocation.serve(locations, allow_gpu=not no_gpu, is_attended=True) as opened:
         for name in collection or ():
             opened.collection(name)
         if not opened.collections():

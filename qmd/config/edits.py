@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from qmd.config.paths import Locations
 from qmd.config.settings import Config, config_text, load_config
@@ -25,6 +26,8 @@ Change = Callable[[YamlMap], None]
 Target = Locations | Callable[[Change], Config]
 """What is edited: the configuration file of an index, or a function that edits a configuration kept elsewhere."""
 
+_P = ParamSpec("_P")
+
 _LOCK_WAIT_S = 10.0
 """An edit takes milliseconds, so whoever holds the file for longer hangs."""
 
@@ -39,8 +42,25 @@ def edit_config(locations: Locations, change: Change) -> Config:
         BusyError: If another process keeps the file from being edited.
         ConfigError: If the file cannot be parsed or written.
     """
-    with locked_config_file(locations.config_file):
-        return _edit_locked(locations, change)
+    path = locations.config_file
+    with locked_config_file(path):
+        load_config(locations)  # refuses a damaged file before anything is touched
+        from ruamel.yaml import YAML
+        from ruamel.yaml.comments import CommentedMap
+
+        yaml = YAML()
+        yaml.preserve_quotes = True
+        yaml.width = 100_000  # a folded note would no longer be the line that the user typed
+        yaml.indent(mapping=2, sequence=4, offset=2)
+        text = config_text(path.read_bytes()) if path.exists() else ""
+        root = yaml.load(text if text.strip() else "")  # a tab alone is no YAML
+        root = CommentedMap() if root is None else root
+        before = _dump(yaml, root)
+        change(root)
+        after = _dump(yaml, root)
+        if after != before:
+            write_config_file(path, after)
+        return load_config(locations)
 
 
 @contextmanager
@@ -63,27 +83,6 @@ def locked_config_file(path: Path) -> Iterator[None]:
         yield
 
 
-def _edit_locked(locations: Locations, change: Change) -> Config:
-    load_config(locations)  # refuses a damaged file before anything is touched
-    from ruamel.yaml import YAML
-    from ruamel.yaml.comments import CommentedMap
-
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 100_000  # a folded note would no longer be the line that the user typed
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    path = locations.config_file
-    text = config_text(path.read_bytes()) if path.exists() else ""
-    root = yaml.load(text if text.strip() else "")  # a tab alone is no YAML
-    root = CommentedMap() if root is None else root
-    before = _dump(yaml, root)
-    change(root)
-    after = _dump(yaml, root)
-    if after != before:
-        write_config_file(path, after)
-    return load_config(locations)
-
-
 def _dump(yaml: Any, root: YamlMap) -> str:
     buffer = StringIO()
     yaml.dump(root, buffer)
@@ -102,102 +101,91 @@ def write_config_file(path: Path, text: str) -> None:
         raise ConfigError(f"cannot write '{path}': {exc.strerror}", "check the permissions of that folder") from exc
 
 
+def _edit(change: Callable[Concatenate[YamlMap, _P], None]) -> Callable[Concatenate[Target, _P], Config]:
+    """Make a change of the parsed file an edit of a target, which returns the new configuration."""
+
+    @wraps(change)
+    def edit(target: Target, /, *args: _P.args, **kwargs: _P.kwargs) -> Config:
+        def apply(root: YamlMap) -> None:
+            change(root, *args, **kwargs)
+
+        return edit_config(target, apply) if isinstance(target, Locations) else target(apply)
+
+    return edit
+
+
+@_edit
 def add_collection(
-    target: Target, name: str, path: Path, pattern: str = DEFAULT_PATTERN, ignore: Sequence[str] = ()
-) -> Config:
+    root: YamlMap, name: str, path: Path, pattern: str = DEFAULT_PATTERN, ignore: Sequence[str] = ()
+) -> None:
     """Add a collection; other keys of an entry of that name and folder stay.
 
     Raises:
         UsageError: If the name has another folder, perhaps since a moment ago and by another process.
     """
-
-    def change(root: YamlMap) -> None:
-        entry = _child(_child(root, "collections"), name)
-        if entry.get("path") not in (None, to_text(path)):
-            raise UsageError(f"collection '{name}' already exists", "choose another with --name")
-        entry["path"] = to_text(path)
-        entry["pattern"] = pattern
-        if ignore:
-            entry["ignore"] = list(ignore)
-
-    return _edit(target, change)
+    entry = _child(_child(root, "collections"), name)
+    if entry.get("path") not in (None, to_text(path)):
+        raise UsageError(f"collection '{name}' already exists", "choose another with --name")
+    entry["path"] = to_text(path)
+    entry["pattern"] = pattern
+    if ignore:
+        entry["ignore"] = list(ignore)
 
 
-def remove_collection(target: Target, name: str) -> Config:
+@_edit
+def remove_collection(root: YamlMap, name: str) -> None:
     """Drop a collection's entry; no entry, no change."""
-    return _edit(target, lambda root: _child(root, "collections").pop(name, None))
+    _child(root, "collections").pop(name, None)
 
 
-def rename_collection(target: Target, old: str, new: str) -> Config:
+@_edit
+def rename_collection(root: YamlMap, old: str, new: str) -> None:
     """Give a collection another name; its entry moves to the end. No entry, no change."""
-
-    def change(root: YamlMap) -> None:
-        collections = _child(root, "collections")
-        if old in collections:
-            collections[new] = collections.pop(old)
-
-    return _edit(target, change)
+    collections = _child(root, "collections")
+    if old in collections:
+        collections[new] = collections.pop(old)
 
 
-def set_update_command(target: Target, name: str, command: str | None) -> Config:
+@_edit
+def set_update_command(root: YamlMap, name: str, command: str | None) -> None:
     """Set or clear the hook that `update` runs before it scans the collection."""
-
-    def change(root: YamlMap) -> None:
-        _put(_entry(root, name), "update", command or None)
-
-    return _edit(target, change)
+    _put(_entry(root, name), "update", command or None)
 
 
-def set_included(target: Target, name: str, included: bool) -> Config:
+@_edit
+def set_included(root: YamlMap, name: str, included: bool) -> None:
     """Make a collection part of unscoped searches, or not. True is the default and is not written."""
-
-    def change(root: YamlMap) -> None:
-        _put(_entry(root, name), "includeByDefault", None if included else False)
-
-    return _edit(target, change)
+    _put(_entry(root, name), "includeByDefault", None if included else False)
 
 
-def set_global_context(target: Target, text: str | None) -> Config:
+@_edit
+def set_global_context(root: YamlMap, text: str | None) -> None:
     """Set or clear the note that applies to every document."""
-
-    def change(root: YamlMap) -> None:
-        _put(root, "global_context", text or None)
-
-    return _edit(target, change)
+    _put(root, "global_context", text or None)
 
 
-def set_context(target: Target, name: str, prefix: str, text: str) -> Config:
+@_edit
+def set_context(root: YamlMap, name: str, prefix: str, text: str) -> None:
     """Attach a note to a path prefix; an entry that spells the prefix with another slash is reused."""
-
-    def change(root: YamlMap) -> None:
-        context = _child(_entry(root, name), "context")
-        context[_existing_key(context, prefix) or prefix] = text
-
-    return _edit(target, change)
+    context = _child(_entry(root, name), "context")
+    context[_existing_key(context, prefix) or prefix] = text
 
 
-def remove_context(target: Target, name: str, prefix: str) -> Config:
+@_edit
+def remove_context(root: YamlMap, name: str, prefix: str) -> None:
     """Remove the note of a path prefix, whichever way its slashes are written.
 
     Raises:
         NotFoundError: If there is no such note.
     """
-
-    def change(root: YamlMap) -> None:
-        entry = _entry(root, name)
-        context = _child(entry, "context")
-        key = _existing_key(context, prefix)
-        if key is None:
-            raise NotFoundError(f"No context found for: qmd://{name}/{prefix.strip('/')}", "see: qmd context list")
-        del context[key]
-        if not context:
-            del entry["context"]
-
-    return _edit(target, change)
-
-
-def _edit(target: Target, change: Change) -> Config:
-    return edit_config(target, change) if isinstance(target, Locations) else target(change)
+    entry = _entry(root, name)
+    context = _child(entry, "context")
+    key = _existing_key(context, prefix)
+    if key is None:
+        raise NotFoundError(f"No context found for: qmd://{name}/{prefix.strip('/')}", "see: qmd context list")
+    del context[key]
+    if not context:
+        del entry["context"]
 
 
 def _existing_key(context: YamlMap, prefix: str) -> str | None:

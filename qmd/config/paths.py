@@ -11,7 +11,6 @@ from typing import Literal
 from qmd.names import typed_path
 from qmd.quick_dataclasses import dataclass
 
-DEFAULT_INDEX = "index"
 PROJECT_FOLDER = ".qmd"
 _BESIDE = ".qmd"
 _PROJECT_FILES = ("index.yaml", "index.yml")
@@ -42,15 +41,9 @@ class Locations:
         return self.project_root or self.config_file.parent
 
     def expand(self, path: str) -> Path:
-        """`path` made absolute: `~` is the home folder, anything relative starts at `base`."""
-        return absolute_path(path, self.base, self.home)
-
-
-def absolute_path(path: str, base: Path, home: Path) -> Path:
-    """`path` with `~` expanded, joined to `base` when relative, `.` and `..` folded; symlinks stay."""
-    if path == "~" or path.startswith(("~/", "~\\")):
-        return Path(os.path.normpath(home / path[2:]))
-    return Path(os.path.normpath(base / path))
+        """`path` made absolute: `~` is the home folder, anything relative starts at `base`; symlinks stay."""
+        is_home = path == "~" or path.startswith(("~/", "~\\"))
+        return Path(os.path.normpath(self.home / path[2:] if is_home else self.base / path))
 
 
 def expand_home(path: str | Path) -> Path:
@@ -86,7 +79,10 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
         environ: `QMD_CONFIG_DIR`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`, `INDEX_PATH`, `HOME` and `USERPROFILE` are read.
     """
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
-    config_dir = _config_dir(home, environ)
+    # A folder that the user chose (`QMD_CONFIG_DIR`, `INDEX_PATH`) may hold more than what qmd keeps.
+    own_config_dir = _user_folder("config", home, environ)
+    chosen = environ.get("QMD_CONFIG_DIR")
+    config_dir = Path(chosen).absolute() if chosen else own_config_dir
     cache = _user_folder("cache", home, environ)
     name = _plain_name(index_name, cwd)
     project_file = _find_project_file(cwd) if index_name is None else None
@@ -105,19 +101,8 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
         project_root=project_file.parent.parent if project_file else None,
         home=home,
         cwd=cwd,
-        own_folders=_own_folders(home, environ, cache, project_file),
+        own_folders=(cache, own_config_dir, *([project_file.parent] if project_file else [])),
     )
-
-
-def _own_folders(home: Path, environ: Mapping[str, str], cache: Path, project_file: Path | None) -> tuple[Path, ...]:
-    """Those that qmd named itself: a folder that the user chose (`QMD_CONFIG_DIR`, `INDEX_PATH`) may hold more."""
-    config_dir = _config_dir(home, {name: value for name, value in environ.items() if name != "QMD_CONFIG_DIR"})
-    return (cache, config_dir, *([project_file.parent] if project_file else []))
-
-
-def _config_dir(home: Path, environ: Mapping[str, str]) -> Path:
-    chosen = environ.get("QMD_CONFIG_DIR")
-    return Path(chosen).absolute() if chosen else _user_folder("config", home, environ)
 
 
 def _user_folder(kind: Literal["config", "cache"], home: Path, environ: Mapping[str, str]) -> Path:
@@ -141,7 +126,7 @@ def _user_folder(kind: Literal["config", "cache"], home: Path, environ: Mapping[
 def _plain_name(index_name: str | None, cwd: Path) -> str:
     """A file name for `--index`: a value with a separator is a path, whose separators become underscores."""
     if not index_name:
-        return DEFAULT_INDEX
+        return "index"
     if "/" not in index_name and os.sep not in index_name:
         return index_name
     resolved = os.path.normpath(cwd / index_name)

@@ -17,9 +17,7 @@ Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Sequence[str]]
 """Query id → document names, best first."""
 
-
 _SYNTAX = re.compile(r"\b(tag|path|collection|after|before|title|lex|vec|hyde|intent|expand):", re.IGNORECASE)
-
 _CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 
@@ -47,10 +45,14 @@ def read_beir(folder: Path) -> JudgedQueries:
         NotFoundError: A file is missing.
         UsageError: A line cannot be read.
     """
-    path = _first_of(folder, ("qrels.tsv", "qrels/test.tsv", "qrels.txt"))
-    qrels = read_qrels(path)
-    texts = read_queries(_first_of(folder, ("queries.jsonl", "queries.jsonl.gz")))
-    return JudgedQueries({name: text for name, text in texts.items() if name in qrels}, qrels)
+    qrels = _first_of(folder, ("qrels.tsv", "qrels/test.tsv", "qrels.txt"))
+    return read_judged(_first_of(folder, ("queries.jsonl", "queries.jsonl.gz")), qrels)
+
+
+def read_judged(queries: Path, qrels: Path) -> JudgedQueries:
+    """Read the queries of one file that another one has judgements of. Raises as `read_beir` does."""
+    grades = read_qrels(qrels)
+    return JudgedQueries({name: text for name, text in read_queries(queries).items() if name in grades}, grades)
 
 
 def read_queries(path: Path) -> dict[str, str]:
@@ -105,8 +107,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     """
     qrels: dict[str, dict[str, float]] = {}
     for number, line in enumerate(_open_text(path), start=1):
-        fields = line.split("\t") if "\t" in line else line.split()
-        fields = [field.strip() for field in fields]
+        fields = [field.strip() for field in line.split("\t" if "\t" in line else None)]
         if not any(fields):
             continue
         if len(fields) not in (3, 4):

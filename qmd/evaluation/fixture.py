@@ -21,7 +21,6 @@ class FixtureQuery:
     id: str
     query: str
     type: str
-    description: str
     expected_files: tuple[str, ...]
     expected_in_top_k: int
 
@@ -35,8 +34,6 @@ class FixtureQuery:
 class Fixture:
     """A set of queries over one collection, or over all when it names none."""
 
-    description: str
-    version: str
     collection: str | None
     queries: tuple[FixtureQuery, ...]
 
@@ -77,8 +74,6 @@ def read_fixture(path: Path) -> Fixture:
         raise UsageError("Invalid fixture: missing 'queries' array")
     collection = raw.get("collection")
     return Fixture(
-        description=str(raw.get("description", "")),
-        version=str(raw.get("version", "")),
         collection=str(collection) if collection else None,
         queries=tuple(_query(number, row) for number, row in enumerate(raw["queries"], start=1)),
     )
@@ -187,7 +182,6 @@ def _query(number: int, row: object) -> FixtureQuery:
         id=str(row.get("id", number)),
         query=str(row["query"]),
         type=str(row.get("type", "")),
-        description=str(row.get("description", "")),
         expected_files=tuple(str(name) for name in row["expected_files"]),
         expected_in_top_k=max(top_k, 1),
     )

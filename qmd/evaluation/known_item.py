@@ -6,13 +6,15 @@ import random
 import re
 
 from qmd.evaluation.collections import JudgedQueries
+from qmd.ingest.document import parse_document
 from qmd.records import Scope
 from qmd.store import IndexReader
 
-_HEADING = re.compile(r"^#{2,4}\s+(.+?)\s*#*\s*$", re.MULTILINE)
+_LEVELS = (2, 3, 4)
+"""A heading of level 1 is the document's title, and one below 4 mostly a label."""
+
 _LINK = re.compile(r"\[([^\]\[]{8,80})\]\((?!https?:|#|mailto:)([^)\s#]+\.md)[^)]*\)")
 _MARKUP = re.compile(r"[`*_\[\]]|\([^)]*\)|\{[^}]*\}|<[^>]*>")
-MIN_WORDS = 2
 
 
 def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int = 200, seed: int = 0) -> JudgedQueries:
@@ -27,7 +29,10 @@ def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int =
     for document in documents:
         name = f"{document.collection}/{document.path}"
         text = reader.texts([document.hash]).get(document.hash, "")
-        found = {(query, name) for raw in _HEADING.findall(text) if (query := _clean(raw))}
+        raw = text.encode("utf-8", "replace")
+        headings = parse_document(document.path, raw, max_size_bytes=len(raw)).headings
+        labels = [heading.text for heading in headings if heading.level in _LEVELS]
+        found = {(query, name) for label in labels if (query := _clean(label))}
         for label, target in _LINK.findall(text):
             wanted = _target(name, target)
             if wanted in known and wanted != name and (query := _clean(label)):
@@ -40,9 +45,9 @@ def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int =
     return JudgedQueries(queries, {key: {next(iter(texts[query])): 1.0} for key, query in queries.items()})
 
 
-def _clean(raw: str) -> str:
-    text = " ".join(_MARKUP.sub(" ", raw).replace(":", " ").replace('"', " ").split())
-    return text if len(text.split()) >= MIN_WORDS else ""
+def _clean(label: str) -> str:
+    text = " ".join(_MARKUP.sub(" ", label).replace(":", " ").replace('"', " ").split())
+    return text if " " in text else ""
 
 
 def _target(source: str, link: str) -> str:

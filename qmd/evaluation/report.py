@@ -12,6 +12,7 @@ from qmd.evaluation.runs import BackendReport
 METRICS = ("nDCG@10", "recall@20", "MRR@10", "P@10")
 
 _FIXTURE_COLUMNS = ("query", "backend", "P@k", "R@1", "R@3", "R@5", "MRR", "F1", "ms")
+_COMPARED = ("backend", "before", "now", "difference", "interval", "p", "better", "worse", "queries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,6 @@ def _fixture_summary(results: Sequence[FixtureResult]) -> dict[str, dict[str, fl
 def _fixture_cells(score: FixtureScore) -> list[str]:
     shares = (score.precision_at_k, score.recall_at_1, score.recall_at_3, score.recall_at_5, score.mrr, score.f1)
     return [*(f"{share:.2f}" for share in shares), f"{score.latency_ms:.0f}"]
-
-
-_COMPARED = ("backend", "before", "now", "difference", "interval", "p", "better", "worse", "queries")
 
 
 def _compared(name: str, c: Comparison) -> tuple[str, ...]:

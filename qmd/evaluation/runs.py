@@ -10,7 +10,7 @@ from qmd.errors import ModelError, QmdError
 from qmd.evaluation.collections import Qrels
 from qmd.evaluation.metrics import average, mrr_at, ndcg_at, precision_at, recall_at
 from qmd.inference.base import Engines
-from qmd.records import Query, Scope, SearchResponse, StoredDocument
+from qmd.records import Scope, SearchResponse, StoredDocument
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import build_scope, parse_query
@@ -98,13 +98,16 @@ def evaluate(
     done = 0
     reports = []
     for mode in modes:
+        options = replace(BACKENDS[mode], limit=max(depth, RECALL_DEPTH), strict=True)
         rows: dict[str, SearchResponse] = {}
         latencies: dict[str, float] = {}
         failures: list[Failure] = []
         for query_id, text in queries.items():
             started = time.perf_counter()
             try:
-                rows[query_id] = search(reader, engines, _scoped(text, scope), _options(mode, depth))
+                query = parse_query(text)
+                query = replace(query, scope=build_scope(query.scope, scope))
+                rows[query_id] = search(reader, engines, query, options)
             except QmdError as exc:
                 failures.append(Failure(query_id, exc.message))
             else:
@@ -138,22 +141,14 @@ def require_models(reader: IndexReader, engines: Engines, modes: Sequence[str]) 
     """
     for mode in modes:
         options = BACKENDS[mode]
-        if options.mode != "lexical":
-            if engines.embedder is None:
-                raise ModelError(f"backend '{mode}' needs an embedding model", hint="qmd doctor")
-            if not reader.status(engines.embedder.fingerprint).vectors:
-                raise ModelError(f"backend '{mode}' needs vectors, and the index has none", hint="qmd embed")
-        if options.mode != "lexical" and options.rerank and engines.reranker is None:
+        if options.mode == "lexical":
+            continue
+        if engines.embedder is None:
+            raise ModelError(f"backend '{mode}' needs an embedding model", hint="qmd doctor")
+        if not reader.status(engines.embedder.fingerprint).vectors:
+            raise ModelError(f"backend '{mode}' needs vectors, and the index has none", hint="qmd embed")
+        if options.rerank and engines.reranker is None:
             raise ModelError(f"backend '{mode}' needs a reranking model", hint="qmd doctor")
-
-
-def _options(mode: str, depth: int) -> SearchOptions:
-    return replace(BACKENDS[mode], limit=max(depth, RECALL_DEPTH), strict=True)
-
-
-def _scoped(text: str, scope: Scope) -> Query:
-    query = parse_query(text)
-    return replace(query, scope=build_scope(query.scope, scope))
 
 
 def _shares(answers: Iterable[SearchResponse]) -> dict[str, float]:

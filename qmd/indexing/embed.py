@@ -66,27 +66,21 @@ class _Chunker:
     def split(self, content: PendingContent) -> list[tuple[Chunk, str]]:
         """Chunks with the text to embed; none for an empty text, or, with a warning, for one that cannot be cut."""
         try:
-            return list(self._split(content))
+            document = parse_stored(content.path, content.text)
+            text, limit = content.text, self.embedder.max_tokens
+            token_starts = self.embedder.token_starts(text)
+            declarations = self._declarations(content) if self.cut_declarations else ()
+            if declarations:
+                chunks = split_code(text, declarations, token_starts, limit)
+            else:
+                chunks = split_document(text, document.headings, document.body_offset, token_starts, limit)
+            return [(chunk, embedded_text(document, chunk)) for chunk in chunks]
         except (QmdError, MemoryError):
             raise
         # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
         except Exception as exc:
             self.warnings[f"'{content.path}' has no vectors: {short_reason(exc)}"] = None
             return []
-
-    def _split(self, content: PendingContent) -> Iterator[tuple[Chunk, str]]:
-        # NUL would make the parser take a decoded text for a binary file; as a blank it keeps every offset.
-        raw = content.text.replace("\0", " ").encode("utf-8", "surrogatepass")
-        document = parse_document(content.path, raw, max_size_bytes=len(raw))
-        text, limit = content.text, self.embedder.max_tokens
-        token_starts = self.embedder.token_starts(text)
-        declarations = self._declarations(content) if self.cut_declarations else ()
-        if declarations:
-            chunks = split_code(text, declarations, token_starts, limit)
-        else:
-            chunks = split_document(text, document.headings, document.body_offset, token_starts, limit)
-        for chunk in chunks:
-            yield chunk, embedded_text(document, chunk)
 
     def _declarations(self, content: PendingContent) -> tuple[Declaration, ...]:
         try:
@@ -108,29 +102,65 @@ class _Group:
 
 
 @dataclass(slots=True)
-class _Progress:
-    """Counts so far, and how many texts the next commit should hold."""
+class _Run:
+    """A run under way: its counts so far, and how many texts the next commit should hold."""
 
+    writer: IndexWriter
+    embedder: Embedder
     remaining_chars: int
-    report: Callable[[int, int], None] | None
+    on_progress: Callable[[int, int], None] | None
+    should_stop: Callable[[], bool] | None
     documents: int = 0
     chunks: int = 0
     chars: int = 0
     embedded: int = 0
     slice_size: int = _FIRST_SLICE
 
-    def announce(self, in_group: int = 0) -> None:
+    def embed(self, group: _Group) -> bool:
+        """Embed what is missing and store the group's chunks; False when asked to stop before its end."""
+        stored = False
+        while not stored:
+            if not self._embed_missing(group.texts):
+                return False
+            with self.writer.transaction():
+                # No chunk refers to the new vectors yet, so a cleanup elsewhere may have dropped them as unused.
+                there = self.writer.existing_keys(self.embedder.fingerprint, list(group.texts))
+                stored = len(there) == len(group.texts)
+                if stored:
+                    self.writer.put_chunks(self.embedder.fingerprint, self.embedder.dim, group.contents)
+        self.documents += len(group.contents)
+        self.chunks += group.n_chunks
+        self.chars += group.n_chars
+        self._announce(0)
+        return True
+
+    def _embed_missing(self, texts: Mapping[bytes, str]) -> bool:
+        """Store the vectors that `texts`, by key, lack; False when asked to stop before the last."""
+        there = self.writer.existing_keys(self.embedder.fingerprint, list(texts))
+        # Equal lengths together: a batch costs as much as its longest text.
+        missing = sorted((key for key in texts if key not in there), key=lambda key: len(texts[key]))
+        done = 0
+        while done < len(missing):
+            if self.should_stop is not None and self.should_stop():
+                return False
+            keys = missing[done : done + self.slice_size]
+            begun = time.monotonic()
+            vectors = self.embedder.embed_documents([texts[key] for key in keys])
+            self.writer.put_vectors(self.embedder.fingerprint, self.embedder.dim, dict(zip(keys, vectors, strict=True)))
+            fitting = int(len(keys) * COMMIT_S / max(time.monotonic() - begun, 1e-3))
+            self.slice_size = max(8, min(fitting, 2 * self.slice_size, _MAX_SLICE))
+            done += len(keys)
+            self.embedded += len(keys)
+            self._announce(done)
+        return True
+
+    def _announce(self, in_group: int) -> None:
         """Tell (chunks done, chunks expected in all)."""
-        if self.report is None:
+        if self.on_progress is None:
             return
         mean = self.chars / self.chunks if self.chunks else _CHARS_PER_CHUNK
         done = self.chunks + in_group
-        self.report(done, max(done, self.chunks + round(max(0, self.remaining_chars - self.chars) / mean)))
-
-    def adapt(self, n_texts: int, elapsed_s: float) -> None:
-        """Choose the next slice so that it takes about `COMMIT_S`."""
-        fitting = int(n_texts * COMMIT_S / max(elapsed_s, 1e-3))
-        self.slice_size = max(8, min(fitting, 2 * self.slice_size, _MAX_SLICE))
+        self.on_progress(done, max(done, self.chunks + round(max(0, self.remaining_chars - self.chars) / mean)))
 
 
 def embed_pending(
@@ -158,23 +188,27 @@ def embed_pending(
     plain = forget_outdated_chunks(writer, embedder.fingerprint)
     chunker = _Chunker(embedder, cut_declarations, set(plain))
     n_chars = writer.count_pending(embedder.fingerprint, collections)[1] if on_progress else 0
-    progress = _Progress(remaining_chars=n_chars, report=on_progress)
-    stopped = False
-    for group in _groups(writer.pending(embedder.fingerprint, collections), chunker):
-        stopped = not _embed_group(writer, embedder, group, progress, should_stop or (lambda: False))
-        if stopped:
-            break
+    run = _Run(writer, embedder, n_chars, on_progress, should_stop)
+    groups = _groups(writer.pending(embedder.fingerprint, collections), chunker)
+    stopped = not all(map(run.embed, groups))
     if chunker.plain != plain:
         stamp_chunks(writer, embedder.fingerprint, chunker.plain)
     return EmbedReport(
-        documents=progress.documents,
-        chunks=progress.chunks,
-        embedded=progress.embedded,
-        reused=max(0, progress.chunks - progress.embedded),
+        documents=run.documents,
+        chunks=run.chunks,
+        embedded=run.embedded,
+        reused=max(0, run.chunks - run.embedded),
         stopped=stopped,
         elapsed_s=time.monotonic() - started,
         warnings=tuple(chunker.warnings),
     )
+
+
+def parse_stored(path: str, text: str) -> Document:
+    """The document of a text of the index, which was decoded once already."""
+    # NUL would make the parser take it for a binary file; as a blank it keeps every offset.
+    raw = text.replace("\0", " ").encode("utf-8", "surrogatepass")
+    return parse_document(path, raw, max_size_bytes=len(raw))
 
 
 def embedded_text(document: Document, chunk: Chunk) -> str:
@@ -221,49 +255,3 @@ def _groups(pending: Iterator[PendingContent], chunker: _Chunker) -> Iterator[_G
             group = _Group()
     if group.contents:
         yield group
-
-
-def _embed_group(
-    writer: IndexWriter, embedder: Embedder, group: _Group, progress: _Progress, should_stop: Callable[[], bool]
-) -> bool:
-    """Embed what is missing and store the group's chunks; False when asked to stop before its end."""
-    stored = False
-    while not stored:
-        if not _embed_missing(writer, embedder, group.texts, progress, should_stop):
-            return False
-        with writer.transaction():
-            # No chunk refers to the new vectors yet, so a cleanup elsewhere may have dropped them as unused.
-            stored = len(writer.existing_keys(embedder.fingerprint, list(group.texts))) == len(group.texts)
-            if stored:
-                writer.put_chunks(embedder.fingerprint, embedder.dim, group.contents)
-    progress.documents += len(group.contents)
-    progress.chunks += group.n_chunks
-    progress.chars += group.n_chars
-    progress.announce()
-    return True
-
-
-def _embed_missing(
-    writer: IndexWriter,
-    embedder: Embedder,
-    texts: Mapping[bytes, str],
-    progress: _Progress,
-    should_stop: Callable[[], bool],
-) -> bool:
-    """Store the vectors that `texts`, by key, lack; False when asked to stop before the last."""
-    there = writer.existing_keys(embedder.fingerprint, list(texts))
-    # Equal lengths together: a batch costs as much as its longest text.
-    missing = sorted((key for key in texts if key not in there), key=lambda key: len(texts[key]))
-    done = 0
-    while done < len(missing):
-        if should_stop():
-            return False
-        keys = missing[done : done + progress.slice_size]
-        begun = time.monotonic()
-        vectors = embedder.embed_documents([texts[key] for key in keys])
-        writer.put_vectors(embedder.fingerprint, embedder.dim, dict(zip(keys, vectors, strict=True)))
-        progress.adapt(len(keys), time.monotonic() - begun)
-        done += len(keys)
-        progress.embedded += len(keys)
-        progress.announce(done)
-    return True

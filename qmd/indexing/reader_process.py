@@ -46,7 +46,7 @@ class ReaderProcess:
         budget_s: Seconds that a file may take.
     """
 
-    def __init__(self, budget_s: Callable[[FileEntry], float] = time_budget_s) -> None:
+    def __init__(self, budget_s: Callable[[FileEntry], float]) -> None:
         self._budget_s = budget_s
         self._process: subprocess.Popen[bytes] | None = None
         self._has_reported = False
@@ -76,7 +76,11 @@ class ReaderProcess:
             rest = entries[len(readings) :]
             if not self._is_running():
                 return [*readings, *read_files(rest)]
-            self._send(rest)
+            assert self._process is not None and self._process.stdin is not None
+            # A process that has died is noticed when its answer is read.
+            with suppress(OSError):
+                pickle.dump(rest, self._process.stdin, pickle.HIGHEST_PROTOCOL)
+                self._process.stdin.flush()
             for entry in rest:
                 reading = self._receive(entry)
                 if reading is not None:
@@ -110,13 +114,6 @@ class ReaderProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _START, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
-
-    def _send(self, entries: Sequence[FileEntry]) -> None:
-        assert self._process is not None and self._process.stdin is not None
-        # A process that has died is noticed when its answer is read.
-        with suppress(OSError):
-            pickle.dump(entries, self._process.stdin, pickle.HIGHEST_PROTOCOL)
-            self._process.stdin.flush()
 
     def _receive(self, entry: FileEntry) -> FileReading | None:
         """The next answer; None when the process has died or was ended, which it then is for certain."""

@@ -12,7 +12,7 @@ from qmd.clock import file_time_text
 from qmd.ingest.document import read_document
 from qmd.ingest.errors import UnindexableFileError, UnindexableReason
 from qmd.quick_dataclasses import dataclass, replace
-from qmd.records import Document, FileEntry
+from qmd.records import FileEntry
 from qmd.store import pack_text
 from qmd.store.documents import NewDocument
 
@@ -81,14 +81,7 @@ def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
     except GrammarError as exc:
         warnings.append(f"{exc.message}; {exc.hint}")
         is_plain = True
-    new = _new_document(entry, document, read_at_ns)
-    # What the index cannot store must be noticed here, where it concerns this file alone.
-    "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
-    return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
-
-
-def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewDocument:
-    return NewDocument(
+    new = NewDocument(
         path=entry.path,
         title=document.title,
         hash=document.hash,
@@ -101,6 +94,9 @@ def _new_document(entry: FileEntry, document: Document, read_at_ns: int) -> NewD
         created_at=file_time_text(read_at_ns),
         modified_at=file_time_text(entry.mtime_ns),
     )
+    # What the index cannot store must be noticed here, where it concerns this file alone.
+    "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
+    return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
 
 
 def _known_time(entry: FileEntry, read_at_ns: int) -> int:

@@ -41,18 +41,9 @@ class Stamp:
         """Endings that nothing has changed for: same version, and the grammar is still missing."""
         return self.plain - self._regained() if self.version == version else frozenset()
 
-    def is_current(self, version: int) -> bool:
-        """Whether nothing that was made under this stamp has to be made again by `version`."""
-        return self == Stamp(version, self.still_plain(version))
-
     def _regained(self) -> frozenset[str]:
         """Endings whose grammar has been installed since."""
         return frozenset(suffix for suffix in self.plain if has_grammar(f"x{suffix}"))
-
-
-def analysis_stamp(writer: IndexWriter, collection: str) -> Stamp:
-    """The stamp of the analysis of a collection's files."""
-    return Stamp.parse(writer.version_stamp(f"analysis:{collection}"))
 
 
 def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from qmd import __version__
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking.languages import suffix_of
-from qmd.indexing.stamps import Stamp, analysis_stamp, stamp_analysis
+from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import scan_collection
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry, LeftOutFile
@@ -45,9 +45,16 @@ class UpdateReport:
 
 
 @dataclass(slots=True)
-class _Outcome:
-    """What happened so far, and the paths whose rows must go."""
+class _Update:
+    """An update under way: what the index knew before, what has happened since, and the paths whose rows must go."""
 
+    writer: IndexWriter
+    collection: str
+    known: Mapping[str, KnownFile]
+    outdated: Callable[[str], bool]
+    """Whether a path's terms are to be written again even for an equal text."""
+    plain: set[str]
+    """Endings of source files whose declarations could not be told."""
     new: int = 0
     updated: int = 0
     unchanged: int = 0
@@ -55,15 +62,83 @@ class _Outcome:
     left_out: list[LeftOutFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
-    plain: set[str] = field(default_factory=set)
-    """Endings of source files whose declarations could not be told."""
-    outdated: Callable[[str], bool] = lambda _: False
-    """Whether a path's terms are to be written again even for an equal text."""
 
     def leave_out(self, file: LeftOutFile) -> None:
         """Count a file that was not even read."""
         self.left_out.append(file)
         self.warnings.append(file.reason)
+
+    def changed(self, entries: Sequence[FileEntry], left_out: Mapping[str, LeftOutFile]) -> list[FileEntry]:
+        """The files that are to be read; the others are counted as unchanged, or as left out once more."""
+        changed = []
+        for entry in entries:
+            if self.outdated(entry.path):
+                changed.append(entry)
+            elif _is_known(entry, self.known.get(entry.path)):
+                self.unchanged += 1
+            elif _is_known(entry, left_out.get(entry.path)):
+                self.leave_out(left_out[entry.path])
+            else:
+                changed.append(entry)
+        return changed
+
+    def take(
+        self, changed: Sequence[FileEntry], *, stamps_early: bool, on_progress: Callable[[int, int], None] | None
+    ) -> None:
+        """Read the changed files and write what they hold, a transaction at a time.
+
+        Args:
+            changed: The files.
+            stamps_early: Whether this version may be noted before the end, so that what a killed run has analysed need
+                not be analysed again.
+            on_progress: Gets (files done, files to read).
+        """
+        if not changed:
+            return
+        # Imported here, because most updates find nothing to read and should end before parsers are loaded.
+        from qmd.indexing.read_ahead import read_ahead
+
+        stamped: set[str] | None = None
+        done = 0
+        for batch in _in_transactions(self.writer, read_ahead(changed)):
+            self._write(batch)
+            if stamps_early and self.plain != stamped:
+                stamped = set(self.plain)
+                stamp_analysis(self.writer, self.collection, stamped)
+            done += len(batch)
+            if on_progress:
+                on_progress(done, len(changed))
+
+    def _write(self, batch: Sequence[FileReading]) -> None:
+        documents: list[NewDocument] = []
+        for read in batch:
+            path, size_bytes = read.entry.path, read.entry.size_bytes
+            before = self.known.get(path)
+            self.n_bytes += size_bytes
+            self.warnings.extend(read.warnings)
+            if read.is_plain:
+                self.plain.add(suffix_of(path))
+            if read.failure is not None:
+                # Permissions may change and leave size and time as they are.
+                is_unreadable = read.failure.code == "unreadable"
+                mtime_ns = -1 if is_unreadable else read.mtime_ns
+                reason = read.failure.message
+                self.left_out.append(LeftOutFile(self.collection, path, reason, size_bytes, mtime_ns, __version__))
+                # What cannot be read today may be as it was; what has become binary or too large is not.
+                if not is_unreadable and before is not None:
+                    self.stale.append(path)
+            elif read.document is not None and before is not None and before.hash == read.document.hash:
+                self.unchanged += 1
+                if self.outdated(path):
+                    documents.append(read.document)
+                elif (size_bytes, read.mtime_ns) != (before.size_bytes, before.mtime_ns):
+                    self.writer.touch(before.document_id, size_bytes, read.mtime_ns, read.document.modified_at)
+            elif read.document is not None:
+                self.new += before is None
+                self.updated += before is not None
+                documents.append(read.document)
+        if documents:
+            self.writer.put_documents(self.collection, documents)
 
 
 def update_collection(
@@ -87,88 +162,37 @@ def update_collection(
     """
     started = time.monotonic()
     scan = scan_collection(collection)
+    stamp = Stamp.parse(writer.version_stamp(f"analysis:{collection.name}"))
+    plain = stamp.still_plain(ANALYSIS_VERSION)
     known = writer.known_files(collection.name)
-    stamp = analysis_stamp(writer, collection.name)
-    outcome = _Outcome(plain=set(stamp.still_plain(ANALYSIS_VERSION)), outdated=stamp.outdated(ANALYSIS_VERSION))
+    update = _Update(writer, collection.name, known, stamp.outdated(ANALYSIS_VERSION), set(plain))
     for one in scan.skipped:
-        outcome.leave_out(LeftOutFile(collection.name, one.path, f"'{one.path}' skipped: {one.detail or one.reason}"))
+        update.leave_out(LeftOutFile(collection.name, one.path, f"'{one.path}' skipped: {one.detail or one.reason}"))
     left_out = {one.path: one for one in writer.left_out(collection.name) if one.program == __version__}
-    changed = list(scan.files) if verify else _changed(scan.files, known, left_out, outcome)
-    _take(writer, collection.name, changed, known, stamp, outcome, on_progress)
+    changed = scan.files if verify else update.changed(scan.files, left_out)
+    # While an older version's documents are being replaced, only the end may say that this version made them all.
+    stamps_early = not known or stamp == Stamp(ANALYSIS_VERSION, plain)
+    update.take(changed, stamps_early=stamps_early, on_progress=on_progress)
     present = {entry.path for entry in scan.files}
     gone = [path for path in known if path not in present and not scan.is_undecided(path)]
     # Last, so that a renamed file finds its text still in place.
-    removed = writer.remove_documents(collection.name, [*gone, *outcome.stale])
-    writer.put_left_out(collection.name, outcome.left_out)
+    removed = writer.remove_documents(collection.name, [*gone, *update.stale])
+    writer.put_left_out(collection.name, update.left_out)
     writer.mark_updated(collection.name)
-    stamp_analysis(writer, collection.name, outcome.plain)
+    stamp_analysis(writer, collection.name, update.plain)
     return UpdateReport(
         collection=collection.name,
-        new=outcome.new,
-        updated=outcome.updated,
-        unchanged=outcome.unchanged,
+        new=update.new,
+        updated=update.updated,
+        unchanged=update.unchanged,
         removed=removed,
-        skipped=tuple((one.path, one.reason) for one in outcome.left_out),
+        skipped=tuple((one.path, one.reason) for one in update.left_out),
         # A missing grammar is one piece of news, however many files it concerns.
-        warnings=tuple(dict.fromkeys(outcome.warnings)),
-        n_bytes=outcome.n_bytes,
+        warnings=tuple(dict.fromkeys(update.warnings)),
+        n_bytes=update.n_bytes,
         ignored_files=scan.ignored_files,
         elapsed_s=time.monotonic() - started,
     )
-
-
-def _changed(
-    entries: Sequence[FileEntry],
-    known: Mapping[str, KnownFile],
-    left_out: Mapping[str, LeftOutFile],
-    outcome: _Outcome,
-) -> list[FileEntry]:
-    """The files that are to be read; the others are counted as unchanged, or as left out once more."""
-    changed = []
-    for entry in entries:
-        if outcome.outdated(entry.path):
-            changed.append(entry)
-        elif _is_known(entry, known.get(entry.path)):
-            outcome.unchanged += 1
-        elif _is_known(entry, left_out.get(entry.path)):
-            outcome.leave_out(left_out[entry.path])
-        else:
-            changed.append(entry)
-    return changed
-
-
-def _take(
-    writer: IndexWriter,
-    collection: str,
-    changed: Sequence[FileEntry],
-    known: Mapping[str, KnownFile],
-    stamp: Stamp,
-    outcome: _Outcome,
-    on_progress: Callable[[int, int], None] | None,
-) -> None:
-    """Read the changed files and write what they hold, a transaction at a time."""
-    # A killed run's files need not be analysed again. But while an older version's are being replaced, only the end of
-    # the run may say that this version made them all.
-    stamps_early = not known or stamp.is_current(ANALYSIS_VERSION)
-    stamped: set[str] | None = None
-    done = 0
-    for batch in _in_transactions(writer, _readings(changed)):
-        _write_batch(writer, collection, batch, known, outcome)
-        if stamps_early and outcome.plain != stamped:
-            stamped = set(outcome.plain)
-            stamp_analysis(writer, collection, stamped)
-        done += len(batch)
-        if on_progress:
-            on_progress(done, len(changed))
-
-
-def _readings(entries: Sequence[FileEntry]) -> Iterator[list[FileReading]]:
-    if not entries:
-        return iter(())
-    # Imported here, because most updates find nothing to read and should end before parsers are loaded.
-    from qmd.indexing.read_ahead import read_ahead
-
-    return read_ahead(entries)
 
 
 def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:
@@ -185,43 +209,3 @@ def _in_transactions(writer: IndexWriter, batches: Iterator[list[FileReading]]) 
                 yield batch
                 n_bytes += sum(read.entry.size_bytes for read in batch)
                 batch = next(batches, None)
-
-
-def _write_batch(
-    writer: IndexWriter,
-    collection: str,
-    batch: Sequence[FileReading],
-    known: Mapping[str, KnownFile],
-    outcome: _Outcome,
-) -> None:
-    documents: list[NewDocument] = []
-    for read in batch:
-        before = known.get(read.entry.path)
-        outcome.n_bytes += read.entry.size_bytes
-        outcome.warnings.extend(read.warnings)
-        if read.is_plain:
-            outcome.plain.add(suffix_of(read.entry.path))
-        if read.failure is not None:
-            # Permissions may change and leave size and time as they are.
-            known_time = -1 if read.failure.code == "unreadable" else read.mtime_ns
-            size = read.entry.size_bytes
-            outcome.left_out.append(
-                LeftOutFile(collection, read.entry.path, read.failure.message, size, known_time, __version__)
-            )
-            # What cannot be read today may be as it was; what has become binary or too large is not.
-            if read.failure.code != "unreadable" and before is not None:
-                outcome.stale.append(read.entry.path)
-        elif read.document is not None and before is not None and before.hash == read.document.hash:
-            outcome.unchanged += 1
-            if outcome.outdated(read.entry.path):
-                documents.append(read.document)
-                continue
-            stamp = (read.document.size_bytes, read.document.mtime_ns)
-            if stamp != (before.size_bytes, before.mtime_ns):
-                writer.touch(before.document_id, *stamp, read.document.modified_at)
-        elif read.document is not None:
-            outcome.new += before is None
-            outcome.updated += before is not None
-            documents.append(read.document)
-    if documents:
-        writer.put_documents(collection, documents)

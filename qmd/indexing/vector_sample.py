@@ -6,8 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from qmd.chunking.split import split_document
-from qmd.indexing.embed import embedded_text
-from qmd.ingest.document import parse_document
+from qmd.indexing.embed import embedded_text, parse_stored
 from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ def sample_vectors(
         if len(distances) == size:
             break
         text = reader.texts([document.hash]).get(document.hash, "")
-        raw = text.replace("\0", " ").encode("utf-8", "surrogatepass")
-        parsed = parse_document(document.path, raw, max_size_bytes=len(raw))
+        parsed = parse_stored(document.path, text)
         starts = embedder.token_starts(text)
         chunks = split_document(text, parsed.headings, parsed.body_offset, starts, embedder.max_tokens)
         readable = [chunk for chunk in chunks if embedder.embeds(chunk.text)]

@@ -40,34 +40,27 @@ class Embedder(Protocol):
     @property
     def fingerprint(self) -> str:
         """16 hex digits over everything that changes a vector (weights, pooling, prompts, window). Keys the vectors."""
-        ...
 
     @property
     def max_tokens(self) -> int:
         """Token budget of one chunk's body, title and special tokens not counted."""
-        ...
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""
-        ...
 
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
         """Vectors, shape (len(texts), dim), L2-normalised, in the order given. `on_progress` gets the number done."""
-        ...
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors, shape (len(texts), dim), L2-normalised."""
-        ...
 
     def embeds(self, text: str) -> bool:
         """False for a chunk that this model cannot read (mostly in another script), which is then left to BM25."""
-        ...
 
     def query_trust(self, text: str) -> float:
         """How far this model understands `text`, in [0, 1]; 0 for scripts outside its training. Drives the weight."""
-        ...
 
 
 class Reranker(Protocol):
@@ -90,7 +83,6 @@ class Reranker(Protocol):
         `is_cancelled` is asked between runs; once it is true the rest is None as well.
         Passages arrive in order of promise and are scored in that order.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +111,6 @@ class Expander(Protocol):
 
         `is_cancelled` is asked between tokens.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

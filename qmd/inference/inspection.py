@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +52,10 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     """Load the engine of a role, try it, and describe both; what fails is in the notes."""
     from qmd.inference.loader import load_engines
 
-    _import_libraries()
+    # What every engine needs is imported first, so that the first one's load time is its own.
+    for library in ("numpy", "onnxruntime", "tokenizers"):
+        with suppress(ImportError):
+            import_module(library)
     memory, started = resident_bytes(), time.monotonic()
     engines = load_engines(settings, [role])
     load_s = time.monotonic() - started
@@ -90,22 +96,10 @@ def _placement(engine: object) -> tuple[str | None, str | None, Mapping[str, int
     return session.asked, session.note or preferred_provider(session.format).reason, session.nodes_by_provider()
 
 
-def _import_libraries() -> None:
-    """Import what every engine needs, so that the first one's load time is its own."""
-    import importlib
-    from contextlib import suppress
-
-    for name in ("numpy", "onnxruntime", "tokenizers"):
-        with suppress(ImportError):
-            importlib.import_module(name)
-
-
 def resident_bytes() -> int | None:
     """Memory that this process holds now; None where the system does not say."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
         return None
-    import os
-
     return pages * os.sysconf("SC_PAGE_SIZE")

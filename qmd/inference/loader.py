@@ -47,9 +47,11 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     built-in model.
     """
     loading = _Loading(settings)
-    embedder = loading.embedder() if "embed" in roles else None
-    reranker = loading.reranker(embedder) if "rerank" in roles else None
-    expander = loading.expander() if "expand" in roles else None
+    embedder = loading.attempt(loading.chosen_embedder, "embed") if "embed" in roles else None
+    reranker = loading.attempt(loading.chosen_reranker, "rerank") if "rerank" in roles else None
+    if reranker is None and "rerank" in roles:
+        reranker = loading.attempt(lambda: loading.maxsim(embedder), None)
+    expander = loading.attempt(loading.chosen_expander, "expand") if "expand" in roles else None
     notes = tuple(dict.fromkeys([*loading.failures, *loading.notes]))
     return Engines(embedder, reranker, expander, notes, tuple(loading.failures))
 
@@ -67,7 +69,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     full = full_model(role)
     if asked == AUTO:
         folder = locate_model(full, settings.models_dir)
-        return ModelChoice(full, folder) if folder is not None else ModelChoice(None, None)
+        return ModelChoice(full if folder else None, folder)
     if asked == BUILT_IN:
         return ModelChoice(None, None)
     local = Path(asked).expanduser()
@@ -101,20 +103,7 @@ class _Loading:
         self.notes: list[str] = []
         self.failures: list[str] = []
 
-    def embedder(self) -> Embedder | None:
-        """The chosen embedder; None where it cannot be used."""
-        return self._attempt(self._chosen_embedder, "embed")
-
-    def reranker(self, embedder: Embedder | None) -> Reranker | None:
-        """The chosen reranker, else the built-in one."""
-        chosen = self._attempt(self._chosen_reranker, "rerank")
-        return self._attempt(lambda: self._maxsim(embedder), None) if chosen is None else chosen
-
-    def expander(self) -> Expander | None:
-        """The chosen expander, or None: the built-in tier has none, for no small one earned its time."""
-        return self._attempt(self._chosen_expander, "expand")
-
-    def _attempt(self, load: Callable[[], _Engine | None], role: Role | None) -> _Engine | None:
+    def attempt(self, load: Callable[[], _Engine | None], role: Role | None) -> _Engine | None:
         """What `load` gives; None after a failure, which is noted with its remedy on one line."""
         try:
             return load()
@@ -127,7 +116,8 @@ class _Loading:
             self.failures.append(f"{what} cannot be used: {reason}")
         return None
 
-    def _chosen_embedder(self) -> Embedder:
+    def chosen_embedder(self) -> Embedder:
+        """The configured or full-tier embedder, else the built-in one."""
         settings = self._settings
         server = self._server("embed", "/embeddings")
         if server is not None:
@@ -143,7 +133,7 @@ class _Loading:
         found = self._found("embed")
         return self._builtin() if found is None else _open_embedder(*found, settings)
 
-    def _chosen_reranker(self) -> Reranker | None:
+    def chosen_reranker(self) -> Reranker | None:
         """The configured or full-tier reranker; None where the built-in one is meant."""
         server = self._server("rerank", "/rerank")
         if server is not None:
@@ -157,7 +147,8 @@ class _Loading:
 
         return load_cross_encoder(*found, self._settings)
 
-    def _chosen_expander(self) -> Expander | None:
+    def chosen_expander(self) -> Expander | None:
+        """The configured or full-tier expander; the built-in tier has none, for no small one earned its time."""
         server = self._server("expand", "/chat/completions")
         if server is not None:
             from qmd.inference.engines.remote import RemoteExpander
@@ -170,7 +161,8 @@ class _Loading:
 
         return load_expander(*found, self._settings)
 
-    def _maxsim(self, embedder: Embedder | None) -> Reranker:
+    def maxsim(self, embedder: Embedder | None) -> Reranker:
+        """The built-in reranker, over the encoder of `embedder` where that is the built-in model."""
         from qmd.inference.engines.embedder import OnnxEmbedder
         from qmd.inference.engines.maxsim import MaxSimReranker
 

@@ -46,7 +46,7 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
     if len(raw) > max_size_bytes:
         raise _too_large(path, len(raw), max_size_bytes)
     text, warnings = _decode(path, raw)
-    if not text or text.isspace():
+    if text.isspace():
         text = ""
     structure = structure_of(path)
     metadata: dict[str, MetadataValue] = {}

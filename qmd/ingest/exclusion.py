@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from qmd.ingest.globs import compile_globs, literal_segments, parse_mask, portable
-from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, IgnoreFile, is_ignored, load_ignore_file, repository_ignores
+from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, is_ignored, load_ignore_file, repository_ignores
 from qmd.ingest.scan import NEVER_INDEXED, is_build_output
 from qmd.names import to_disk
 from qmd.quick_dataclasses import dataclass
@@ -29,29 +29,27 @@ def find_exclusion(collection: Collection, path: str) -> Exclusion | None:
     links, `.gitignore` and `.qmdignore` files.
     """
     for glob in collection.ignore:
-        if _fits(portable(glob), path):
+        # Of a folder it keeps out what lies below.
+        if compile_globs((portable(glob), f"{portable(glob).rstrip('/')}/**")).fullmatch(path):
             return Exclusion(glob, f"ignore of collection '{collection.name}'")
     wanted, excluded = parse_mask(collection.pattern)
-    mask = compile_globs(wanted)
-    left_out = compile_globs(excluded)
-    if mask is None or not mask.fullmatch(path) or (left_out is not None and left_out.fullmatch(path)):
+    if not compile_globs(wanted).fullmatch(path) or compile_globs(excluded).fullmatch(path):
         return Exclusion(collection.pattern, f"mask of collection '{collection.name}'")
-    never = next((segment for segment in path.split("/")[:-1] if segment in NEVER_INDEXED), None)
-    if never is not None:
-        return Exclusion(f"{never}/", "folders of this name are never indexed")
-    dotted = next((segment for segment in path.split("/") if segment.startswith(".")), None)
-    if dotted is not None:
-        return Exclusion(dotted, "names that begin with a dot are never indexed")
+    segments = path.split("/")
+    for segment in segments[:-1]:
+        if segment in NEVER_INDEXED:
+            return Exclusion(f"{segment}/", "folders of this name are never indexed")
+    for segment in segments:
+        if segment.startswith("."):
+            return Exclusion(segment, "names that begin with a dot are never indexed")
     root = Path(collection.path)
     return _not_walked(root, path, literal_segments(wanted)) or _ignored_by_file(root, path)
 
 
 def _not_walked(root: Path, path: str, asked_for: Set[str]) -> Exclusion | None:
     """Build output, and links that a scan does not follow."""
-    base = root.resolve()
     folder = root
-    *folders, _ = path.split("/")
-    for segment in folders:
+    for segment in path.split("/")[:-1]:
         with suppress(OSError):
             if is_build_output(segment, {entry.name for entry in folder.iterdir()}, asked_for):
                 return Exclusion(f"{segment}/", "build output is not indexed unless the mask names the folder")
@@ -59,20 +57,14 @@ def _not_walked(root: Path, path: str, asked_for: Set[str]) -> Exclusion | None:
         if folder.is_symlink():
             return Exclusion(f"{segment}/", "links to folders are not followed")
     file = root / to_disk(path)
-    if file.is_symlink() and not file.resolve().is_relative_to(base):
+    if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
         return Exclusion(path, "links that lead out of the collection are not followed")
     return None
 
 
-def _fits(glob: str, path: str) -> bool:
-    """Whether an ignore glob takes `path` or a folder above it."""
-    compiled = compile_globs((glob, f"{glob.rstrip('/')}/**"))
-    return compiled is not None and compiled.fullmatch(path) is not None
-
-
 def _ignored_by_file(root: Path, path: str) -> Exclusion | None:
     segments = path.split("/")
-    ignores: tuple[IgnoreFile, ...] = repository_ignores(root.resolve())
+    ignores = repository_ignores(root.resolve())
     sources = {id(one): "a .gitignore file above the collection" for one in ignores}
     for depth in range(len(segments)):
         folder = "/".join(segments[:depth])

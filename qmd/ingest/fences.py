@@ -13,7 +13,7 @@ _FENCE_LINE = re.compile(rf"^ {{0,3}}{FENCE}(?:\n|\Z)", re.M)
 
 
 class FenceScanner:
-    """Told of every line that begins with a fence's mark, in order, it knows which of them are fences."""
+    """Given every line that begins with a fence's mark, in order, it knows which of them open or close a fence."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

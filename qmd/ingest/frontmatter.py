@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
@@ -82,17 +83,16 @@ def read_front_matter(text: str) -> FrontMatter:
     else:
         return FrontMatter()
     try:
+        if len(block) > MAX_CHARACTERS:
+            raise _UnreadableError(f"it has {len(block):,} characters, more than the limit of {MAX_CHARACTERS:,}")
         return FrontMatter(parse(block), match.end())
     except _UnreadableError as exc:
         return FrontMatter({}, match.end(), (f"front matter cannot be read: {exc}",))
 
 
 def _parse_yaml(block: str) -> dict[str, MetadataValue]:
-    _check_size(block)
-    try:
+    with suppress(_NotSimpleError):
         return _parse_simple(block)
-    except _NotSimpleError:
-        pass
     try:
         loaded = load_yaml(block, allow_duplicate_keys=True)
     except UnreadableYamlError as exc:
@@ -106,7 +106,6 @@ def _parse_yaml(block: str) -> dict[str, MetadataValue]:
 def _parse_toml(block: str) -> dict[str, MetadataValue]:
     import tomllib
 
-    _check_size(block)
     if any(piece.count(".") > _MAX_KEY_PARTS for piece in _TOML_KEY_END.split(block)):
         raise _UnreadableError(f"a key has more than {_MAX_KEY_PARTS} parts")
     try:
@@ -114,11 +113,6 @@ def _parse_toml(block: str) -> dict[str, MetadataValue]:
     # Besides its own error the parser lets out whatever its parts raise: for an integer of 5,000 digits, for nesting.
     except (ValueError, RecursionError, ArithmeticError, LookupError) as exc:
         raise _UnreadableError(" ".join(str(exc).split())[:_MAX_REASON_CHARACTERS]) from exc
-
-
-def _check_size(block: str) -> None:
-    if len(block) > MAX_CHARACTERS:
-        raise _UnreadableError(f"it has {len(block):,} characters, more than the limit of {MAX_CHARACTERS:,}")
 
 
 def _flatten(loaded: Mapping[Any, object], prefix: str = "") -> dict[str, MetadataValue]:
@@ -234,11 +228,8 @@ def _flow_list(raw: str) -> tuple[str, ...]:
         raise _NotSimpleError
     if raw[1:2] == '"' and "\\" not in raw:
         # Quoted throughout: the same as JSON, whose parser is in C.
-        try:
+        with suppress(ValueError):
             loaded = json.loads(raw)
-        except ValueError:
-            pass
-        else:
             if all(isinstance(item, str) for item in loaded):
                 return tuple(loaded)
     inner = raw[1:-1].strip()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -80,8 +80,8 @@ def portable(glob: str) -> str:
     return glob.replace("\\", "/") if os.sep == "\\" else glob
 
 
-def compile_globs(patterns: Iterable[str]) -> PathMatcher | None:
-    """One matcher of what any of `patterns` selects; None when there are none.
+def compile_globs(patterns: Iterable[str]) -> PathMatcher:
+    """One matcher of what any of `patterns` selects; nothing when there are none.
 
     Patterns are relative to the collection, case-sensitive, `/` between segments; a leading `./` or `/` is dropped.
 
@@ -95,13 +95,13 @@ def compile_globs(patterns: Iterable[str]) -> PathMatcher | None:
             trimmed = alternative.removeprefix("./").lstrip("/")
             if not trimmed:
                 continue
-            tokens = _Parser(trimmed).tokens()
+            tokens = _Parser(trimmed).sequence(0, len(trimmed), 0)
             plain = _without_groups(tokens)
             if plain is None:
                 groups.append(GroupMatcher(tokens))
             else:
                 sources.update(dict.fromkeys(map(_expression, plain)))
-    expression = re.compile("|".join(sources), re.DOTALL) if sources else None
+    expression = re.compile("|".join(sources) or "(?!)", re.DOTALL)
     return _Masks(expression, tuple(groups)) if groups else expression
 
 
@@ -109,14 +109,12 @@ def compile_globs(patterns: Iterable[str]) -> PathMatcher | None:
 class _Masks:
     """Masks of which some have groups."""
 
-    expression: re.Pattern[str] | None
+    expression: re.Pattern[str]
     groups: tuple[GroupMatcher, ...]
 
     def fullmatch(self, path: str) -> object | None:
         """See `PathMatcher`."""
-        if self.expression is not None and self.expression.fullmatch(path):
-            return True
-        return True if any(group.matches(path) for group in self.groups) else None
+        return self.expression.fullmatch(path) or any(group.matches(path) for group in self.groups) or None
 
 
 def literal_segments(patterns: Iterable[str]) -> frozenset[str]:
@@ -167,16 +165,10 @@ class _Braces:
 
     def _options(self, start: int, close: int, depth: int) -> list[str] | None:
         """What stands for the brace from `start` to `close`; None when it has neither a comma nor a range."""
-        cuts = [start]
-        i = start + 1
-        while i < close:
-            if self._pattern[i] == ",":
-                cuts.append(i)
-            i = self._closing[i] + 1 if i in self._closing else _behind(self._pattern, i, classes=False)
-        cuts.append(close)
-        if len(cuts) == 2:
+        parts = _parts(self._pattern, self._closing, start + 1, close, ",")
+        if len(parts) == 1:
             return _range(self._pattern[start + 1 : close])
-        return [option for a, b in pairwise(cuts) for option in self.expand(a + 1, b, depth + 1)]
+        return [option for part in parts for option in self.expand(*part, depth + 1)]
 
     def _joined(self, heads: list[str], tails: list[str]) -> list[str]:
         n_chars = sum(map(len, heads)) * len(tails) + sum(map(len, tails)) * len(heads)
@@ -202,7 +194,18 @@ def _pairs(pattern: str, brackets: str) -> dict[int, int]:
     return pairs
 
 
-def _behind(pattern: str, i: int, *, classes: bool = True) -> int:
+def _parts(pattern: str, closing: Mapping[int, int], start: int, end: int, separator: str) -> list[tuple[int, int]]:
+    """The spans into which `separator` cuts `pattern[start:end]`, leaving brackets inside it whole."""
+    cuts = [start - 1]
+    i = start
+    while i < end:
+        if pattern[i] == separator:
+            cuts.append(i)
+        i = closing[i] + 1 if i in closing else _behind(pattern, i, classes=separator == "|")
+    return [(a + 1, b) for a, b in pairwise([*cuts, end])]
+
+
+def _behind(pattern: str, i: int, *, classes: bool) -> int:
     """The index behind the character at `i`, which an escape takes with it, or behind the class that starts there."""
     if pattern[i] == "\\":
         return i + 2
@@ -231,11 +234,8 @@ class _Parser:
         self._pattern = pattern
         self._closing = _pairs(pattern, "()")
 
-    def tokens(self) -> list[Token]:
-        """The whole glob."""
-        return self._sequence(0, len(self._pattern), 0)
-
-    def _sequence(self, start: int, end: int, depth: int) -> list[Token]:
+    def sequence(self, start: int, end: int, depth: int) -> list[Token]:
+        """The tokens of a part of the glob."""
         if depth > _MAX_NESTING:
             raise UsageError(f"groups nest deeper than {_MAX_NESTING} in mask '{self._pattern[:40]}…'")
         found: list[Token] = []
@@ -258,7 +258,8 @@ class _Parser:
         if char in "@?*+" or (char == "!" and depth == 0):
             close = self._closing.get(i + 1, end)
             if close < end:
-                return Group(char, self._alternatives(i + 2, close, depth + 1)), close + 1
+                parts = _parts(pattern, self._closing, i + 2, close, "|")
+                return Group(char, tuple(tuple(self.sequence(*part, depth + 1)) for part in parts)), close + 1
         if char == "*":
             return Many.CHARS, i + 1
         if char == "?":
@@ -268,16 +269,6 @@ class _Parser:
         if char == "\\" and i + 1 < end:
             return re.escape(pattern[i + 1]), i + 2
         return re.escape(char), i + 1
-
-    def _alternatives(self, start: int, end: int, depth: int) -> tuple[tuple[Token, ...], ...]:
-        cuts = [start - 1]
-        i = start
-        while i < end:
-            if self._pattern[i] == "|":
-                cuts.append(i)
-            i = self._closing[i] + 1 if i in self._closing else _behind(self._pattern, i)
-        cuts.append(end)
-        return tuple(tuple(self._sequence(a + 1, b, depth)) for a, b in pairwise(cuts))
 
 
 def _character_class(pattern: str, start: int) -> tuple[str, int]:
@@ -324,11 +315,10 @@ def _expression(tokens: Sequence[Token]) -> str:
     it, so the first place is final (`(?>…)`), and only the last star has to try several.
     """
     first, *between = _split(tokens, Many.SEGMENTS)
-    source = _segments(first)
     if not between:
-        return source + r"\Z"
+        return _segments(first) + r"\Z"
     middle = "".join(f"(?>(?:[^/]*/)*?{_segments(block)})" for block in between[:-1] if block)
-    return f"{source}{middle}(?:[^/]*/)*{_segments(between[-1])}\\Z"
+    return f"{_segments(first)}{middle}(?:[^/]*/)*{_segments(between[-1])}\\Z"
 
 
 def _segments(tokens: Sequence[Token]) -> str:

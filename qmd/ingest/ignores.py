@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 GITIGNORE = ".gitignore"
 QMDIGNORE = ".qmdignore"
 
-
 _MAX_BYTES = 256 * 1024
 _MAX_LINES = 5_000
 """Every name of a folder is held against every line; 5,000 take a millisecond for each."""
@@ -65,9 +64,19 @@ def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except ValueError:
-        spec = GitIgnoreSpec.from_lines(_valid_lines(lines))
+        # git skips a malformed line, not the file.
+        spec = GitIgnoreSpec.from_lines(filter(_is_pattern, lines))
     _forbid_backtracking(spec)
     return IgnoreFile(spec, prefix, depth)
+
+
+def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return bool(GitIgnoreSpec.from_lines([line]).patterns)
+    except ValueError:
+        return False
 
 
 _STAR = r"\[\^/\]\*"
@@ -101,20 +110,6 @@ def _without_backtracking(source: str) -> str:
     return f"{first}{middle}{_ANY_FOLDERS}{between[-1]}"
 
 
-def _valid_lines(lines: Sequence[str]) -> list[str]:
-    """The lines that can be parsed: git skips a malformed line, not the file."""
-    from pathspec import GitIgnoreSpec
-
-    valid = []
-    for line in lines:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            continue
-        valid.append(line)
-    return valid
-
-
 def repository_ignores(root: Path) -> tuple[IgnoreFile, ...]:
     """Ignore rules of the git work tree around `root` (files above `root`, and `.git/info/exclude`), outermost first.
 
@@ -124,19 +119,12 @@ def repository_ignores(root: Path) -> tuple[IgnoreFile, ...]:
     top = next((i for i, level in enumerate(levels) if (level / ".git").exists()), None)
     if top is None:
         return ()
-    found: list[IgnoreFile] = []
-    for i in range(top, 0, -1):
-        prefix = root.relative_to(levels[i]).as_posix() + "/"
-        exclude = (levels[i] / ".git" / "info" / "exclude",) if i == top else ()
-        names = (*exclude, levels[i] / GITIGNORE)
-        found.extend(f for f in (load_ignore_file(name, prefix) for name in names) if f is not None)
-    if top == 0:
-        own_exclude = load_ignore_file(root / ".git" / "info" / "exclude")
-        return (own_exclude,) if own_exclude else ()
-    segments = root.relative_to(levels[top]).parts
+    files = [levels[top] / ".git" / "info" / "exclude", *(levels[i] / GITIGNORE for i in range(top, 0, -1))]
+    prefixes = [f"{root.relative_to(levels[i]).as_posix()}/" if i else "" for i in (top, *range(top, 0, -1))]
+    found = [one for one in map(load_ignore_file, files, prefixes) if one is not None]
     for ignore in found:
-        own = ignore.prefix.rstrip("/").split("/")
-        if any(ignore.spec.match_file("/".join(own[: k + 1]) + "/") for k in range(min(len(own), len(segments)))):
+        own = ignore.prefix.split("/")[:-1]
+        if any(ignore.spec.match_file("/".join(own[: k + 1]) + "/") for k in range(len(own))):
             return ()
     return tuple(found)
 

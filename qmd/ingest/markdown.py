@@ -80,7 +80,8 @@ def _line_marks(text: str, offset: int) -> Iterator[tuple[re.Match[str], int]]:
     first = _MARK_AT_START.match(text, offset)
     if first is not None:
         yield first, offset
-    for match in _MARK_AFTER_BREAK.finditer(text, first.end() if first is not None else offset):
+        offset = first.end()
+    for match in _MARK_AFTER_BREAK.finditer(text, offset):
         yield match, match.start() + 1
 
 

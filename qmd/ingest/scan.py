@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence, Set
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -54,8 +55,6 @@ class ScanResult:
     skipped: tuple[SkippedPath, ...] = ()
     ignored_files: int = 0
     """Files that the mask selects but an ignore file or ignore glob excludes (in folders that were entered)."""
-    ignored_directories: tuple[str, ...] = ()
-    """Folders not entered because of an ignore file, an ignore glob or the built-in exclusions."""
 
     def is_undecided(self, path: str) -> bool:
         """Whether an indexed file missing from `files` may still exist, because it could not be looked at.
@@ -75,25 +74,24 @@ class _Walk:
     """The collection's real path."""
     base: str
     """The same, with a separator at the end."""
-    mask: PathMatcher | None
-    mask_excludes: PathMatcher | None
-    ignore_files: PathMatcher | None
-    ignore_dirs: PathMatcher | None
+    mask: PathMatcher
+    mask_excludes: PathMatcher
+    left_out: PathMatcher | None
+    """What the mask or an ignore glob excludes; None saves a look at every file where there is neither."""
+    ignore_dirs: PathMatcher
     asked_for: frozenset[str]
-    respect_gitignore: bool
     files: list[FileEntry] = field(default_factory=list)
     skipped: list[SkippedPath] = field(default_factory=list)
     ignored_files: int = 0
-    ignored_directories: list[str] = field(default_factory=list)
 
 
-def scan_collection(collection: Collection, *, respect_gitignore: bool = True) -> ScanResult:
+def scan_collection(collection: Collection) -> ScanResult:
     """Files of `collection` that its mask selects, sorted by POSIX path.
 
     The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive.
     Segments that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
-    collection skipped. `.qmdignore` files apply always, `.gitignore` files (and those of the work tree around the
-    collection) unless `respect_gitignore` is False. A collection whose path is a file holds that file alone.
+    collection skipped. `.qmdignore` and `.gitignore` files apply, also those of the work tree around the collection.
+    A collection whose path is a file holds that file alone.
 
     Raises:
         NotFoundError: If the collection's folder does not exist or is not readable as a whole: an index must not be
@@ -111,23 +109,15 @@ def scan_collection(collection: Collection, *, respect_gitignore: bool = True) -
             f"folder '{to_text(path)}' of collection '{collection.name}' cannot be read: {exc.strerror or exc}",
             f"restore the folder, or run: qmd collection remove {collection.name}",
         ) from exc
-    walk = _plan(collection, root, respect_gitignore)
-    outer = repository_ignores(Path(root)) if respect_gitignore else ()
-    todo: list[tuple[str, Sequence[IgnoreFile]]] = [("", outer)]
+    walk = _plan(collection, root)
+    todo: list[tuple[str, Sequence[IgnoreFile]]] = [("", repository_ignores(Path(root)))]
     while todo:
         prefix, ignores = todo.pop()
         todo.extend(_visit(walk, prefix, ignores))
-    walk.files.sort(key=_path_of)
+    by_path = attrgetter("path")
     return ScanResult(
-        tuple(walk.files),
-        tuple(sorted(walk.skipped, key=lambda s: s.path)),
-        walk.ignored_files,
-        tuple(sorted(walk.ignored_directories)),
+        tuple(sorted(walk.files, key=by_path)), tuple(sorted(walk.skipped, key=by_path)), walk.ignored_files
     )
-
-
-def _path_of(entry: FileEntry) -> str:
-    return entry.path
 
 
 def _single_file(path: Path) -> ScanResult:
@@ -138,7 +128,7 @@ def _single_file(path: Path) -> ScanResult:
     return ScanResult((FileEntry(to_text(path.name), path.parent, stat.st_size, stat.st_mtime_ns),))
 
 
-def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
+def _plan(collection: Collection, root: str) -> _Walk:
     wanted, excluded = parse_mask(collection.pattern)
     ignore = [portable(glob) for glob in collection.ignore]
     # `drafts/**` and `drafts/` mean the folder too: not entering it is what makes ignoring cheap.
@@ -148,10 +138,9 @@ def _plan(collection: Collection, root: str, respect_gitignore: bool) -> _Walk:
         base=root.rstrip(os.sep) + os.sep,
         mask=compile_globs(wanted),
         mask_excludes=compile_globs(excluded),
-        ignore_files=compile_globs(ignore),
+        left_out=compile_globs((*excluded, *ignore)) if excluded or ignore else None,
         ignore_dirs=compile_globs(folder for folder in folders if folder not in ("", "**", "*")),
         asked_for=literal_segments(wanted),
-        respect_gitignore=respect_gitignore,
     )
 
 
@@ -166,13 +155,18 @@ def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tupl
         return []
     names = {entry.name for entry in entries}
     try:
-        ignores = _with_local_ignores(walk, directory, names, prefix, ignores)
+        # .qmdignore comes last, so that `!private/` in it can bring back what git ignores.
+        for name in (GITIGNORE, QMDIGNORE):
+            found = load_ignore_file(Path(directory, name), depth=len(prefix)) if name in names else None
+            if found is not None:
+                ignores = (*ignores, found)
     except EndlessIgnoreFileError as exc:
         if not prefix:
             raise
         walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.message))
         return []
     below: list[tuple[str, Sequence[IgnoreFile]]] = []
+    is_selected = walk.mask.fullmatch
     for entry in entries:
         name = to_text(entry.name)
         if name.startswith("."):
@@ -180,29 +174,13 @@ def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tupl
         path = prefix + name
         try:
             if entry.is_dir(follow_symlinks=False):
-                if _is_junction(entry):
-                    continue
-                if _enters(walk, path, name, names, ignores):
+                if not _is_junction(entry) and _enters(walk, path, name, names, ignores):
                     below.append((path + "/", ignores))
-                else:
-                    walk.ignored_directories.append(path)
-            elif walk.mask is not None and walk.mask.fullmatch(path):
+            elif is_selected(path):
                 _add_file(walk, entry, path, ignores)
         except OSError as exc:
             walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
     return below
-
-
-def _with_local_ignores(
-    walk: _Walk, directory: str, names: set[str], prefix: str, ignores: Sequence[IgnoreFile]
-) -> Sequence[IgnoreFile]:
-    # .qmdignore comes last, so that `!private/` in it can bring back what git ignores.
-    for name in (GITIGNORE, QMDIGNORE):
-        if name in names and (name == QMDIGNORE or walk.respect_gitignore):
-            found = load_ignore_file(Path(directory, name), depth=len(prefix))
-            if found is not None:
-                ignores = (*ignores, found)
-    return ignores
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
@@ -217,20 +195,17 @@ def is_build_output(name: str, beside: Set[str], asked_for: Set[str]) -> bool:
 
 
 def _enters(walk: _Walk, path: str, name: str, beside: Set[str], ignores: Sequence[IgnoreFile]) -> bool:
-    if name in NEVER_INDEXED or is_build_output(name, beside, walk.asked_for):
-        return False
-    if walk.ignore_dirs is not None and walk.ignore_dirs.fullmatch(path):
-        return False
-    return not (ignores and is_ignored(path, True, ignores))
+    return not (
+        name in NEVER_INDEXED
+        or is_build_output(name, beside, walk.asked_for)
+        or walk.ignore_dirs.fullmatch(path)
+        or is_ignored(path, True, ignores)
+    )
 
 
 def _add_file(walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence[IgnoreFile]) -> None:
-    if walk.mask_excludes is not None and walk.mask_excludes.fullmatch(path):
-        return
-    if (walk.ignore_files is not None and walk.ignore_files.fullmatch(path)) or (
-        ignores and is_ignored(path, False, ignores)
-    ):
-        walk.ignored_files += 1
+    if (walk.left_out and walk.left_out.fullmatch(path)) or (ignores and is_ignored(path, False, ignores)):
+        walk.ignored_files += walk.mask_excludes.fullmatch(path) is None
         return
     if entry.is_symlink():
         target = os.path.realpath(entry.path)

@@ -105,11 +105,8 @@ def prepare_model(
     What was there stays until the new form is whole and checked.
 
     Args:
-        record: The model.
-        folder: Its folder.
         forms: Names; None takes the default one.
-        threads: For the checks.
-        on_step: Told what is being done, in a few words.
+        on_step: Gets what is being done, in a few words.
 
     Raises:
         UsageError: If the model has no such form.
@@ -153,7 +150,9 @@ def prepare_model(
                 Qwen3Writer(staged / "model.onnx", shape, form, weights).write()
                 tell(f"checking {name}")
                 got = _probe(staged / "model.onnx", name, record, tokenizer, threads)
-                made = _judge(name, staged, place / name, record, expected, got)
+                agreement = (compare_scores if record.role == "rerank" else compare_logits)(expected, got)
+                reason = agreement.refusal(name)
+                made = PreparedForm(name, place / name, agreement, folder_size(staged), reason is None, reason)
                 if made.is_kept:
                     _install(staged, made, origin)
             return made
@@ -174,25 +173,11 @@ def _first_kept(
     make: Callable[[FormName, GraphForm], PreparedForm], name: FormName, tries: Sequence[GraphForm]
 ) -> PreparedForm:
     """The first form that the self-check keeps, else the last one."""
-    *others, last = tries
-    for form in others:
+    for form in tries:
         made = make(name, form)
         if made.is_kept:
-            return made
-    return make(name, last)
-
-
-def _judge(
-    name: FormName,
-    staged: Path,
-    path: Path,
-    record: ModelRecord,
-    expected: npt.NDArray[np.float32],
-    got: npt.NDArray[np.float32],
-) -> PreparedForm:
-    agreement = compare_scores(expected, got) if record.role == "rerank" else compare_logits(expected, got)
-    reason = agreement.refusal(name)
-    return PreparedForm(name, path, agreement, folder_size(staged), reason is None, reason)
+            break
+    return made
 
 
 def _install(staged: Path, made: PreparedForm, origin: Mapping[str, object]) -> None:
@@ -223,10 +208,7 @@ def _probe(
     session = open_session(path, format=format, threads=threads, allow_gpu=False)
     runner = BatchRunner(session, read_signature(session), 0, batch_tokens=0)
     prompt = RerankPrompt(tokenizer)
-    rows = []
-    for query, passage in CHECK_PAIRS:
-        rows.append(runner.logits([[*prompt.prefix(query), *prompt.ending(passage)]], "right")[0])
-        if record.role == "expand" and len(rows) == 12:
-            # A vocabulary's logits say more than one score: fewer prompts do.
-            break
-    return np.stack(rows)
+    # A vocabulary's logits say more than one score: fewer prompts do.
+    pairs = CHECK_PAIRS[:12] if record.role == "expand" else CHECK_PAIRS
+    prompts = [[*prompt.prefix(query), *prompt.ending(passage)] for query, passage in pairs]
+    return np.concatenate([runner.logits([tokens], "right") for tokens in prompts])

@@ -24,12 +24,7 @@ _LAYER = re.compile(r"layers?[./_](\d+)[./_]")
 _PROJECTION = re.compile(r"(qkv_proj|gate_up_proj|q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)")
 _NORM = re.compile(r"(input_layernorm|post_attention_layernorm|q_norm|k_norm|final_norm|model[./]norm)")
 _PARTS = {f"{part}_proj": part for part in ("q", "k", "v", "o", "gate", "up", "down", "qkv", "gate_up")}
-_NORMS = {
-    "input_layernorm": "in_norm",
-    "post_attention_layernorm": "post_norm",
-    "q_norm": "q_norm",
-    "k_norm": "k_norm",
-}
+_NORMS = {"input_layernorm": "in_norm", "post_attention_layernorm": "post_norm", "q_norm": "q_norm", "k_norm": "k_norm"}
 _PASSED = frozenset({"Cast", "Identity", "Transpose"})
 _OTHER_EXPORT = "the published file is used as it is"
 
@@ -59,11 +54,10 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         path: The published ONNX file.
 
     Raises:
-        ModelError: If `onnx` is missing, or the graph is damaged or not a Qwen3 network whose names are kept.
+        ModelError: If the graph is damaged or not a Qwen3 network whose names are kept.
     """
 
     def __init__(self, path: Path) -> None:
-        require_onnx()
         import onnx
 
         try:
@@ -126,18 +120,19 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         for text in (constant, node.name):
             layer, part = _LAYER.search(text), _PROJECTION.search(text)
             if layer and part:
-                self._found[f"layers.{int(layer[1])}.{_PARTS[part[1]]}"] = found
-                return
-            if "lm_head" in text:
-                self._found["head"] = found
-                return
-            if "score" in text or "classifier" in text:
-                self._found["score"] = found
-                return
+                label = f"layers.{int(layer[1])}.{_PARTS[part[1]]}"
+            elif "lm_head" in text:
+                label = "head"
+            elif "score" in text or "classifier" in text:
+                label = "score"
+            else:
+                continue
+            self._found[label] = found
+            return
 
     def _read_table(self, node: Any) -> None:
         if node.op_type == "GatherBlockQuantized":
-            self._found["embed"] = partial(self._gathered_blocks, node)
+            self._found["embed"] = partial(self._blocks, node)
             return
         origin = self._trace(node.input[0])
         if origin is not None and not origin[1]:
@@ -166,25 +161,14 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         return array.T if transpose else array
 
     def _blocks(self, node: Any) -> npt.NDArray[np.float32]:
+        """The weight of a `MatMulNBits` or a `GatherBlockQuantized` node."""
         attributes = _attributes(node)
-        zeros = self._array(node.input[3]) if len(node.input) > 3 and node.input[3] else None
-        return dequantize_blocks(
-            self._array(node.input[1]),
-            self._array(node.input[2]),
-            zeros,
-            bits=attributes.get("bits", 4),
-            block=attributes["block_size"],
-            k=attributes["K"],
-        )
-
-    def _gathered_blocks(self, node: Any) -> npt.NDArray[np.float32]:
-        attributes = _attributes(node)
-        packed, scales = self._array(node.input[0]), self._array(node.input[2])
+        packed = self._array(node.input[1 if node.op_type == "MatMulNBits" else 0])
+        scales = self._array(node.input[2])
         zeros = self._array(node.input[3]) if len(node.input) > 3 and node.input[3] else None
         bits, block = attributes.get("bits", 4), attributes.get("block_size", 128)
-        return dequantize_blocks(
-            packed.reshape(packed.shape[0], -1), scales, zeros, bits=bits, block=block, k=scales.shape[-1] * block
-        )
+        k = attributes.get("K", scales.shape[-1] * block)
+        return dequantize_blocks(packed, scales, zeros, bits=bits, block=block, k=k)
 
     def _split_fused(self) -> None:
         """Cut `qkv` and `gate_up` products into their parts."""
@@ -204,8 +188,11 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         if "head" not in self._found or "embed" not in self._found:
             return
         head, table = self["head"], self["embed"]
+        if head.shape != table.shape:
+            return
         # Quantised apart, a tied head differs by rounding; one that was trained apart differs wholly.
-        if head.shape == table.shape and _similarity(head[:64], table[:64]) > 0.9:
+        a, b = head[:64], table[:64]
+        if float((a * b).sum() / (np.linalg.norm(a) * np.linalg.norm(b) + 1e-12)) > 0.9:
             del self._found["head"]
 
     def _infer_shape(self, path: Path) -> Qwen3Shape:
@@ -224,23 +211,16 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             head_size=head_size,
             ffn=rows["gate"],
             vocab=vocab,
-            rope_theta=_rope_theta(config),
+            # Newer configurations put it into `rope_parameters`.
+            rope_theta=float(
+                config.get("rope_theta") or (config.get("rope_parameters") or {}).get("rope_theta") or 1e6
+            ),
             eps=float(config.get("rms_norm_eps", self.eps)),
         )
 
 
-def _rope_theta(config: Mapping[str, Any]) -> float:
-    """Newer configurations put it into `rope_parameters`."""
-    nested = config.get("rope_parameters") or {}
-    return float(config.get("rope_theta") or nested.get("rope_theta") or 1e6)
-
-
 def _rows(whole: _Read, start: int, end: int) -> _Read:
     return lambda: whole()[start:end]
-
-
-def _similarity(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
-    return float((a * b).sum() / (np.linalg.norm(a) * np.linalg.norm(b) + 1e-12))
 
 
 def _attributes(node: Any) -> dict[str, Any]:

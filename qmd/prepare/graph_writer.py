@@ -20,9 +20,6 @@ _EXTERNAL_FROM_BYTES = 4096
 _PAGE_BYTES = 4096
 """External tensors start on a page border, so that they can be mapped into memory."""
 
-_BYTE_PRODUCTS = 4
-"""`accuracy_level` of `MatMulNBits` that multiplies 8-bit integers."""
-
 LinearForm = Literal["fp", "q4", "q8", "w8a8"]
 Weights = Mapping[str, "npt.NDArray[np.float32]"]
 
@@ -156,32 +153,21 @@ class GraphWriter:
 
     def add_norm(self, x: str, residual: str, weight: str) -> tuple[str, str]:
         """The normalised sum, and the sum."""
-        scale = self.initializer(weight, self.weights[weight])
+        inputs = [x, residual, self.initializer(weight, self.weights[weight])]
         outputs = [self.name("normed"), "", "", self.name("residual")]
-        self.op(
-            "SkipSimplifiedLayerNormalization",
-            [x, residual, scale],
-            outputs=outputs,
-            domain=MS_DOMAIN,
-            epsilon=self.shape.eps,
-        )
+        kind = "SkipSimplifiedLayerNormalization"
+        self.op(kind, inputs, outputs=outputs, domain=MS_DOMAIN, epsilon=self.shape.eps)
         return outputs[0], outputs[3]
 
     def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
         """The product of `x` with the weights `parts`, stacked along the output axis."""
         form = form or self.form.linear
-        if form in ("q4", "q8"):
-            return self._block_linear(x, parts, name, 4 if form == "q4" else 8)
+        weight = np.concatenate([self.weights[part] for part in parts]).astype(np.float32)
+        if form == "fp":
+            return self.op("MatMul", [x, self.initializer(f"{name}.weight", weight.T)], name=name)[0]
         if form == "w8a8":
-            return self._row_linear(x, parts, name)
-        weight = self.initializer(f"{name}.weight", self._stack(parts).T)
-        return self.op("MatMul", [x, weight], name=name)[0]
-
-    def _stack(self, parts: Sequence[str]) -> npt.NDArray[np.float32]:
-        return np.concatenate([self.weights[part] for part in parts]).astype(np.float32)
-
-    def _block_linear(self, x: str, parts: Sequence[str], name: str, bits: int) -> str:
-        quantized = quantize_blocks(self._stack(parts), bits, self.form.block)
+            return self._row_linear(x, weight, name)
+        quantized = quantize_blocks(weight, 4 if form == "q4" else 8, self.form.block)
         levels = self.initializer(f"{name}.levels", quantized.packed)
         scales = self.initializer(f"{name}.scales", quantized.scales)
         return self.block_product(x, levels, scales, quantized, name)
@@ -198,12 +184,12 @@ class GraphWriter:
             N=n,
             bits=quantized.bits,
             block_size=quantized.block,
-            accuracy_level=_BYTE_PRODUCTS,
+            accuracy_level=4,  # products of 8-bit integers
         )[0]
 
-    def _row_linear(self, x: str, parts: Sequence[str], name: str) -> str:
+    def _row_linear(self, x: str, weight: npt.NDArray[np.float32], name: str) -> str:
         """W8A8: one scale per token and per output row. A scale per tensor is ruined by the first token's outlier."""
-        levels, scales = quantize_rows(self._stack(parts), self.form.row_levels)
+        levels, scales = quantize_rows(weight, self.form.row_levels)
         quantized_x, token_scale, row_shape = self._quantize_tokens(x, levels.shape[1])
         inputs = [
             quantized_x,

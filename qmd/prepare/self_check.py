@@ -8,11 +8,11 @@ import numpy.typing as npt
 from qmd.quick_dataclasses import dataclass
 
 _QUERIES = (
-    ("how to restore a database backup", 0),
-    ("why does the login page show an error", 1),
-    ("what did we decide about the release date", 2),
-    ("数据库备份如何恢复", 3),
-    ("как изменить размер шрифта", 4),
+    "how to restore a database backup",
+    "why does the login page show an error",
+    "what did we decide about the release date",
+    "数据库备份如何恢复",
+    "как изменить размер шрифта",
 )
 _PASSAGES = (
     "To restore a backup, stop the service, copy the archive into place and run the restore command. Check the log.",
@@ -22,7 +22,7 @@ _PASSAGES = (
     "Размер шрифта меняется в настройках, раздел «Внешний вид»; там же выбирается тема.",
     "Boil the pasta in salted water for nine minutes and keep a cup of the water for the sauce.",
 )
-CHECK_PAIRS: tuple[tuple[str, str], ...] = tuple((query, text) for query, _ in _QUERIES for text in _PASSAGES)
+CHECK_PAIRS: tuple[tuple[str, str], ...] = tuple((query, text) for query in _QUERIES for text in _PASSAGES)
 """Thirty (query, passage) pairs, a fifth of them relevant; in three scripts."""
 
 _MIN_CORRELATION = {"fp32": 0.999, "q8": 0.98, "w8a8": 0.98, "q4": 0.90}

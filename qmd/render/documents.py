@@ -41,7 +41,9 @@ def render_document(header: str, found: DocumentText, line_numbers: bool) -> str
 
 def render_documents(documents: Sequence[FetchedDocument], format: Format, line_numbers: bool) -> str:
     """Several documents in one of the six formats."""
-    shown = [_numbered(one) if line_numbers else one for one in documents]
+    shown = [
+        replace(one, body=number_lines(one.body, 1)) if line_numbers and not one.skipped else one for one in documents
+    ]
     if format == "json":
         return json_text([_json(one) for one in shown])
     if format == "csv":
@@ -51,12 +53,6 @@ def render_documents(documents: Sequence[FetchedDocument], format: Format, line_
         return f'<?xml version="1.0" encoding="UTF-8"?>\n<documents>\n{body}</documents>\n'
     render_one = {"files": _files, "md": _md}.get(format, _cli)
     return "".join(render_one(one) for one in shown)
-
-
-def _numbered(one: FetchedDocument) -> FetchedDocument:
-    if one.skipped:
-        return one
-    return replace(one, body=number_lines(one.body, 1))
 
 
 def _json(one: FetchedDocument) -> dict[str, object]:
@@ -71,9 +67,8 @@ def _json(one: FetchedDocument) -> dict[str, object]:
 
 
 def _csv(one: FetchedDocument) -> str:
-    skipped = "true" if one.skipped else "false"
     head = (one.docid or "", one.identifier, one.document.title, one.context or "")
-    return csv_row((*head, skipped, one.skipped or one.body))
+    return csv_row((*head, "true" if one.skipped else "false", one.skipped or one.body))
 
 
 def _files(one: FetchedDocument) -> str:

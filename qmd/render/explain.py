@@ -12,10 +12,9 @@ def explain_object(explanation: Explanation) -> dict[str, object]:
 
     `topRankBonus` is always 0: fused scores carry no bonus by position.
     """
-    contributions = explanation.contributions
     return {
-        "ftsScores": _scores(contributions, "bm25"),
-        "vectorScores": _scores(contributions, "dense"),
+        "ftsScores": _scores(explanation, "bm25"),
+        "vectorScores": _scores(explanation, "dense"),
         "rrf": {
             "rank": explanation.fused_rank,
             "positionScore": 1 / explanation.fused_rank,
@@ -34,7 +33,7 @@ def explain_object(explanation: Explanation) -> dict[str, object]:
                     "backendScore": one.score,
                     "rrfContribution": one.contribution,
                 }
-                for index, one in enumerate(contributions)
+                for index, one in enumerate(explanation.contributions)
             ],
         },
         "rerankScore": explanation.rerank_score or 0,
@@ -45,14 +44,16 @@ def explain_object(explanation: Explanation) -> dict[str, object]:
 
 def explain_lines(explanation: Explanation) -> list[str]:
     """The explanation in up to four lines, four decimals, the three largest contributions."""
-    contributions = explanation.contributions
     rerank = "none" if explanation.rerank_score is None else f"{explanation.rerank_score:.4f}"
+    lexical, dense = (
+        ", ".join(f"{score:.4f}" for score in _scores(explanation, source)) or "none" for source in _SOURCES
+    )
     lines = [
-        f"Explain: fts=[{_joined(_scores(contributions, 'bm25'))}] vec=[{_joined(_scores(contributions, 'dense'))}]",
+        f"Explain: fts=[{lexical}] vec=[{dense}]",
         f"  Fusion: total={explanation.fused_score:.4f} rank={explanation.fused_rank}",
         f"  Blend: rerank={rerank} blended={explanation.blended_score:.4f} relevance={explanation.relevance:.4f}",
     ]
-    top = sorted(contributions, key=lambda one: -one.contribution)[:3]
+    top = sorted(explanation.contributions, key=lambda one: -one.contribution)[:3]
     if top:
         lines.append("  Top contributions: " + " | ".join(_contribution(one) for one in top))
     return lines
@@ -63,9 +64,5 @@ def _contribution(one: Contribution) -> str:
     return f"{_SOURCES.get(one.source, one.source)}/{one.kind}#{rank}:{one.contribution:.4f}"
 
 
-def _scores(contributions: tuple[Contribution, ...], source: str) -> list[float]:
-    return [one.score for one in contributions if one.source == source and one.rank is not None]
-
-
-def _joined(scores: list[float]) -> str:
-    return ", ".join(f"{score:.4f}" for score in scores) or "none"
+def _scores(explanation: Explanation, source: str) -> list[float]:
+    return [one.score for one in explanation.contributions if one.source == source and one.rank is not None]

@@ -9,14 +9,7 @@ from urllib.parse import quote
 from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Hit, Query, SearchResponse
 from qmd.render.explain import explain_lines, explain_object
-from qmd.render.text import (
-    csv_row,
-    json_text,
-    number_lines,
-    quoted,
-    round_half_up,
-    xml_text,
-)
+from qmd.render.text import csv_row, json_text, number_lines, quoted, round_half_up, xml_text
 
 Format = Literal["cli", "json", "csv", "md", "xml", "files"]
 FORMATS: tuple[Format, ...] = ("cli", "json", "csv", "md", "xml", "files")
@@ -56,9 +49,7 @@ def render_hits(response: SearchResponse, format: Format, options: HitOptions) -
     """Every hit of `response`, best first; the empty form of the format when there is none."""
     rows = [_row(hit, options) for hit in response.hits]
     if format == "cli":
-        if not rows:
-            return options.empty_note + "\n"
-        return _cli(rows, response.query, options)
+        return _cli(rows, response.query, options) if rows else options.empty_note + "\n"
     if format == "json":
         return json_text([_json(row, options) for row in rows])
     if format == "csv":
@@ -102,10 +93,10 @@ def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
 
 
 def _row(hit: Hit, options: HitOptions) -> _Row:
-    on_disk = (options.disk_paths or {}).get(hit.document.uri)
-    if on_disk is not None:
-        return _Row(hit, on_disk, None)
-    return _Row(hit, file_identifier(hit.document.uri, options.index_name), hit.document.docid)
+    uri = hit.document.uri
+    if options.disk_paths and uri in options.disk_paths:
+        return _Row(hit, options.disk_paths[uri], None)
+    return _Row(hit, file_identifier(uri, options.index_name), hit.document.docid)
 
 
 def _shown_text(hit: Hit, options: HitOptions, max_characters: int = SNIPPET_CHARACTERS) -> str:
@@ -140,11 +131,8 @@ def _json(row: _Row, options: HitOptions) -> dict[str, object]:
 
 def _csv(row: _Row, options: HitOptions) -> str:
     hit = row.hit
-    shown = _shown_text(hit, options)
-    score = f"{hit.relevance:.4f}"
-    return csv_row(
-        (row.docid or "", score, row.identifier, hit.document.title, hit.context or "", hit.passage.line, shown)
-    )
+    head = (row.docid or "", f"{hit.relevance:.4f}", row.identifier, hit.document.title, hit.context or "")
+    return csv_row((*head, hit.passage.line, _shown_text(hit, options)))
 
 
 def _files(row: _Row, options: HitOptions) -> str:
@@ -169,13 +157,10 @@ def _md(row: _Row, options: HitOptions) -> str:
 def _xml(row: _Row, options: HitOptions) -> str:
     hit = row.hit
     attributes = {"docid": row.docid, "name": row.identifier, "title": hit.document.title, "context": hit.context}
-    shown = " ".join(f'{key}="{_attribute(value)}"' for key, value in attributes.items() if value)
-    return f"<file {shown}>\n{xml_text(_shown_text(hit, options))}\n</file>\n"
-
-
-def _attribute(text: str) -> str:
+    shown = " ".join(f'{key}="{xml_text(value)}"' for key, value in attributes.items() if value)
     # A literal line break in an attribute is read back as a space.
-    return xml_text(text).replace("\n", "&#10;")
+    shown = shown.replace("\n", "&#10;")
+    return f"<file {shown}>\n{xml_text(_shown_text(hit, options))}\n</file>\n"
 
 
 def _cli(rows: Sequence[_Row], query: Query, options: HitOptions) -> str:

@@ -37,35 +37,41 @@ def render_collections(collections: Sequence[Collection], counts: Mapping[str, C
         return "No collections found. Run 'qmd collection add .' to create one.\n"
     lines = [f"Collections ({len(collections)}):", ""]
     for one in collections:
-        lines += [collection_title(one), f"  Path:     {to_text(one.path)}", f"  Pattern:  {one.pattern}"]
+        n_files, updated_at = _counts_of(one, counts)
+        lines += [_title(one), f"  Path:     {to_text(one.path)}", f"  Pattern:  {one.pattern}"]
         if one.ignore:
             lines.append(f"  Ignore:   {', '.join(one.ignore)}")
-        count = counts.get(one.name)
-        lines += [f"  Files:    {count.documents if count else 0}"]
-        lines += [f"  Updated:  {relative_time(count.updated_at if count else None, now)}", ""]
+        lines += [f"  Files:    {n_files}", f"  Updated:  {relative_time(updated_at, now)}", ""]
     return "\n".join(lines) + "\n"
 
 
 def collections_json(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus]) -> str:
     """`collection list --json`; `mask` repeats `pattern` for readers that know only that name."""
-    return json_text(
-        [
+    rows = []
+    for one in collections:
+        n_files, updated_at = _counts_of(one, counts)
+        rows.append(
             {
                 "name": one.name,
                 "path": to_text(one.path),
                 "pattern": one.pattern,
                 "mask": one.pattern,
-                "files": counts[one.name].documents if one.name in counts else 0,
-                "updated": counts[one.name].updated_at if one.name in counts else None,
+                "files": n_files,
+                "updated": updated_at,
                 "include": one.include_by_default,
-                "ignore": list(one.ignore),
+                "ignore": one.ignore,
             }
-            for one in collections
-        ]
-    )
+        )
+    return json_text(rows)
 
 
-def collection_title(collection: Collection) -> str:
+def _counts_of(collection: Collection, counts: Mapping[str, CollectionStatus]) -> tuple[int, str | None]:
+    """(documents, when they were last updated) of a collection, which may not be in the index yet."""
+    found = counts.get(collection.name)
+    return (found.documents, found.updated_at) if found is not None else (0, None)
+
+
+def _title(collection: Collection) -> str:
     """`name (qmd://name/)`, marked when searches leave it out."""
     excluded = "" if collection.include_by_default else " [excluded]"
     return f"{collection.name} (qmd://{collection.name}/){excluded}"
@@ -77,8 +83,8 @@ def render_collection(collection: Collection) -> str:
         f"Collection: {collection.name}",
         f"  Path:     {to_text(collection.path)}",
         f"  Pattern:  {collection.pattern}",
+        f"  Include:  {'yes (default)' if collection.include_by_default else 'no'}",
     ]
-    lines.append(f"  Include:  {'yes (default)' if collection.include_by_default else 'no'}")
     if collection.ignore:
         lines.append(f"  Ignore:   {', '.join(collection.ignore)}")
     if collection.update_command:
@@ -94,7 +100,7 @@ def render_collection_names(collections: Sequence[Collection], counts: Mapping[s
         return "No collections found. Run 'qmd collection add .' to index files.\n"
     lines = ["Collections:", ""]
     for one in collections:
-        n_files = counts[one.name].documents if one.name in counts else 0
+        n_files, _ = _counts_of(one, counts)
         lines.append(f"  qmd://{one.name}/  ({n_files} file{'' if n_files == 1 else 's'})")
     return "\n".join(lines) + "\n"
 
@@ -159,19 +165,16 @@ def _status_collections(report: StatusReport, now: datetime) -> list[str]:
     counts = {count.name: count for count in report.index.collections}
     lines = ["Collections"]
     for one in report.collections:
-        count = counts.get(one.name)
-        updated = relative_time(count.updated_at if count else None, now)
-        lines += [f"  {collection_title(one)}", f"    Pattern:  {one.pattern}"]
-        lines.append(f"    Files:    {count.documents if count else 0} (updated {updated})")
+        n_files, updated_at = _counts_of(one, counts)
+        lines += [f"  {_title(one)}", f"    Pattern:  {one.pattern}"]
+        lines.append(f"    Files:    {n_files} (updated {relative_time(updated_at, now)})")
         if one.context:
             lines.append(f"    Contexts: {len(one.context)}")
-            lines += [f"      {prefix or '/'}: {_preview(note)}" for prefix, note in one.context.items()]
+        for prefix, note in one.context.items():
+            text = note.replace("\n", " ")
+            preview = text if len(text) <= _PREVIEW_CHARACTERS else text[: _PREVIEW_CHARACTERS - 3] + "..."
+            lines.append(f"      {prefix or '/'}: {preview}")
     return lines
-
-
-def _preview(note: str) -> str:
-    first = note.replace("\n", " ")
-    return first if len(first) <= _PREVIEW_CHARACTERS else first[: _PREVIEW_CHARACTERS - 3] + "..."
 
 
 def status_json(report: StatusReport) -> str:

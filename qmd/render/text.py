@@ -50,11 +50,8 @@ def round_half_up(value: float) -> float:
 
 def csv_row(fields: Iterable[object]) -> str:
     """One CSV line; a field is quoted only when it holds a comma, a quote or a line break."""
-    return ",".join(_csv_field(str(field)) for field in fields) + "\n"
-
-
-def _csv_field(text: str) -> str:
-    return quoted(text) if re.search('[,"\n\r]', text) else text
+    texts = [str(field) for field in fields]
+    return ",".join(quoted(text) if re.search('[,"\n\r]', text) else text for text in texts) + "\n"
 
 
 def quoted(text: str) -> str:

@@ -39,13 +39,9 @@ def should_expand(
         return False
     if cjk_share(query.text) > CJK_SHARE and embedder is not None and embedder.query_trust(query.text) < 0.5:
         return False
-    return not is_strong(lexical, title_coverage)
-
-
-def is_strong(lexical: Ranking, title_coverage: float) -> bool:
-    """Whether one document answers literally: its title holds every term, and no other document comes near it."""
+    # One document answers literally when its title holds every term, and no other document comes near it.
     candidates = lexical.candidates
     if not candidates or title_coverage < STRONG_COVERAGE:
-        return False
+        return True
     second = candidates[1].score if len(candidates) > 1 else 0.0
-    return candidates[0].score - second >= STRONG_GAP * candidates[0].score
+    return candidates[0].score - second < STRONG_GAP * candidates[0].score

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from qmd.batches import batches
-from qmd.quick_dataclasses import dataclass
-from qmd.records import Candidate, Explanation, Hit, Passage, StoredDocument
+from qmd.quick_dataclasses import dataclass, replace
+from qmd.records import Candidate, Explanation, Hit
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
@@ -33,6 +33,13 @@ class RankedCandidate:
     blended_score: float
     chunk: Candidate | None
 
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Where that chunk lies in the text."""
+        if self.chunk is None or self.chunk.chunk_start is None or self.chunk.chunk_end is None:
+            return None
+        return self.chunk.chunk_start, self.chunk.chunk_end
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -44,16 +51,6 @@ class Scale:
     judge: Callable[[Evidence], float]
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A hit whose relevance depends on those of its neighbours."""
-
-    document: StoredDocument
-    ranked: RankedCandidate
-    passage: Passage
-    body: str | None
-
-
 def build_hits(
     reader: IndexReader, ranked: Sequence[RankedCandidate], scale: Scale, options: SearchOptions
 ) -> tuple[tuple[Hit, ...], tuple[float, ...]]:
@@ -63,7 +60,9 @@ def build_hits(
     so that the relevance of the first hit does not depend on it; only those that can be shown get a passage.
     """
     wanted = ranked[: max(options.limit, calibration.POOL)]
-    drafts: list[_Draft] = []
+    collections = {collection.name: collection for collection in reader.collections()}
+    global_context = reader.global_context()
+    shown: list[tuple[RankedCandidate, Hit]] = []
     raw: list[float] = []
     for batch in batches(wanted, BATCH):
         documents = reader.documents([entry.fused.document_id for entry in batch])
@@ -76,22 +75,23 @@ def build_hits(
             # Title and path stand in front of the text, so that they count as said together with its first lines.
             matched = match_text(text, scale.terms, before=f"{document.path}\n{document.title}\n")
             raw.append(scale.judge(_measure(matched, entry.chunk, scale)))
-            if len(drafts) < options.limit:
-                passage = _passage(document, text, matched, entry.chunk, scale.terms, options)
-                drafts.append(_Draft(document, entry, passage, text if options.full_body else None))
+            if len(shown) < options.limit:
+                passage = best_passage(
+                    text,
+                    scale.terms,
+                    matched=matched,
+                    chunk=entry.span,
+                    max_chars=options.snippet_chars,
+                    is_source=_is_source(document.path),
+                )
+                context = context_for(collections.get(document.collection), global_context, document.path)
+                body = text if options.full_body else None
+                shown.append((entry, Hit(document, raw[-1], passage, context, body)))
+    # The relevance of a hit depends on those of its neighbours.
     relevances = calibration.non_increasing(raw)
-    collections = {collection.name: collection for collection in reader.collections()}
-    global_context = reader.global_context()
     hits = tuple(
-        Hit(
-            document=draft.document,
-            relevance=relevance,
-            passage=draft.passage,
-            context=context_for(collections.get(draft.document.collection), global_context, draft.document.path),
-            body=draft.body,
-            explanation=_explain(draft.ranked, relevance) if options.explain else None,
-        )
-        for draft, relevance in zip(drafts, relevances, strict=False)
+        replace(hit, relevance=relevance, explanation=_explain(entry, relevance) if options.explain else None)
+        for (entry, hit), relevance in zip(shown, relevances, strict=False)
         if relevance >= options.min_relevance
     )
     return hits, tuple(relevances)
@@ -105,27 +105,6 @@ def _measure(matched: MatchedText, chunk: Candidate | None, scale: Scale) -> Evi
         mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
         background=scale.background,
-    )
-
-
-def _passage(
-    document: StoredDocument,
-    text: str,
-    matched: MatchedText,
-    chunk: Candidate | None,
-    terms: Sequence[WeightedTerm],
-    options: SearchOptions,
-) -> Passage:
-    span = None
-    if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
-        span = (chunk.chunk_start, chunk.chunk_end)
-    return best_passage(
-        text,
-        terms,
-        chunk=span,
-        max_chars=options.snippet_chars,
-        is_source=_is_source(document.path),
-        matched=matched,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from qmd.analysis.query import analyze_query, parse_lex, prefix_form
@@ -48,18 +48,6 @@ class LexicalQuery:
     weighted: tuple[WeightedTerm, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TermFilter:
-    """Documents that the user's required and excluded terms allow; None allows all."""
-
-    allowed: frozenset[int] | None
-    refused: frozenset[int]
-
-    def admits(self, document_id: int) -> bool:
-        """Whether a document has every required term and no excluded one."""
-        return document_id not in self.refused and (self.allowed is None or document_id in self.allowed)
-
-
 def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
     """Analyse `text` and replace terms that no document holds.
 
@@ -90,7 +78,8 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
             weighted = [entry for entry in weighted if entry.term != term]
             weighted.append(WeightedTerm(term, weight * (1 - trust)))
             # Spellings of one word share what it weighs: finding one of them is as good as finding all.
-            substitutes.append(WeightedTerm(_any_of(found), weight * trust))
+            any_of_them = LexicalTerm(found[0].text, f"({' OR '.join(one.fts for one in found)})")
+            substitutes.append(WeightedTerm(any_of_them, weight * trust))
     if n_unknown > MOST_UNKNOWN:
         trace.warn(f"no document holds {n_unknown - MOST_UNKNOWN} further words")
     return LexicalQuery(text, tuple(searched), tuple(weighted + substitutes))
@@ -103,15 +92,16 @@ def lexical_ranking(
     candidates = reader.search_lexical(query.terms, k, scope)
     required = [term for term in query.terms if term.required]
     if not candidates and required:
-        trace.warn(f"no document meets {_names(required)} with the rest of the query: searched for any of the words")
+        names = _quoted([term.text for term in required])
+        trace.warn(f"no document meets {names} with the rest of the query: searched for any of the words")
         candidates = reader.search_lexical([replace(term, required=False) for term in query.terms], k, scope)
     if not candidates and query.terms and all(term.excluded for term in query.terms):
         trace.warn("the query only excludes: add a word to search for")
     return Ranking("bm25", kind, query.text, tuple(candidates))
 
 
-def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Scope) -> TermFilter:
-    """What required and excluded terms allow of the documents that vectors find."""
+def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Scope) -> Callable[[int], bool]:
+    """Whether a document, by id, has every required term and no excluded one; for those that vectors find."""
     required = [term for query in queries for term in query.terms if term.required]
     excluded = [term for query in queries for term in query.terms if term.excluded]
     limit = reader.count_documents()
@@ -121,7 +111,7 @@ def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Sco
     refused: frozenset[int] = frozenset()
     if excluded:
         refused = _ids(reader.search_lexical([replace(term, excluded=False) for term in excluded], limit, scope))
-    return TermFilter(allowed, refused)
+    return lambda document_id: document_id not in refused and (allowed is None or document_id in allowed)
 
 
 def _substitutes(
@@ -153,18 +143,8 @@ def _spellings(reader: IndexReader, word: str, scope: Scope) -> list[str]:
     return [one for _, one in held[:SPELLINGS]]
 
 
-def _any_of(terms: Sequence[LexicalTerm]) -> LexicalTerm:
-    if len(terms) == 1:
-        return terms[0]
-    return LexicalTerm(terms[0].text, "(" + " OR ".join(term.fts for term in terms) + ")")
-
-
 def _ids(candidates: Sequence[Candidate]) -> frozenset[int]:
     return frozenset(candidate.document_id for candidate in candidates)
-
-
-def _names(terms: Sequence[LexicalTerm]) -> str:
-    return _quoted([term.text for term in terms])
 
 
 def _quoted(words: Sequence[str]) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
@@ -34,20 +33,12 @@ class LineRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """One part of a pattern that named nothing, or too much."""
-
-    reference: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Resolution:
-    """What a pattern names: documents in order, each once, the parts that failed, and how the pattern was read."""
+    """What a pattern names: documents in order, each once, and a message for each part that names none or several."""
 
     documents: tuple[StoredDocument, ...]
-    problems: tuple[Problem, ...]
-    kind: Literal["list", "docid", "glob"]
+    problems: tuple[str, ...]
+    is_glob: bool
 
 
 def parse_line_range(reference: str) -> LineRange:
@@ -84,8 +75,9 @@ def resolve_document(reader: IndexReader, reference: str) -> StoredDocument:
         if len(found) == 1:
             return found[0]
         if found:
-            raise UsageError(_ambiguous_message(name, found), hint="name the collection, or use the docid")
-    name = parse_line_range(wanted).name
+            names = ", ".join(f"{document.uri} ({document.docid})" for document in found[:_AMBIGUOUS_SHOWN])
+            more = f" and {len(found) - _AMBIGUOUS_SHOWN} more" if len(found) > _AMBIGUOUS_SHOWN else ""
+            raise UsageError(f"Ambiguous path {name}: {names}{more}", hint="name the collection, or use the docid")
     similar = _similar_paths(reader, name)
     hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
     raise NotFoundError(f"document not found: '{name}'", hint=hint)
@@ -107,14 +99,15 @@ def resolve_many(reader: IndexReader, pattern: str) -> Resolution:
     # A file may really be called "a, b" or "[draft]".
     named = _exact(reader, pattern)
     if len(named) == 1:
-        return Resolution(tuple(named), (), "list")
-    is_glob = any(mark in wanted for mark in "*?{") or _is_class_glob(reader, wanted)
+        return Resolution(tuple(named), (), is_glob=False)
+    # `[ab].md` is a glob unless a file has that very name.
+    is_glob = any(mark in wanted for mark in "*?{") or (
+        "[" in wanted and "]" in wanted and "," not in wanted and not _exact(reader, wanted)
+    )
     if not is_glob:
-        kind: Literal["list", "docid"] = "docid" if "," not in wanted and _DOCID.match(wanted) else "list"
-        return _resolve_list(reader, [part.strip() for part in wanted.split(",") if part.strip()], kind)
+        return _resolve_list(reader, [part.strip() for part in wanted.split(",") if part.strip()])
     found = _matching(reader, wanted)
-    problems = () if found else (Problem(wanted, f"No files matched pattern: {wanted}"),)
-    return Resolution(found, problems, "glob")
+    return Resolution(found, () if found else (f"No files matched pattern: {wanted}",), is_glob=True)
 
 
 def context_for(collection: Collection | None, global_context: str | None, path: str) -> str | None:
@@ -133,8 +126,9 @@ def context_for(collection: Collection | None, global_context: str | None, path:
 
 
 def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
-    """Paths within five edits of `name`, or whose file name is close to its own, nearest first."""
-    wanted = _without_scheme(name).casefold()
+    """Paths within five edits of `name`, or whose file name is close to its own, the nearest first."""
+    address = without_scheme(name)
+    wanted = (name.removeprefix("./") if address is None else address).casefold()
     last = wanted.rsplit("/", 1)[-1]
     scored: list[tuple[int, str]] = []
     for document in reader.iter_documents():
@@ -150,35 +144,16 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     return [path for _, path in sorted(scored)[:limit]]
 
 
-def _ambiguous_message(name: str, found: Sequence[StoredDocument]) -> str:
-    """One line naming the documents that fit, the first ten of them."""
-    names = ", ".join(f"{document.uri} ({document.docid})" for document in found[:_AMBIGUOUS_SHOWN])
-    more = f" and {len(found) - _AMBIGUOUS_SHOWN} more" if len(found) > _AMBIGUOUS_SHOWN else ""
-    return f"Ambiguous path {name}: {names}{more}"
-
-
 def _find(reader: IndexReader, name: str) -> list[StoredDocument]:
     """Documents at the first tier where any fits; more than one means that the reference is ambiguous."""
     spellings = tuple(dict.fromkeys((name, unquote(name))))
-    for spelling in spellings:
-        exact = _exact(reader, spelling)
-        if exact:
-            return exact
-    docid = _DOCID.match(name)
-    if docid is not None:
-        by_hash = _one_per_place(reader.find_docid(docid[1].lower()))
-        if by_hash:
-            return by_hash
-    if name.startswith("#"):
-        return []
-    for spelling in spellings:
-        by_folder = _under_a_collection(reader, spelling)
-        if by_folder:
-            return by_folder
-    for spelling in spellings:
-        by_suffix = _by_suffix(reader, spelling)
-        if by_suffix:
-            return by_suffix
+    paths = () if name.startswith("#") else spellings
+    tiers = ((_exact, spellings), (_by_docid, (name,)), (_under_a_collection, paths), (_by_suffix, paths))
+    for look, names in tiers:
+        for one in names:
+            found = look(reader, one)
+            if found:
+                return found
     return []
 
 
@@ -194,6 +169,13 @@ def _exact(reader: IndexReader, name: str) -> list[StoredDocument]:
             if found:
                 return [found]
     return [found for collection in collections if (found := reader.find_path(collection.name, name))]
+
+
+def _by_docid(reader: IndexReader, name: str) -> list[StoredDocument]:
+    """Documents of a docid; the first when all share one text: a docid names a content, and either copy will do."""
+    docid = _DOCID.match(name)
+    found = list(reader.find_docid(docid[1])) if docid else []
+    return found[:1] if len({document.hash for document in found}) == 1 else found
 
 
 def _virtual_parts(reader: IndexReader, name: str) -> tuple[str, str] | None:
@@ -217,8 +199,11 @@ def _under_a_collection(reader: IndexReader, name: str) -> list[StoredDocument]:
     except FileNotFoundError:
         # The working directory was deleted.
         return []
-    places = places_on_disk(absolute, reader.collections())
-    return next(([found] for collection, path in places if (found := reader.find_path(collection.name, path))), [])
+    for collection, path in places_on_disk(absolute, reader.collections()):
+        found = reader.find_path(collection.name, path)
+        if found:
+            return [found]
+    return []
 
 
 def _by_suffix(reader: IndexReader, name: str) -> list[StoredDocument]:
@@ -244,20 +229,9 @@ def _by_suffix(reader: IndexReader, name: str) -> list[StoredDocument]:
     return [d for d in found if f"/{d.collection}/{d.path}".endswith("/" + wanted)] or found
 
 
-def _one_per_place(found: Iterable[StoredDocument]) -> list[StoredDocument]:
-    """The first document when all share one text: a docid names a content, and either copy will do."""
-    documents = list(found)
-    return documents[:1] if len({document.hash for document in documents}) == 1 else documents
-
-
-def _without_scheme(name: str) -> str:
-    address = without_scheme(name)
-    return name.removeprefix("./") if address is None else address
-
-
-def _resolve_list(reader: IndexReader, names: Sequence[str], kind: Literal["list", "docid"]) -> Resolution:
+def _resolve_list(reader: IndexReader, names: Sequence[str]) -> Resolution:
     documents: dict[int, StoredDocument] = {}
-    problems: list[Problem] = []
+    problems: list[str] = []
     for name in names:
         bare = parse_line_range(name).name
         found = _find(reader, name) or (_find(reader, bare) if bare != name else [])
@@ -265,17 +239,12 @@ def _resolve_list(reader: IndexReader, names: Sequence[str], kind: Literal["list
             documents.setdefault(found[0].id, found[0])
         elif found:
             uris = ", ".join(document.uri for document in found[:_AMBIGUOUS_SHOWN])
-            problems.append(Problem(name, f"Ambiguous path {name}: {uris}"))
+            problems.append(f"Ambiguous path {name}: {uris}")
         else:
             similar = _similar_paths(reader, bare, 3)
             suffix = f" (did you mean: {', '.join(similar)}?)" if similar else ""
-            problems.append(Problem(name, f"File not found: {name}{suffix}"))
-    return Resolution(tuple(documents.values()), tuple(problems), kind)
-
-
-def _is_class_glob(reader: IndexReader, pattern: str) -> bool:
-    """`[ab].md` is a glob unless a file has that very name."""
-    return "[" in pattern and "]" in pattern and "," not in pattern and not _exact(reader, pattern)
+            problems.append(f"File not found: {name}{suffix}")
+    return Resolution(tuple(documents.values()), tuple(problems), is_glob=False)
 
 
 def _matching(reader: IndexReader, pattern: str) -> tuple[StoredDocument, ...]:

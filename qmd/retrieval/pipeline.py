@@ -8,7 +8,7 @@ from typing import Literal
 from qmd.errors import UsageError
 from qmd.inference.base import Engines, Expansion
 from qmd.quick_dataclasses import replace
-from qmd.records import Hit, Query, Ranking, SearchResponse, StoredDocument, SubQuery
+from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, SubQuery
 from qmd.retrieval import calibration, dense, lexical
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.dense import DenseRanking
@@ -91,7 +91,7 @@ class _Search:
         self._dense: list[DenseRanking] = []
 
     def run(self, judge: Callable[[Evidence], float]) -> SearchResponse:
-        """All stages in their order."""
+        """Every stage in its order."""
         query, options, trace = self._query, self._options, self._trace
         for failure in self._engines.failures if options.mode != "lexical" else ():
             trace.warn(failure)
@@ -110,7 +110,9 @@ class _Search:
             with trace.stage("rerank"):
                 ranked = rerank(self._reader, self._engines, query, ranked, terms, options, trace)
         with trace.stage("passages"):
-            scale = Scale(terms, self._reader.count_documents(query.scope), self._background(), judge)
+            cosines = [candidate.score for candidate in self._dense[0].ranking.candidates] if self._dense else []
+            background = calibration.background_cosine(cosines)
+            scale = Scale(terms, self._reader.count_documents(query.scope), background, judge)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
         if not hits:
             self._explain_emptiness(relevances)
@@ -187,7 +189,7 @@ class _Search:
         query = self._query
         if self._options.mode == "lexical":
             return
-        own: list[SubQuery | str] = [*query.subqueries] if query.subqueries else [query.text]
+        own: Sequence[SubQuery | str] = query.subqueries or (query.text,)
         texts = [text for text in (*own, *proposed) if isinstance(text, str) or text.kind != "lex"]
         if texts:
             with self._trace.stage("dense"):
@@ -217,8 +219,8 @@ class _Search:
         fused = fuse_zscores([*self._lexical, *(entry.ranking for entry in self._dense)], self._weights())
         if not any(term.required or term.excluded for one in self._lexical_queries for term in one.terms):
             return fused
-        admitted = lexical.term_filter(self._reader, self._lexical_queries, self._query.scope)
-        return [entry for entry in fused if admitted.admits(entry.document_id)]
+        is_admitted = lexical.term_filter(self._reader, self._lexical_queries, self._query.scope)
+        return [entry for entry in fused if is_admitted(entry.document_id)]
 
     def _weights(self) -> list[float]:
         """Weights of the rankings, lexical first, that sum to 1.
@@ -235,11 +237,6 @@ class _Search:
             trust = sum(w * entry.trust for w, entry in zip(meanings, self._dense, strict=True)) / sum(meanings)
             share = DENSE_WEIGHT * trust if has_words else 1.0
         return [(1 - share) * w / sum(words) for w in words] + [share * w / sum(meanings) for w in meanings]
-
-    def _background(self) -> float | None:
-        if not self._dense:
-            return None
-        return calibration.background_cosine([c.score for c in self._dense[0].ranking.candidates])
 
     def _title_coverage(self, ranking: Ranking) -> float:
         """Weighted share of the query's terms in title and path of a ranking's first document, in [0, 1]."""
@@ -267,17 +264,16 @@ class _Search:
 
 def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> SearchResponse:
     """Documents that pass the filters of a query without words, newest first."""
-    if not (query.scope.filters or query.scope.collections is not None or query.scope.path_prefix):
+    if query.scope == Scope():
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
-    documents = sorted(reader.iter_documents(query.scope), key=lambda d: (d.collection, d.path))
-    documents.sort(key=lambda document: document.modified_at, reverse=True)
+    # Stable: of one time, by collection and path, as they come.
+    documents = sorted(reader.iter_documents(query.scope), key=lambda document: document.modified_at, reverse=True)
     shown = documents[: options.limit]
     texts = reader.texts([document.hash for document in shown])
-    hits = tuple(_listed(document, texts.get(document.hash, ""), options) for document in shown)
+    hits = []
+    for document in shown:
+        text = texts.get(document.hash, "")
+        passage = best_passage(text, (), max_chars=options.snippet_chars)
+        hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None))
     warnings = () if hits else ("no document passes the filters",)
-    return SearchResponse(query, hits, "good" if hits else "none", warnings)
-
-
-def _listed(document: StoredDocument, text: str, options: SearchOptions) -> Hit:
-    passage = best_passage(text, (), max_chars=options.snippet_chars)
-    return Hit(document, 1.0, passage, None, text if options.full_body else None)
+    return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)

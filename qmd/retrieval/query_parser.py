@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast, get_args
 
 from qmd.errors import UsageError
-from qmd.quick_dataclasses import dataclass, field, replace
+from qmd.quick_dataclasses import dataclass, field
 from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
 
 MAX_QUERY_CHARS = 16_384
@@ -123,7 +123,7 @@ def build_scope(base: Scope, extra: Scope) -> Scope:
 def _read_line(number: int, line: str, lines: _Lines, filters: list[MetadataFilter]) -> None:
     if not line:
         return
-    typed = _TYPED.match(line) if ":" in line else None
+    typed = _TYPED.match(line)
     if typed is None:
         rest = _take_filters(line, filters)
         if rest:
@@ -167,26 +167,17 @@ def _assemble(lines: _Lines, filters: list[MetadataFilter]) -> Query:
         raise UsageError("intent: cannot appear alone. Add at least one lex:, vec:, or hyde: line.")
     scope = _scope(filters)
     if lines.typed:
-        return Query(_primary_text(lines.typed), tuple(lines.typed), lines.intent, scope)
+        # The first lex line stands for the document, else the first vec line, else the first of all.
+        primary = min(lines.typed, key=lambda subquery: ("lex", "vec", "hyde").index(subquery.kind))
+        return Query(primary.text, tuple(lines.typed), lines.intent, scope)
     plain = lines.plain[0][1] if lines.plain else ""
     if not plain and scope == Scope():
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
     return Query(plain, scope=scope)
 
 
-def _primary_text(subqueries: Sequence[SubQuery]) -> str:
-    """The text that stands for a query document: first lex, else first vec, else the first line."""
-    for kind in ("lex", "vec"):
-        for subquery in subqueries:
-            if subquery.kind == kind:
-                return subquery.text
-    return subqueries[0].text
-
-
 def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
     """`text` without its filters, which are appended to `filters`."""
-    if ":" not in text:
-        return text.strip()
     kept: list[str] = []
     position = 0
     for match in _FILTER.finditer(text):
@@ -195,19 +186,17 @@ def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
             continue
         name = match["field"].lower()
         value = match["quoted"] or match["bare"]
-        filters.append(_filter(name, value, negated=bool(match["sign"])))
+        if name in ("after", "before"):
+            value = _normal_date(name, value)
+        elif name == "tag":
+            value = value.removeprefix("#")
+        filters.append(MetadataFilter(name, "!=" if match["sign"] else "=", value))
         kept.append(text[position : match.start()])
         position = match.end()
     if not kept:
         return text.strip()
     kept.append(text[position:])
     return " ".join(part for piece in kept if (part := piece.strip()))
-
-
-def _filter(name: str, value: str, *, negated: bool) -> MetadataFilter:
-    if name in ("after", "before"):
-        value = _normal_date(name, value)
-    return MetadataFilter(name, "!=" if negated else "=", value.removeprefix("#") if name == "tag" else value)
 
 
 def _normal_date(name: str, value: str) -> str:
@@ -222,6 +211,6 @@ def _normal_date(name: str, value: str) -> str:
 
 def _scope(filters: Sequence[MetadataFilter]) -> Scope:
     """Positive `collection:` filters unite and become the scope's collections; everything else must hold together."""
-    names = [condition.value for condition in filters if condition.field == "collection" and condition.op == "="]
-    rest = tuple(c for c in filters if not (c.field == "collection" and c.op == "="))
-    return replace(Scope(filters=rest), collections=tuple(dict.fromkeys(names)) if names else None)
+    named = [one for one in filters if one.field == "collection" and one.op == "="]
+    rest = tuple(one for one in filters if one not in named)
+    return Scope(tuple(dict.fromkeys(one.value for one in named)) or None, filters=rest)

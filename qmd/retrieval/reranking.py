@@ -135,17 +135,8 @@ def _passages(reader: IndexReader, ranked: Sequence[RankedCandidate], terms: Seq
         document = documents.get(entry.fused.document_id)
         text = texts.get(document.hash, "") if document is not None else ""
         title = document.title if document is not None else ""
-        passages.append(_passage(title, text, entry, terms))
-    return passages
-
-
-def _passage(title: str, text: str, entry: RankedCandidate, terms: Sequence[WeightedTerm]) -> str:
-    chunk = entry.chunk
-    if chunk is not None and chunk.chunk_start is not None and chunk.chunk_end is not None:
-        start, end = chunk.chunk_start, chunk.chunk_end
-    else:
-        matched = match_text(text, terms)
         # Folding may change lengths outside ASCII; the span is then a little off, which a passage survives.
-        start, end = best_span(matched.folded, matched.occurrences, terms, PASSAGE_CHARS)
-    body = text[start:end].strip()
-    return body if not title or body.startswith((title, f"# {title}")) else f"{title}\n{body}"
+        start, end = entry.span or best_span(match_text(text, terms), terms, PASSAGE_CHARS)
+        body = text[start:end].strip()
+        passages.append(body if not title or body.startswith((title, f"# {title}")) else f"{title}\n{body}")
+    return passages

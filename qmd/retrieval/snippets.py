@@ -6,15 +6,7 @@ import re
 from collections.abc import Sequence
 
 from qmd.records import Passage
-from qmd.retrieval.matching import (
-    MatchedText,
-    Occurrence,
-    WeightedTerm,
-    find_occurrences,
-    fold,
-    match_text,
-    windows,
-)
+from qmd.retrieval.matching import MatchedText, WeightedTerm, find_occurrences, fold, match_text, windows
 from qmd.retrieval.options import PASSAGE_CHARS
 
 LINES_BEFORE = 1
@@ -52,7 +44,10 @@ def best_passage(
         Line -1 to +2 around the best one, clipped to the document; line numbers are those of the file.
     """
     lines = text.split("\n")
-    first, last = _line_span(text, len(lines), chunk)
+    first, last = 0, len(lines) - 1
+    if chunk is not None:
+        first = text.count("\n", 0, chunk[0])
+        last = max(text.count("\n", 0, max(chunk[1] - 1, 0)), first)
     best = _best_line(lines, first, last, matched or match_text(text, terms), terms, is_source)
     if best is None and chunk is not None:
         best = _first_written(lines, first, last)
@@ -79,23 +74,14 @@ def best_passage(
     )
 
 
-def best_span(
-    folded: str, occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], size: int
-) -> tuple[int, int]:
+def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) -> tuple[int, int]:
     """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
     best, best_weight = 0, -1.0
-    for offset, weight in windows(occurrences, terms, size // 2):
+    for offset, weight in windows(matched.occurrences, terms, size // 2):
         if weight > best_weight + 1e-9:
             best, best_weight = offset, weight
-    start = max(folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
-    return start, min(start + size, len(folded))
-
-
-def _line_span(text: str, n_lines: int, chunk: tuple[int, int] | None) -> tuple[int, int]:
-    if chunk is None:
-        return 0, n_lines - 1
-    first = text.count("\n", 0, chunk[0])
-    return first, max(text.count("\n", 0, max(chunk[1] - 1, 0)), first)
+    start = max(matched.folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
+    return start, min(start + size, len(matched.folded))
 
 
 def _best_line(

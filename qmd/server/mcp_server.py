@@ -46,7 +46,7 @@ class Tool:
     name: str
     title: str
     description: str
-    arguments: tuple[requests.Argument, ...]
+    arguments: tuple[requests.ToolArgument, ...]
 
 
 TOOLS = (

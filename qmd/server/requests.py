@@ -21,15 +21,15 @@ MAX_LIMIT = 1000
 PASSAGE_CHARS = 300
 """Longest passage in an answer to a program, as in the original."""
 
-ArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
+ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class ToolArgument:
     """One argument of a tool. `minimum` and `maximum` are inclusive."""
 
     name: str
-    kind: ArgumentKind
+    kind: ToolArgumentKind
     description: str
     required: bool = False
     default: str | int | float | bool | None = None
@@ -38,45 +38,49 @@ class Argument:
 
 
 QUERY_ARGUMENTS = (
-    Argument("query", "string", "Plain question or keywords. Give this or 'searches', not both."),
-    Argument(
+    ToolArgument("query", "string", "Plain question or keywords. Give this or 'searches', not both."),
+    ToolArgument(
         "searches",
         "searches",
         'Typed sub-queries, most important first: lex (keywords, "phrases", -exclusions), '
         "vec (a question in plain words), hyde (a made-up answer passage).",
     ),
-    Argument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    Argument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
-    Argument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
-    Argument("collections", "strings", "Search only these collections (see the status tool)."),
-    Argument("intent", "string", "What the answer is for; settles ambiguous words."),
-    Argument("rerank", "boolean", "Rerank the best candidates with a model; false is faster.", default=True),
+    ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
+    ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
+    ToolArgument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
+    ToolArgument("collections", "strings", "Search only these collections (see the status tool)."),
+    ToolArgument("intent", "string", "What the answer is for; settles ambiguous words."),
+    ToolArgument("rerank", "boolean", "Rerank the best candidates with a model; false is faster.", default=True),
 )
 GET_ARGUMENTS = (
-    Argument("file", "string", "Path, qmd:// address or #docid from a result; may end in :LINE or :LINE:COUNT.", True),
-    Argument("fromLine", "integer", "First line to return, from 1.", minimum=1),
-    Argument("maxLines", "integer", "Most lines to return.", minimum=1),
-    Argument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+    ToolArgument(
+        "file", "string", "Path, qmd:// address or #docid from a result; may end in :LINE or :LINE:COUNT.", True
+    ),
+    ToolArgument("fromLine", "integer", "First line to return, from 1.", minimum=1),
+    ToolArgument("maxLines", "integer", "Most lines to return.", minimum=1),
+    ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
 )
 MULTI_GET_ARGUMENTS = (
-    Argument("pattern", "string", "Glob such as 'journals/2025-*.md', or paths and #docids joined by commas.", True),
-    Argument("maxLines", "integer", "Most lines of each document.", minimum=1),
-    Argument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
-    Argument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+    ToolArgument(
+        "pattern", "string", "Glob such as 'journals/2025-*.md', or paths and #docids joined by commas.", True
+    ),
+    ToolArgument("maxLines", "integer", "Most lines of each document.", minimum=1),
+    ToolArgument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
+    ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
 )
 # The tools of version 1, for clients that still call them.
 LEGACY_ARGUMENTS = (
-    Argument("query", "string", "Query text.", True),
-    Argument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    Argument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
-    Argument("collection", "string", "Search only this collection."),
-    Argument("collections", "strings", "Search only these collections."),
+    ToolArgument("query", "string", "Query text.", True),
+    ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
+    ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
+    ToolArgument("collection", "string", "Search only this collection."),
+    ToolArgument("collections", "strings", "Search only these collections."),
 )
 
 _LEGACY_MODES: Mapping[str, Mode] = {"search": "lexical", "vector_search": "dense", "deep_search": "hybrid"}
 
 
-def input_schema(arguments: Sequence[Argument]) -> dict[str, Any]:
+def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
     """JSON schema of a tool's arguments."""
     schema: dict[str, Any] = {
         "type": "object",
@@ -89,7 +93,7 @@ def input_schema(arguments: Sequence[Argument]) -> dict[str, Any]:
     return schema
 
 
-def _argument_schema(argument: Argument) -> dict[str, Any]:
+def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
     if argument.kind == "strings":
         return {"type": "array", "items": {"type": "string"}, "description": argument.description}
     if argument.kind == "searches":
@@ -110,7 +114,7 @@ def _argument_schema(argument: Argument) -> dict[str, Any]:
     return schema
 
 
-def check_arguments(arguments: Sequence[Argument], given: Mapping[str, object]) -> dict[str, Any]:
+def check_arguments(arguments: Sequence[ToolArgument], given: Mapping[str, object]) -> dict[str, Any]:
     """The values of every argument, defaults filled in; null counts as absent.
 
     Raises:
@@ -126,7 +130,7 @@ def check_arguments(arguments: Sequence[Argument], given: Mapping[str, object]) 
     return {argument.name: _check_value(argument, given.get(argument.name)) for argument in arguments}
 
 
-def _check_value(argument: Argument, value: object) -> object:
+def _check_value(argument: ToolArgument, value: object) -> object:
     if value is None:
         if argument.required:
             raise UsageError(f"{argument.name}: required")
@@ -144,7 +148,7 @@ def _check_value(argument: Argument, value: object) -> object:
     return _check_number(argument, value)
 
 
-def _check_number(argument: Argument, value: object) -> int | float:
+def _check_number(argument: ToolArgument, value: object) -> int | float:
     whole = argument.kind == "integer"
     expected = "a whole number" if whole else "a number"
     if isinstance(value, bool) or not isinstance(value, (int, float)) or (whole and value != value // 1):

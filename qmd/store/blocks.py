@@ -33,6 +33,11 @@ def block_id(model: int, block: int) -> int:
     return model << _MODEL_SHIFT | block
 
 
+def block_ids(model: int) -> tuple[int, int]:
+    """The first and the last primary key that a block of a model can have."""
+    return block_id(model, 0), block_id(model + 1, 0) - 1
+
+
 def pack_rows(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Rows as stored, shape (n, 4 + dim), of vectors of shape (n, dim).
 
@@ -98,7 +103,7 @@ def hamming(signs: npt.NDArray[np.uint64], query: npt.NDArray[np.uint64]) -> npt
 def read_all(database: Database, model: int, n_slots: int, dim: int) -> npt.NDArray[np.uint8]:
     """All rows of a model, shape (n_slots, 4 + dim)."""
     sql = "SELECT vectors FROM vector_blocks WHERE id BETWEEN ? AND ? ORDER BY id"
-    blobs = database.rows(sql, (block_id(model, 0), block_id(model + 1, 0) - 1))
+    blobs = database.rows(sql, block_ids(model))
     with database.decoding():
         rows = np.frombuffer(b"".join([blob for (blob,) in blobs]), dtype=np.uint8).reshape(-1, SCALE_BYTES + dim)
     if len(rows) < n_slots:
@@ -144,7 +149,7 @@ def write_rows(database: Database, model: int, first_slot: int, rows: npt.NDArra
 def read_signs(database: Database, model: int, n_slots: int, dim: int) -> npt.NDArray[np.uint64]:
     """Sign bits of a model, shape (words, n_slots)."""
     sql = "SELECT signs FROM sign_blocks WHERE id BETWEEN ? AND ? ORDER BY id"
-    blobs = database.rows(sql, (block_id(model, 0), block_id(model + 1, 0) - 1))
+    blobs = database.rows(sql, block_ids(model))
     signs = np.empty((sign_words(dim), len(blobs) * SLOTS_PER_SIGN_BLOCK), dtype=np.uint64)
     with database.decoding():
         for number, (blob,) in enumerate(blobs):

@@ -43,7 +43,7 @@ class VectorCoverage:
 
 def vector_coverage(database: Database, fingerprint: str) -> VectorCoverage:
     """What a search by vectors has to know beforehand, for a twentieth of what a whole status costs."""
-    model = _known_model(database, fingerprint)
+    model = known_model(database, fingerprint)
     contents = database.value("SELECT count(DISTINCT hash) FROM documents")
     done = database.value("SELECT count(*) FROM embedded WHERE model = ?", (model,))
     has_vectors = database.value("SELECT EXISTS (SELECT 1 FROM vector_keys WHERE model = ?)", (model,))
@@ -57,7 +57,7 @@ def pending(database: Database, fingerprint: str, collections: Sequence[str] | N
         "SELECT documents.hash, min(documents.path) AS path FROM documents JOIN content USING (hash) "
         "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
         f"WHERE embedded.content IS NULL {inside} GROUP BY documents.hash ORDER BY path",
-        (_known_model(database, fingerprint), *names),
+        (known_model(database, fingerprint), *names),
     )
     for part in batches(wanted, _TEXTS_AT_ONCE):
         texts = fetch_texts(database, [content_hash for content_hash, _ in part])
@@ -70,13 +70,13 @@ def pending(database: Database, fingerprint: str, collections: Sequence[str] | N
 def count_pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> tuple[int, int]:
     """(contents, characters) that `pending` would yield."""
     inside, names = _inside(collections)
-    row = database.row(
+    [(contents, characters)] = database.rows(
         "SELECT count(*), coalesce(sum(content.n_chars), 0) FROM content "
         "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
         f"WHERE embedded.content IS NULL AND hash IN (SELECT hash FROM documents WHERE true {inside})",
-        (_known_model(database, fingerprint), *names),
+        (known_model(database, fingerprint), *names),
     )
-    return (row[0], row[1]) if row else (0, 0)
+    return contents, characters
 
 
 def put_chunks(database: Database, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
@@ -104,7 +104,7 @@ def put_chunks(database: Database, fingerprint: str, dim: int, contents: Mapping
 
 def forget_chunks(database: Database, fingerprint: str, suffixes: Sequence[str] | None) -> None:
     """Make contents pending again; their chunks stay until `put_chunks` replaces them."""
-    model = _known_model(database, fingerprint)
+    model = known_model(database, fingerprint)
     if suffixes is None:
         database.run("DELETE FROM embedded WHERE model = ?", (model,))
         return
@@ -112,11 +112,6 @@ def forget_chunks(database: Database, fingerprint: str, suffixes: Sequence[str] 
     sql = f"DELETE FROM embedded WHERE model = ?1 AND content IN (SELECT id FROM content WHERE hash IN ({holding}))"
     for suffix in suffixes:
         database.run(sql, (model, suffix))
-
-
-def existing_keys(database: Database, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
-    """Those of `keys` that already have a vector."""
-    return frozenset(slots_of(database, _known_model(database, fingerprint), keys))
 
 
 def slots_of(database: Database, model: int, keys: Sequence[bytes]) -> dict[bytes, int]:
@@ -140,7 +135,7 @@ def model_id(database: Database, fingerprint: str, dim: int) -> int:
     return int(row[0])
 
 
-def _known_model(database: Database, fingerprint: str) -> int:
+def known_model(database: Database, fingerprint: str) -> int:
     """The row id of a model, -1 for one that the index holds nothing of."""
     model = database.value("SELECT id FROM models WHERE fingerprint = ?", (fingerprint,))
     return -1 if model is None else int(model)

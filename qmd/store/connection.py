@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,6 @@ from qmd.files import create_private, exclusive_lock, make_private_folder
 from qmd.store.checksums import CHECKSUM_BYTES, register_checksums
 
 DEFAULT_BUSY_TIMEOUT_MS = 120_000
-_MOST_MS = 2**31 - 1
-"""What SQLite can count to."""
 BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
 
 # SQLite decides the type of every value at run time, so a row cannot be typed further here; callers unpack at once.
@@ -30,8 +28,6 @@ _STEPS_BETWEEN_CHECKS = 20_000
 
 APPLICATION_ID = 0x716D6401
 """`qmd` and a version byte: tells our files from those of the original, which sets none."""
-
-_REBUILD_HINT = "rebuild it from your files, which keeps its sound vectors: qmd index"
 
 
 class ForeignIndexError(StoreError):
@@ -51,7 +47,8 @@ class DamagedIndexError(StoreError):
     code = "damaged_index"
 
     def __init__(self, path: Path, what: str = "is damaged") -> None:
-        super().__init__(f"index '{path}' {what}", _REBUILD_HINT)
+        hint = "rebuild it from your files, which keeps its sound vectors: qmd index"
+        super().__init__(f"index '{path}' {what}", hint)
         # Whoever meets damage makes the next run look at the whole file.
         forget_verified(path)
 
@@ -74,7 +71,8 @@ HAS_CHECKSUMS = register_checksums()
 def busy_timeout_ms() -> int:
     """How long to wait for another process, from the environment or the default, in milliseconds."""
     raw = os.environ.get(BUSY_TIMEOUT_VARIABLE, "").strip()
-    return min(int(raw), _MOST_MS) if raw.isdecimal() and len(raw) < 20 else DEFAULT_BUSY_TIMEOUT_MS
+    # SQLite counts to no more.
+    return min(int(raw), 2**31 - 1) if raw.isdecimal() and len(raw) < 20 else DEFAULT_BUSY_TIMEOUT_MS
 
 
 def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
@@ -90,10 +88,9 @@ def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
         return StoreError(
             f"no space left on the disk that holds {shown}", "free some space, then run the command again"
         )
-    if isinstance(error, apsw.ReadOnlyError):
-        return StoreError(f"{shown} is read-only", "check the permissions of the file and of its folder")
-    if isinstance(error, apsw.CantOpenError | PermissionError):
-        return StoreError(f"{shown} cannot be opened", "check the permissions of the file and of its folder")
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | PermissionError):
+        state = "is read-only" if isinstance(error, apsw.ReadOnlyError) else "cannot be opened"
+        return StoreError(f"{shown} {state}", "check the permissions of the file and of its folder")
     if isinstance(error, apsw.InterruptError):
         return StoreError("the query was interrupted")
     detail = str(error).replace("\n", " ") or type(error).__name__
@@ -190,14 +187,9 @@ class Database:
         self.run("BEGIN IMMEDIATE")
         try:
             yield
+            self.run("COMMIT")
         except BaseException:
             # A failed COMMIT or a full disk may have rolled back already.
-            if self.connection.in_transaction:
-                self.run("ROLLBACK")
-            raise
-        try:
-            self.run("COMMIT")
-        except QmdError:
             if self.connection.in_transaction:
                 self.run("ROLLBACK")
             raise
@@ -227,17 +219,17 @@ def connect_for_reading(path: Path) -> Database:
         raise NotFoundError(f"no index at '{path}'", "make one: qmd index PATH")
     timeout = busy_timeout_ms()
     try:
-        return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
-    except (apsw.CantOpenError, apsw.ReadOnlyError) as exc:
-        # An immutable open would ignore the journal or the log and show an old or torn state.
-        if _is_pending(path, "-journal"):
-            return _connect_after_rollback(path, timeout)
-        if _is_pending(path, "-wal"):
-            raise as_qmd_error(exc, path) from exc
-    except apsw.Error as exc:
-        raise as_qmd_error(exc, path) from exc
-    try:
-        return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout, is_immutable=True)
+        try:
+            return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            # An immutable open would ignore the journal or the log and show an old or torn state.
+            if _is_pending(path, "-journal"):
+                # Taking back a rewrite that was cut short needs a connection that may write.
+                _open_and_probe(path, apsw.SQLITE_OPEN_READWRITE, timeout).close()
+                return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
+            if _is_pending(path, "-wal"):
+                raise
+            return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout, is_immutable=True)
     except apsw.Error as exc:
         raise as_qmd_error(exc, path) from exc
 
@@ -262,9 +254,8 @@ def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
             raise as_qmd_error(apsw.ReadOnlyError(), path)
         if not HAS_CHECKSUMS and database.connection.reserve_bytes("main") == CHECKSUM_BYTES:
             message = f"index '{path}' has checksums, which this installation of apsw cannot write"
-            raise StoreError(
-                message, "install it from its wheel: pip install --force-reinstall --only-binary apsw apsw"
-            )
+            hint = "install it from its wheel: pip install --force-reinstall --only-binary apsw apsw"
+            raise StoreError(message, hint)
         database.run("PRAGMA journal_size_limit = 67108864")
         database.run("PRAGMA synchronous = NORMAL")
     except QmdError:
@@ -290,15 +281,12 @@ def _create(path: Path, timeout_ms: int) -> None:
             return
         # SQLite would make it readable by everybody; its side files take the permissions of this one.
         create_private(path)
-        connection = open_file(path, apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(open_file(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(timeout_ms)
             if HAS_CHECKSUMS:
                 connection.reserve_bytes("main", CHECKSUM_BYTES)
             connection.execute(f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; COMMIT")
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        finally:
-            connection.close()
 
 
 def add_checksums(database: Database) -> None:
@@ -335,20 +323,12 @@ def open_file(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Con
         is_immutable: Trust that nobody writes it, and do without side files.
     """
     name = str(path)
-    if is_immutable or not _is_unicode(name):
+    if is_immutable or name != name.encode(errors="ignore").decode():
         from urllib.parse import quote
 
         # The one form in which SQLite takes bytes that are no UTF-8.
         name, flags = f"file:{quote(os.fsencode(path.absolute()))}", flags | apsw.SQLITE_OPEN_URI
     return apsw.Connection(f"{name}?immutable=1" if is_immutable else name, flags=flags)
-
-
-def _is_unicode(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _open_and_probe(path: Path, flags: int, timeout_ms: int, *, is_immutable: bool = False) -> Database:
@@ -357,8 +337,7 @@ def _open_and_probe(path: Path, flags: int, timeout_ms: int, *, is_immutable: bo
     try:
         # First of all: the pragmas below may already meet a lock.
         connection.set_busy_timeout(timeout_ms)
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA cache_size = -32000")
+        connection.execute("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
     except apsw.Error:
@@ -371,19 +350,6 @@ def _casefold(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
     """SQLite's own lower() knows only ASCII."""
     value = values[0]
     return value.casefold() if isinstance(value, str) else value
-
-
-def _connect_after_rollback(path: Path, timeout_ms: int) -> Database:
-    """Open read-only after a rewrite of the file that was cut short; taking it back needs a connection that may write.
-
-    Raises:
-        StoreError: The file or its folder is not writable.
-    """
-    try:
-        _open_and_probe(path, apsw.SQLITE_OPEN_READWRITE, timeout_ms).close()
-        return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout_ms)
-    except apsw.Error as exc:
-        raise as_qmd_error(exc, path) from exc
 
 
 def _is_pending(path: Path, side_file: str) -> bool:

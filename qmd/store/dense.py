@@ -62,7 +62,7 @@ class VectorCache:
         self._searches = 0
 
     def search(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
-        """Top `k` documents in scope, best first, ties by id; empty without vectors of this model.
+        """The top `k` documents in scope, best first, ties by id; empty without vectors of this model.
 
         Raises:
             StoreError: `vector` has another dimension than the stored ones.
@@ -128,18 +128,15 @@ class VectorCache:
     ) -> npt.NDArray[np.float32]:
         """Cosine of the given slots, or of all."""
         rows = self._rows
-        if rows is None and slots is not None and self._reads_single_rows(model, len(slots)):
-            return score_rows(read_slots(self._database, model.id, slots, model.dim), vector)
+        if rows is None and slots is not None:
+            exceeds = model.n_slots * (SCALE_BYTES + model.dim) > MAX_MATRIX_BYTES
+            # Else all of them are read, which later queries share.
+            if exceeds or (len(slots) < model.n_slots // 8 and self._searches <= 1):
+                return score_rows(read_slots(self._database, model.id, slots, model.dim), vector)
         if rows is None:
             rows = read_all(self._database, model.id, model.n_slots, model.dim)
             self._rows = rows if rows.nbytes <= MAX_MATRIX_BYTES else None
         return score_rows(rows if slots is None else rows[slots], vector)
-
-    def _reads_single_rows(self, model: _Model, wanted: int) -> bool:
-        """Whether reading `wanted` rows one by one beats reading all of them, which later queries would share."""
-        if model.n_slots * (SCALE_BYTES + model.dim) > MAX_MATRIX_BYTES:
-            return True
-        return wanted < model.n_slots // 8 and self._searches <= 1
 
     def _nearest_by_signs(self, model: _Model, vector: npt.NDArray[np.float32], wanted: int) -> npt.NDArray[np.int64]:
         if self._signs is None:

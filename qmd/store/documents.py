@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qmd.errors import UsageError
 from qmd.names import to_disk, to_text
 from qmd.quick_dataclasses import dataclass
-from qmd.records import Collection, IndexTerms, MetadataValue, Scope, StoredDocument
+from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, StoredDocument
 from qmd.store.connection import Database, Row
-from qmd.store.scope import scope_condition
 
 # zlib level 6 against 1: a tenth smaller for half the time more, spent beside the writer and not by it.
 _COMPRESSION_LEVEL = 6
 
-_COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata"
+COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata"
+"""In the order of `StoredDocument`."""
+_LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
+"""In the order of `LeftOutFile`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +51,18 @@ class KnownFile:
     mtime_ns: int
 
 
-def fetch_documents(database: Database, ids: Sequence[int]) -> dict[int, StoredDocument]:
-    """Documents by id; unknown ids are absent."""
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE id IN ({{}})"
-    return {document.id: document for document in _documents(database, database.select_in(sql, ids))}
-
-
 def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
     """Texts by content hash; unknown hashes are absent."""
     rows = database.select_in("SELECT hash, doc FROM content WHERE hash IN ({})", hashes)
     with database.decoding():
-        return {content_hash: _text(doc) for content_hash, doc in rows}
+        return {content_hash: zlib.decompress(doc).decode("utf-8", "surrogatepass") for content_hash, doc in rows}
 
 
-def find_path(database: Database, collection: str, path: str) -> StoredDocument | None:
-    """The document at exactly this place."""
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE collection = ? AND path = ?"
-    return next(iter(_documents(database, database.rows(sql, (collection, path)))), None)
-
-
-def find_docid(database: Database, prefix: str, limit: int) -> list[StoredDocument]:
-    """Documents whose hash starts with `prefix`, by collection and path; an empty prefix finds nothing."""
-    if not prefix:
-        return []
-    # A range, because LIKE cannot use the index on hash. "g" follows every hex digit.
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE hash >= ? AND hash < ? || 'g' ORDER BY collection, path LIMIT ?"
-    prefix = prefix.lower()
-    return _documents(database, database.rows(sql, (prefix, prefix, limit)))
-
-
-def iter_documents(database: Database, scope: Scope) -> Iterator[StoredDocument]:
-    """Documents in scope by collection and path."""
-    condition = scope_condition(scope)
-    sql = f"SELECT {_COLUMNS} FROM documents WHERE {condition.where()} ORDER BY collection, path"
-    for document in _documents(database, database.rows(sql, condition.bindings)):
-        database.check()
-        yield document
+def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
+    """Documents of rows of `COLUMNS`."""
+    with database.decoding():
+        facts = [(*row[:-1], _metadata(row[-1])) for row in rows]
+        return [StoredDocument(*one) for one in facts]
 
 
 def read_collections(database: Database) -> list[Collection]:
@@ -109,14 +86,19 @@ def read_collections(database: Database) -> list[Collection]:
         ]
 
 
-def collections_with_documents(database: Database) -> list[str]:
-    """Names under which documents are stored, in order; a step through the index for each, not for each document."""
-    sql = (
-        "WITH RECURSIVE found (name) AS (SELECT min(collection) FROM documents UNION ALL"
-        " SELECT (SELECT min(collection) FROM documents WHERE collection > name) FROM found WHERE name IS NOT NULL)"
-        " SELECT name FROM found WHERE name IS NOT NULL"
+def read_left_out(database: Database, collection: str | None) -> list[LeftOutFile]:
+    """The files that were left out of one collection, or of all, by collection and path."""
+    sql = f"SELECT {_LEFT_OUT_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
+    return [LeftOutFile(*row) for row in database.rows(sql, (collection,))]
+
+
+def replace_left_out(database: Database, collection: str, files: Iterable[LeftOutFile]) -> None:
+    """Remember exactly these files of a collection as left out."""
+    database.run("DELETE FROM left_out WHERE collection = ?", (collection,))
+    database.run_many(
+        f"INSERT OR REPLACE INTO left_out ({_LEFT_OUT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+        [(collection, one.path, one.reason, one.size_bytes, one.mtime_ns, one.program) for one in files],
     )
-    return [name for (name,) in database.rows(sql)]
 
 
 def read_meta(database: Database, key: str) -> str | None:
@@ -128,30 +110,6 @@ def read_meta(database: Database, key: str) -> str | None:
 def pack_text(text: str) -> bytes:
     """The stored form of a text: to be made before the transaction, which should not wait for it."""
     return zlib.compress(text.encode("utf-8", "surrogatepass"), _COMPRESSION_LEVEL)
-
-
-def _text(doc: bytes) -> str:
-    """A text from its stored form, which carries a checksum of its own."""
-    return zlib.decompress(doc).decode("utf-8", "surrogatepass")
-
-
-def _documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
-    with database.decoding():
-        return [_document(row) for row in rows]
-
-
-def _document(row: Row) -> StoredDocument:
-    document_id, collection, path, title, content_hash, modified_at, n_chars, metadata = row
-    return StoredDocument(
-        id=document_id,
-        collection=collection,
-        path=path,
-        title=title,
-        hash=content_hash,
-        modified_at=modified_at,
-        size=n_chars,
-        metadata=_metadata(metadata),
-    )
 
 
 def _metadata(raw: str) -> Mapping[str, MetadataValue]:
@@ -201,12 +159,6 @@ def mirror_collections(database: Database, collections: Sequence[Collection]) ->
     )
 
 
-def known_files(database: Database, collection: str) -> dict[str, KnownFile]:
-    """What the index remembers of a collection's files, by path."""
-    sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?"
-    return {row[0]: KnownFile(*row[1:]) for row in database.rows(sql, (collection,))}
-
-
 def put_documents(database: Database, collection: str, documents: Iterable[NewDocument]) -> None:
     """Insert or replace by path.
 
@@ -222,16 +174,31 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
     for document_id, document in enumerate(batch.values(), start=next_id):
         if document.hash not in stored:
             stored.add(document.hash)
-            _insert_content(database, document)
-        created_at = replaced[document.path][0] if document.path in replaced else document.created_at
-        _insert_document(database, document_id, collection, document, created_at)
+            content = (document.hash, document.created_at, document.n_chars, document.doc)
+            database.run("INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)", content)
+        database.run(
+            "INSERT INTO documents (id, collection, path, title, hash, created_at, modified_at, n_chars, size_bytes,"
+            " mtime_ns, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                document_id,
+                collection,
+                document.path,
+                document.title,
+                document.hash,
+                replaced[document.path][0] if document.path in replaced else document.created_at,
+                document.modified_at,
+                document.n_chars,
+                document.size_bytes,
+                document.mtime_ns,
+                document.metadata_json,
+            ),
+        )
+        terms = document.terms
+        database.run(
+            "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
+            (document_id, terms.title, terms.headings, terms.path, terms.body, terms.extra),
+        )
     _drop_unused_content(database, {content_hash for _, content_hash in replaced.values()} - hashes)
-
-
-def touch(database: Database, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
-    """Remember new file times of a document whose text did not change."""
-    sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"
-    database.run(sql, (size_bytes, mtime_ns, modified_at, document_id))
 
 
 def remove_documents(database: Database, collection: str, paths: Iterable[str]) -> int:
@@ -241,32 +208,13 @@ def remove_documents(database: Database, collection: str, paths: Iterable[str]) 
     return len(removed)
 
 
-def remove_collection(database: Database, name: str) -> int:
-    """Delete a collection with its documents; texts that other collections hold stay."""
-    paths = [row[0] for row in database.rows("SELECT path FROM documents WHERE collection = ?", (name,))]
-    database.run("DELETE FROM qmd_collections WHERE name = ?", (name,))
-    return remove_documents(database, name, paths)
-
-
-def rename_collection(database: Database, old: str, new: str) -> None:
-    """Give a collection another name; nothing is read or embedded again.
-
-    Raises:
-        UsageError: `new` already holds documents.
-    """
-    if database.value("SELECT 1 FROM documents WHERE collection = ? LIMIT 1", (new,)):
-        raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
-    database.run("UPDATE documents SET collection = ? WHERE collection = ?", (new, old))
-    database.run("UPDATE qmd_collections SET name = ? WHERE name = ?", (new, old))
-
-
 def _remove_rows(database: Database, collection: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Delete documents and their terms; what they were, by path: (created_at, hash)."""
     sql = "SELECT path, created_at, hash, id FROM documents WHERE collection = ? AND path IN ({})"
     found = list(database.select_in(sql, paths, (collection,)))
-    ids = sorted(row[3] for row in found)
-    database.run_many("DELETE FROM terms WHERE rowid = ?", [(document_id,) for document_id in ids])
-    database.run_many("DELETE FROM documents WHERE id = ?", [(document_id,) for document_id in ids])
+    ids = [(document_id,) for document_id in sorted(row[3] for row in found)]
+    database.run_many("DELETE FROM terms WHERE rowid = ?", ids)
+    database.run_many("DELETE FROM documents WHERE id = ?", ids)
     return {path: (created_at, content_hash) for path, created_at, content_hash, _ in found}
 
 
@@ -275,43 +223,8 @@ def _drop_unused_content(database: Database, hashes: set[str]) -> None:
     used = {row[0] for row in database.select_in("SELECT hash FROM documents WHERE hash IN ({})", list(hashes))}
     unused = [content_hash for content_hash in hashes if content_hash not in used]
     ids = [(row[0],) for row in database.select_in("SELECT id FROM content WHERE hash IN ({})", unused)]
-    models = [row[0] for row in database.rows("SELECT id FROM models")] if ids else []
-    for model in models:
+    for (model,) in database.rows("SELECT id FROM models") if ids else ():
         pairs = [(model, content) for (content,) in ids]
         database.run_many("DELETE FROM chunks WHERE model = ? AND content = ?", pairs)
         database.run_many("DELETE FROM embedded WHERE model = ? AND content = ?", pairs)
     database.run_many("DELETE FROM content WHERE id = ?", ids)
-
-
-def _insert_content(database: Database, document: NewDocument) -> None:
-    database.run(
-        "INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)",
-        (document.hash, document.created_at, document.n_chars, document.doc),
-    )
-
-
-def _insert_document(
-    database: Database, document_id: int, collection: str, document: NewDocument, created_at: str
-) -> None:
-    terms = document.terms
-    database.run(
-        "INSERT INTO documents (id, collection, path, title, hash, created_at, modified_at, n_chars, size_bytes,"
-        " mtime_ns, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            document_id,
-            collection,
-            document.path,
-            document.title,
-            document.hash,
-            created_at,
-            document.modified_at,
-            document.n_chars,
-            document.size_bytes,
-            document.mtime_ns,
-            document.metadata_json,
-        ),
-    )
-    database.run(
-        "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
-        (document_id, terms.title, terms.headings, terms.path, terms.body, terms.extra),
-    )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from qmd.records import CollectionStatus, IndexStatus
-from qmd.store import chunks, left_out
+from qmd.store import chunks
 from qmd.store.connection import DamagedIndexError, Database, add_checksums, forget_verified
-from qmd.store.documents import read_collections
+from qmd.store.documents import read_collections, read_left_out
 
 _STEPS: tuple[tuple[str, str, str], ...] = (
     (
@@ -41,10 +40,10 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
     updated: dict[str, str] = dict(
         database.rows("SELECT substr(key, 12), value FROM meta WHERE key GLOB 'updated_at:*'")
     )
-    known = read_collections(database)
+    wal = database.path.with_name(f"{database.path.name}-wal")
     return IndexStatus(
         path=database.path,
-        size_bytes=_size_bytes(database.path),
+        size_bytes=database.path.stat().st_size + (wal.stat().st_size if wal.exists() else 0),
         documents=sum(counts.values()),
         embedded_documents=embedded,
         pending_documents=coverage.pending,
@@ -61,16 +60,10 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
                 updated_at=updated.get(collection.name),
                 include_by_default=collection.include_by_default,
             )
-            for collection in known
+            for collection in read_collections(database)
         ),
-        left_out=tuple(left_out.read(database)),
+        left_out=tuple(read_left_out(database, None)),
     )
-
-
-def last_update(database: Database) -> str | None:
-    """ISO time of the latest completed update of any collection."""
-    rows = database.rows("SELECT max(value) FROM meta WHERE key GLOB 'updated_at:*'")
-    return next((str(row[0]) for row in rows if row[0]), None)
 
 
 def check(database: Database, *, thorough: bool = True) -> list[str]:
@@ -131,9 +124,3 @@ def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:
     database.run("VACUUM")
     database.run("PRAGMA wal_checkpoint(TRUNCATE)")
     return counts
-
-
-def _size_bytes(path: Path) -> int:
-    """The file together with its write-ahead log."""
-    wal = path.with_name(path.name + "-wal")
-    return path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)

@@ -1,19 +1,23 @@
-"""`IndexReader` and `IndexWriter`: all that the rest of qmd knows of the index; modules beside this one do the work."""
+"""`IndexReader` and `IndexWriter`: all that the rest of qmd knows of the index.
+
+What takes more than a statement of SQL is done by the modules beside this one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from qmd.clock import time_text, utc_now
 from qmd.config.paths import index_beside, own_index
-from qmd.errors import StoreError
+from qmd.errors import StoreError, UsageError
 from qmd.files import tighten
 from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
-from qmd.store import chunks, documents, health, left_out, lexical
+from qmd.store import chunks, documents, health, lexical
 from qmd.store.connection import (
     DamagedIndexError,
     Database,
@@ -22,6 +26,7 @@ from qmd.store.connection import (
     connect_for_writing,
 )
 from qmd.store.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
+from qmd.store.scope import scope_condition
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,10 +36,11 @@ if TYPE_CHECKING:
     from qmd.store.dense import VectorCache
     from qmd.store.documents import KnownFile, NewDocument
 
-
 _COLLECTION_FACTS = ("updated_at", "made_by:analysis")
 """Entries of the key-value table that belong to a collection, its name after a colon."""
 
+_TABLES_OF_COLLECTIONS = (("qmd_collections", "name"), ("left_out", "collection"))
+"""(table, column of the name), `documents` apart."""
 
 _MIGRATION_TIMEOUT_MS = 10_000
 """How long a reader waits to bring an index of an older version up to date."""
@@ -50,14 +56,17 @@ def open_reader(path: Path) -> IndexReader:
         NotFoundError: No index there.
         StoreError: The file is damaged or cannot be opened.
     """
+    own = own_index(path)
     try:
-        return IndexReader(_open(path, connect_for_reading, check_schema))
+        return IndexReader(_checked(connect_for_reading(own), check_schema))
     except OutdatedIndexError as outdated:
         try:
-            open_writer(path, busy_timeout_ms=_MIGRATION_TIMEOUT_MS).close()
+            open_writer(own, busy_timeout_ms=_MIGRATION_TIMEOUT_MS).close()
         except StoreError:
             raise outdated from None
-    return IndexReader(_open(path, connect_for_reading, check_schema))
+        return IndexReader(_checked(connect_for_reading(own), check_schema))
+    except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
+        return open_reader(_place_beside(own, exc))
 
 
 def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWriter:
@@ -72,31 +81,29 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWrite
         BusyError: Another process kept the index for longer.
         StoreError: The file is damaged or the place not writable.
     """
-    writer = IndexWriter(_open(path, lambda own: connect_for_writing(own, busy_timeout_ms), migrate))
+    own = own_index(path)
+    try:
+        writer = IndexWriter(_checked(connect_for_writing(own, busy_timeout_ms), migrate))
+    except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
+        return open_writer(_place_beside(own, exc), busy_timeout_ms=busy_timeout_ms)
     # Only now it is known to be an index of ours; an older version left it readable by everybody.
     for name in (writer.path.name, f"{writer.path.name}-wal", f"{writer.path.name}-shm", f".{writer.path.name}.lock"):
         tighten(writer.path.with_name(name))
     return writer
 
 
-def _open(path: Path, connect: Callable[[Path], Database], check: Callable[[Database], None]) -> Database:
-    """Open the file that is ours; what the original wrote into it is taken out first."""
-    own = own_index(path)
-    try:
-        return _checked(connect(own), check)
-    except ForeignIndexError:
-        beside = index_beside(own)
-        if beside == own:
-            raise
-        return _checked(connect(beside), check)
-    except (MixedIndexError, DamagedIndexError):
+def _place_beside(own: Path, error: StoreError) -> Path:
+    """Where the index lies, or has been put, when the file at `own` is another program's; else raises `error`."""
+    beside = index_beside(own)
+    if beside == own:
+        raise error
+    if not isinstance(error, ForeignIndexError):
         from qmd.store.salvage import separate
 
-        # Its writes look like damage, because it does not know of checksums.
-        separated = separate(own)
-        if separated is None:
-            raise
-        return _checked(connect(separated), check)
+        # What the original writes into an index looks like damage, because it does not know of checksums.
+        if separate(own) is None:
+            raise error
+    return beside
 
 
 def _checked(database: Database, check: Callable[[Database], None]) -> Database:
@@ -116,7 +123,6 @@ class IndexReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._vectors: VectorCache | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -151,11 +157,14 @@ class IndexReader:
 
     def updated_at(self) -> str | None:
         """When a collection was updated last, cheaper than `status`; None before the first update."""
-        return health.last_update(self._database)
+        updated_at: str | None = self._database.value("SELECT max(value) FROM meta WHERE key GLOB 'updated_at:*'")
+        return updated_at
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
         """Documents by id; unknown ids are absent."""
-        return documents.fetch_documents(self._database, ids)
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE id IN ({{}})"
+        found = documents.stored_documents(self._database, self._database.select_in(sql, ids))
+        return {document.id: document for document in found}
 
     def texts(self, hashes: Sequence[str]) -> Mapping[str, str]:
         """Full texts by content hash; unknown hashes are absent."""
@@ -163,22 +172,33 @@ class IndexReader:
 
     def find_path(self, collection: str, path: str) -> StoredDocument | None:
         """The document at exactly this place."""
-        return documents.find_path(self._database, collection, path)
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE collection = ? AND path = ?"
+        found = documents.stored_documents(self._database, self._database.rows(sql, (collection, path)))
+        return found[0] if found else None
 
-    def find_docid(self, prefix: str, limit: int = 10) -> Sequence[StoredDocument]:
-        """Documents whose hash starts with `prefix` (hex), by collection and path."""
-        return documents.find_docid(self._database, prefix, limit)
+    def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
+        """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
+        if not prefix:
+            return []
+        # A range, because LIKE cannot use the index on hash. "g" follows every hex digit.
+        where = "hash >= ?1 AND hash < ?1 || 'g'"
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE {where} ORDER BY collection, path LIMIT 10"
+        return documents.stored_documents(self._database, self._database.rows(sql, (prefix.lower(),)))
 
     def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
         """Documents in scope, by collection and path."""
-        return documents.iter_documents(self._database, scope)
+        condition = scope_condition(scope)
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE {condition.sql or 1} ORDER BY collection, path"
+        for document in documents.stored_documents(self._database, self._database.rows(sql, condition.bindings)):
+            self._database.check()
+            yield document
 
     def count_documents(self, scope: Scope = Scope()) -> int:
         """Number of documents in the scope's collections; the rest of a scope does not count here."""
         return lexical.count_documents(self._database, scope)
 
     def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
-        """Top k by BM25: OR of optional terms, AND required, NOT excluded; best first, scope applied before the cut.
+        """The top k by BM25: OR of optional terms, AND required, NOT excluded; best first, the scope applied first.
 
         Where the scope names collections, frequencies and lengths are those of these collections alone. Very common
         terms are left out when rarer ones exist. A `score` is positive, larger is better.
@@ -199,16 +219,16 @@ class IndexReader:
     def search_dense(
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
     ) -> Sequence[Candidate]:
-        """Top k documents by the cosine of their best chunk, which the span names; scope applied before the cut."""
+        """The top k documents by the cosine of their best chunk, which the span names; scope applied before the cut."""
         with self._database.snapshot():
-            return self._vector_cache().search(vector, k, scope, fingerprint)
+            return self._vectors.search(vector, k, scope, fingerprint)
 
     def dense_scores(
         self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
     ) -> Mapping[int, Candidate]:
         """Cosine of the best chunk of each given document; documents without vectors are absent."""
         with self._database.snapshot():
-            return self._vector_cache().score(vector, document_ids, fingerprint)
+            return self._vectors.score(vector, document_ids, fingerprint)
 
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
         """How many texts lack vectors of a model, and whether there are any."""
@@ -224,12 +244,11 @@ class IndexReader:
         """Everything found wrong with the file, one line each; empty when it is sound. Reads the whole file."""
         return health.check(self._database, thorough=thorough)
 
-    def _vector_cache(self) -> VectorCache:
-        if self._vectors is None:
-            from qmd.store.dense import VectorCache
+    @cached_property
+    def _vectors(self) -> VectorCache:
+        from qmd.store.dense import VectorCache
 
-            self._vectors = VectorCache(self._database)
-        return self._vectors
+        return VectorCache(self._database)
 
 
 class IndexWriter(IndexReader):
@@ -248,16 +267,17 @@ class IndexWriter(IndexReader):
 
     def known_files(self, collection: str) -> Mapping[str, KnownFile]:
         """What the index remembers of a collection's files, by path."""
-        return documents.known_files(self._database, collection)
+        sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?"
+        return {path: documents.KnownFile(*facts) for path, *facts in self._database.rows(sql, (collection,))}
 
     def left_out(self, collection: str) -> Sequence[LeftOutFile]:
         """Files that the last update of a collection could not take."""
-        return left_out.read(self._database, collection)
+        return documents.read_left_out(self._database, collection)
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         """Remember exactly these files of a collection as left out."""
         with self.transaction():
-            left_out.replace(self._database, collection, files)
+            documents.replace_left_out(self._database, collection, files)
 
     def mark_updated(self, collection: str) -> None:
         """Remember that a collection's update was completed now."""
@@ -280,7 +300,8 @@ class IndexWriter(IndexReader):
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         """Remember new file times of a document whose text did not change."""
-        documents.touch(self._database, document_id, size_bytes, mtime_ns, modified_at)
+        sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"
+        self._database.run(sql, (size_bytes, mtime_ns, modified_at, document_id))
 
     def remove_documents(self, collection: str, paths: Iterable[str]) -> int:
         """Delete documents; the number deleted."""
@@ -289,21 +310,36 @@ class IndexWriter(IndexReader):
 
     def collections_with_documents(self) -> Sequence[str]:
         """Names under which documents are stored, those of unknown collections among them; in order."""
-        return documents.collections_with_documents(self._database)
+        # A step through the index for each name, not for each document.
+        sql = (
+            "WITH RECURSIVE found (name) AS (SELECT min(collection) FROM documents UNION ALL"
+            " SELECT (SELECT min(collection) FROM documents WHERE collection > name) FROM found WHERE name IS NOT NULL)"
+            " SELECT name FROM found WHERE name IS NOT NULL"
+        )
+        return [name for (name,) in self._database.rows(sql)]
 
     def remove_collection(self, name: str) -> int:
         """Delete a collection; the number of documents deleted. What other collections share stays."""
         with self.transaction():
             for fact in _COLLECTION_FACTS:
                 documents.write_meta(self._database, f"{fact}:{name}", None)
-            left_out.remove(self._database, name)
-            return documents.remove_collection(self._database, name)
+            for table, column in _TABLES_OF_COLLECTIONS:
+                self._database.run(f"DELETE FROM {table} WHERE {column} = ?", (name,))
+            paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
+            return documents.remove_documents(self._database, name, [path for (path,) in paths])
 
     def rename_collection(self, old: str, new: str) -> None:
-        """Give a collection another name."""
+        """Give a collection another name; nothing is read or embedded again.
+
+        Raises:
+            UsageError: `new` already holds documents.
+        """
         with self.transaction():
-            documents.rename_collection(self._database, old, new)
-            left_out.rename(self._database, old, new)
+            if self._database.value("SELECT 1 FROM documents WHERE collection = ? LIMIT 1", (new,)):
+                raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
+            self._database.run("DELETE FROM left_out WHERE collection = ?", (new,))
+            for table, column in (("documents", "collection"), *_TABLES_OF_COLLECTIONS):
+                self._database.run(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
             for fact in _COLLECTION_FACTS:
                 value = documents.read_meta(self._database, f"{fact}:{old}")
                 documents.write_meta(self._database, f"{fact}:{new}", value)
@@ -319,7 +355,7 @@ class IndexWriter(IndexReader):
 
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         """Those keys that already have a vector."""
-        return chunks.existing_keys(self._database, fingerprint, keys)
+        return frozenset(chunks.slots_of(self._database, chunks.known_model(self._database, fingerprint), keys))
 
     def put_chunks(self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
         """Store complete chunk sets by content hash, whose vectors are there; one call is all or nothing.

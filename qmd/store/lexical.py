@@ -25,11 +25,7 @@ PRUNE_POSTINGS = 100_000
 
 
 def search_lexical(database: Database, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> list[Candidate]:
-    """Top `k` documents by BM25, best first; ties by id.
-
-    Optional terms are OR-ed, required ones AND-ed, excluded ones NOT-ed. Empty when no term is positive. Where the
-    scope names collections, what terms are worth is counted in these alone.
-    """
+    """The top `k` documents by BM25, best first; ties by id. Empty when no term is positive."""
     if k <= 0 or scope.collections == ():
         return []
     kept = prune_common_terms(database, terms, scope)
@@ -89,7 +85,7 @@ def prune_common_terms(database: Database, terms: Sequence[LexicalTerm], scope: 
     return [term for term in terms if term.required or term.excluded or term in kept]
 
 
-def document_frequencies(database: Database, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
+def document_frequencies(database: Database, terms: Sequence[LexicalTerm], scope: Scope) -> list[int]:
     """Number of documents in the scope's collections that match each term, whatever its form (word, prefix, phrase)."""
     counted = statistics(database, scope)
     if counted is not None:
@@ -98,7 +94,7 @@ def document_frequencies(database: Database, terms: Sequence[LexicalTerm], scope
     return [int(database.value(sql, (term.fts,))) for term in terms]
 
 
-def count_documents(database: Database, scope: Scope = Scope()) -> int:
+def count_documents(database: Database, scope: Scope) -> int:
     """Number of documents in the scope's collections."""
     counted = statistics(database, scope)
     return len(counted.ids) if counted is not None else count_all(database)

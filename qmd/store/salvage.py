@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -69,12 +69,10 @@ def separate(path: Path) -> Path | None:
             source = _open_unverified(path)
         except StoreError:
             return None
-        try:
+        with closing(source):
             if not is_mixed(source):
                 return None
             kept = _copy_without_foreign_tables(source, beside)
-        finally:
-            source.close()
         aside = None if kept else _set_aside(path)
         if kept:
             for suffix in ("", *_SIDE_FILES):
@@ -155,8 +153,7 @@ def _copy_without_foreign_tables(source: Database, target: Path) -> bool:
         new.unlink(missing_ok=True)
         new.touch(PRIVATE_FILE)
         source.run("VACUUM INTO ?", (str(new),))
-        copy = connect_for_writing(new)
-        try:
+        with closing(connect_for_writing(new)) as copy:
             with copy.transaction():
                 _drop_foreign_tables(copy)
                 _drop_half_documents(copy)
@@ -165,8 +162,6 @@ def _copy_without_foreign_tables(source: Database, target: Path) -> bool:
             migrate(copy)
             if copy.value("PRAGMA quick_check(1)") != "ok":
                 raise DamagedIndexError(source.path)
-        finally:
-            copy.close()
         whole = True
     except (DamagedIndexError, apsw.SQLError):
         _save_vectors(source.path, new)
@@ -197,14 +192,11 @@ def _drop_foreign_tables(database: Database) -> None:
 
 def _schema(version: int) -> dict[str, str | None]:
     """Objects of our schema and how they are made."""
-    connection = apsw.Connection(":memory:")
-    try:
+    with closing(apsw.Connection(":memory:")) as connection:
         for step in MIGRATIONS[:version]:
             connection.execute(step).fetchall()
         rows: list[Row] = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
         return dict(rows)
-    finally:
-        connection.close()
 
 
 def _drop_half_documents(database: Database) -> None:
@@ -219,41 +211,30 @@ def _save_vectors(path: Path, target: Path) -> int:
     """Make `target` an index with the configuration and the sound vectors of the file at `path`; how many these are."""
     for suffix in ("", *_SIDE_FILES):
         target.with_name(target.name + suffix).unlink(missing_ok=True)
-    database = connect_for_writing(target)
-    try:
+    with closing(connect_for_writing(target)) as database:
         migrate(database)
         try:
             source = _open_unverified(path)
         except StoreError:
             return 0
-        try:
-            # Inside a transaction the schema is not read again, so it does not meet the verification.
-            with source.snapshot():
-                source.value("SELECT count(*) FROM sqlite_schema")
-                source.run("PRAGMA checksum_verification = ON")
-                return _copy_sound_rows(source, database)
-        finally:
-            source.close()
-    finally:
-        database.close()
-
-
-def _copy_sound_rows(source: Database, target: Database) -> int:
-    with target.transaction():
-        with suppress(StoreError):
-            documents.mirror_collections(target, documents.read_collections(source))
-            documents.write_meta(target, "global_context", documents.read_meta(source, "global_context"))
-        models = _rows_either_way(source, "SELECT fingerprint, id, dim, n_slots FROM models ORDER BY id", ())
-        return sum(_copy_model(source, target, *model) for model in models)
+        # Inside a transaction the schema is not read again, so it does not meet the verification.
+        with closing(source), source.snapshot(), database.transaction():
+            source.value("SELECT count(*) FROM sqlite_schema")
+            source.run("PRAGMA checksum_verification = ON")
+            with suppress(StoreError):
+                documents.mirror_collections(database, documents.read_collections(source))
+                documents.write_meta(database, "global_context", documents.read_meta(source, "global_context"))
+            models = _rows_either_way(source, "SELECT fingerprint, id, dim, n_slots FROM models ORDER BY id", ())
+            return sum(_copy_model(source, database, *model) for model in models)
 
 
 def _copy_model(source: Database, target: Database, fingerprint: str, model: int, dim: int, n_slots: int) -> int:
     """Copy the vectors of one model whose key and block can both be read; how many these are."""
-    keys = [(key, slot) for key, slot in _keys(source, model) if 0 <= slot < n_slots]
     width = SCALE_BYTES + dim
     by_block: dict[int, list[tuple[bytes, int]]] = {}
-    for key, slot in keys:
-        by_block.setdefault(slot // ROWS_PER_BLOCK, []).append((key, slot % ROWS_PER_BLOCK))
+    for key, slot in _keys(source, model):
+        if 0 <= slot < n_slots:
+            by_block.setdefault(slot // ROWS_PER_BLOCK, []).append((key, slot % ROWS_PER_BLOCK))
     copied = 0
     for block, members in sorted(by_block.items()):
         try:

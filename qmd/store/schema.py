@@ -72,8 +72,6 @@ MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME, _LEFT_OUT,
 
 _TABLES_OF_THE_ORIGINAL = ("content_vectors", "documents_fts", "store_config")
 
-_FOREIGN_HINT = "use another index (--index NAME), or move it away and run: qmd index"
-
 
 class MixedIndexError(StoreError):
     """The original qmd has put its tables into a file of ours."""
@@ -108,21 +106,17 @@ def migrate(database: Database) -> None:
         MixedIndexError: The original wrote into it; nothing was changed.
         StoreError: A newer qmd wrote it.
     """
-    if _own_version(database) == len(MIGRATIONS):
-        _use_wal(database)
+    version = _own_version(database)
+    if database.value("PRAGMA journal_mode") != "wal":
+        database.run("PRAGMA journal_mode = WAL")
+    if version == len(MIGRATIONS):
         return
-    _use_wal(database)
     with database.transaction():
         # Read again under the lock: another process may have migrated while this one waited.
         for step in MIGRATIONS[_own_version(database) :]:
             database.run(step)
         database.run(f"PRAGMA user_version = {len(MIGRATIONS)}")
     add_checksums(database)
-
-
-def _use_wal(database: Database) -> None:
-    if database.value("PRAGMA journal_mode") != "wal":
-        database.run("PRAGMA journal_mode = WAL")
 
 
 def is_mixed(database: Database) -> bool:
@@ -143,7 +137,8 @@ def _own_version(database: Database) -> int:
     if database.value("PRAGMA application_id") != APPLICATION_ID:
         if database.value("PRAGMA page_count") == 0:
             return 0
-        raise ForeignIndexError(f"'{database.path}' is a database of another program", _FOREIGN_HINT)
+        hint = "use another index (--index NAME), or move it away and run: qmd index"
+        raise ForeignIndexError(f"'{database.path}' is a database of another program", hint)
     version = int(database.value("PRAGMA user_version"))
     if is_mixed(database):
         raise MixedIndexError(f"the original qmd has changed index '{database.path}'", "set it apart: qmd index")

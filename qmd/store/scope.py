@@ -18,10 +18,6 @@ class Condition:
     sql: str
     bindings: tuple[object, ...]
 
-    def where(self) -> str:
-        """The condition, or one that is always true."""
-        return self.sql or "1"
-
 
 def scope_condition(scope: Scope) -> Condition:
     """Translate a scope; nothing of it is left to be filtered afterwards."""
@@ -53,8 +49,10 @@ def _filter_condition(condition: MetadataFilter) -> tuple[str, list[object]]:
             sql, values = f"documents.modified_at {_SQL_OPERATORS[condition.op]} ?", [condition.value]
         case "title":
             sql, values = "instr(casefold(documents.title), ?) > 0", [condition.value.casefold()]
+        case "path" if any(mark in condition.value for mark in "*?["):
+            sql, values = "documents.path GLOB ?", [condition.value]
         case "path":
-            sql, values = _path_condition(condition.value)
+            sql, values = "instr(documents.path, ?) > 0", [condition.value]
         case "collection":
             sql, values = "documents.collection = ?", [condition.value]
         case "tag" | "tags":
@@ -64,14 +62,7 @@ def _filter_condition(condition: MetadataFilter) -> tuple[str, list[object]]:
         case _:
             sql, values = _value_condition(field, condition.op, condition.value)
     # NULL (no date at all) must count as "does not hold" under NOT as well.
-    return (f"NOT coalesce({sql}, 0)" if condition.op == "!=" else f"coalesce({sql}, 0)"), list(values)
-
-
-def _path_condition(value: str) -> tuple[str, list[object]]:
-    """A glob over the whole path when it holds a wildcard, else a literal part of it."""
-    if any(mark in value for mark in "*?["):
-        return "documents.path GLOB ?", [value]
-    return "instr(documents.path, ?) > 0", [value]
+    return (f"NOT coalesce({sql}, 0)" if condition.op == "!=" else f"coalesce({sql}, 0)"), values
 
 
 def _value_condition(key: str, op: str, value: str) -> tuple[str, list[object]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.store.blocks import block_id, pack_rows, read_all, read_slots, unpack_rows, write_rows, write_signs
+from qmd.store.blocks import block_ids, pack_rows, read_all, read_slots, unpack_rows, write_rows, write_signs
 from qmd.store.chunks import model_id, slots_of
 from qmd.store.connection import Database
 
@@ -96,8 +96,7 @@ def _compact(database: Database, model: int, dim: int, live: npt.NDArray[np.int6
         [(renumbered[slot], model, key) for key, slot in keys if slot in renumbered],
     )
     for table in ("vector_blocks", "sign_blocks"):
-        span = (block_id(model, 0), block_id(model + 1, 0) - 1)
-        database.run(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", span)
+        database.run(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", block_ids(model))
     database.run(f"UPDATE models SET n_slots = 0, {_NEW_GENERATION}, centre = NULL WHERE id = ?", (model,))
     if len(live):
         _append_rows(database, model, dim, rows)

@@ -111,7 +111,7 @@ def test_the_carried_questions_can_be_asked(tree: str) -> None:
 
 
 def test_an_expected_file_that_is_missing_is_listed() -> None:
-    score = score_fixture(FixtureQuery("1", "q", "", "", ("a.md",), 5), [], 1.0)
+    score = score_fixture(FixtureQuery("1", "q", "", ("a.md",), 5), [], 1.0)
     assert score.unmatched_expected_files == ("a.md",)
     assert score.mrr == 0.0
 
@@ -128,6 +128,14 @@ def test_known_items_are_unique_headings_and_link_texts() -> None:
     judged = known_item_queries(reader_with_headings())
     found = {judged.queries[key]: next(iter(grades)) for key, grades in judged.qrels.items()}
     assert found == {"Watering the plants": "notes/b.md", "the key manual": "notes/a.md"}
+
+
+def test_a_comment_in_fenced_code_is_no_known_item() -> None:
+    reader = NoteIndex()
+    reader.add(
+        "a.md", "---\n## not this one\ntag: x\n---\n# A\n\n## Rotating secret keys\n\n```sh\n## not that one\n```\n"
+    )
+    assert set(known_item_queries(reader).queries.values()) == {"Rotating secret keys"}
 
 
 def test_every_backend_reports_its_metrics() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import qmd
 from qmd.app.index import Index
-from qmd.cli.session import Session
+from qmd.cli.invocation import Invocation
 from qmd.inference import loader
 from tests.parity.front_ends import (
     Answer,
@@ -144,7 +144,7 @@ def served(world: Path) -> Iterator[Index]:
 
 
 def _serve(world: Path) -> Index:
-    session = Session("mcp", "mcp", dict(os.environ), world)
+    session = Invocation("mcp", "mcp", dict(os.environ), world)
     return session.serve(session.locate(None))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.cli.session import Session
+from qmd.cli.invocation import Invocation
 from qmd.cli.watch_command import WatchedIndex
 from qmd.errors import ConfigError
 from qmd.server.file_events import SystemEvents
@@ -23,7 +23,7 @@ def actions(tmp_path: Path) -> WatchedIndex:
         "QMD_CONFIG_DIR": str(tmp_path / "config"),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
-    session = Session("watch", "watch", environ, tmp_path)
+    session = Invocation("watch", "watch", environ, tmp_path)
     locations = session.locate(None)
     locations.config_file.write_text(f"collections:\n  n: {{path: {tmp_path / 'notes'}}}\n")
     return WatchedIndex(session.serve(locations))

@@ -21,7 +21,6 @@ from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import ModelRecord
-    from qmd.inference.runtime.sessions import Session
     from qmd.inference.settings import EngineSettings
 
 # The official prompt of Qwen3-Reranker; without it the scores are close to random.
@@ -31,9 +30,6 @@ _PREFIX = (
 )
 _SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 _INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"
-_PAD_TOKEN = "<|endoftext|>"
-
-
 _BATCH_TOKENS = 16_384
 """Padded tokens in one run on a GPU: 30 passages of 500 tokens."""
 _BATCH_TOKENS_WITH_VOCABULARY = 2048
@@ -67,29 +63,18 @@ class RerankPrompt:
 
 
 class QwenReranker:
-    """The Reranker over a cross-encoder graph.
-
-    Args:
-        runner: How the graph is run.
-        head: What its logits mean.
-        prompt: How it is asked.
-        description: What to call it.
-    """
+    """The Reranker over a cross-encoder graph."""
 
     def __init__(
         self, runner: PassageRunner, head: ScoreHead, prompt: RerankPrompt, description: EngineDescription
     ) -> None:
         self._runner = runner
+        self.session = runner.session
         self._head = head
         self.prompt = prompt
         self.description = description
         # One key-value context, so one query at a time; a server calls from several threads.
         self._lock = threading.Lock()
-
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        return self._runner.session
 
     def score(
         self,
@@ -109,51 +94,27 @@ class QwenReranker:
             ModelError: If the runtime fails.
         """
         distinct = list(dict.fromkeys(passages))
+        if not distinct or (deadline_s is not None and time.monotonic() >= deadline_s):
+            return [None] * len(passages)
         scores: dict[str, float] = {}
-        if distinct and (deadline_s is None or time.monotonic() < deadline_s):
-            with self._lock:
-                scores = self._score_distinct(query, distinct, intent, deadline_s, is_cancelled or (lambda: False))
+        with self._lock:
+            prefix = self.prompt.prefix(query, intent)
+            endings = [self.prompt.ending(passage) for passage in distinct]
+            last, s_per_token = time.monotonic(), math.inf
+            for indexes, logits in self._runner.run(prefix, endings):
+                for index, probability in zip(indexes, self._head.probabilities(logits).tolist(), strict=True):
+                    if math.isnan(probability):
+                        raise ModelError(f"model '{self.description.model}' returns no numbers", "qmd models verify")
+                    scores[distinct[index]] = probability
+                if is_cancelled is not None and is_cancelled():
+                    break
+                n_tokens, now = sum(len(endings[index]) for index in indexes), time.monotonic()
+                # The first run includes the prefix: later ones are faster, so the best pace so far is the honest guess.
+                s_per_token = min(s_per_token, (now - last) / max(1, n_tokens))
+                last = now
+                if deadline_s is not None and now + s_per_token * n_tokens > deadline_s:
+                    break
         return [scores.get(passage) for passage in passages]
-
-    def _score_distinct(
-        self,
-        query: str,
-        passages: Sequence[str],
-        intent: str | None,
-        deadline_s: float | None,
-        is_cancelled: Callable[[], bool],
-    ) -> dict[str, float]:
-        prefix = self.prompt.prefix(query, intent)
-        endings = [self.prompt.ending(passage) for passage in passages]
-        scores: dict[str, float] = {}
-        pace = _Pace(deadline_s)
-        for indexes, logits in self._runner.run(prefix, endings):
-            for index, probability in zip(indexes, self._head.probabilities(logits).tolist(), strict=True):
-                if math.isnan(probability):
-                    raise ModelError(f"model '{self.description.model}' returns no numbers", "qmd models verify")
-                scores[passages[index]] = probability
-            if is_cancelled() or pace.leaves_no_time(sum(len(endings[index]) for index in indexes)):
-                break
-        return scores
-
-
-class _Pace:
-    """Whether another run like the last one would end before the deadline."""
-
-    def __init__(self, deadline_s: float | None) -> None:
-        self._deadline_s = deadline_s
-        self._last = time.monotonic()
-        self._s_per_token = math.inf
-
-    def leaves_no_time(self, n_tokens: int) -> bool:
-        """Note a run of `n_tokens` that has just ended; True when the next one is not to begin."""
-        if self._deadline_s is None:
-            return False
-        now = time.monotonic()
-        # The first run includes the prefix: later ones are faster, so the best pace so far is the honest guess.
-        self._s_per_token = min(self._s_per_token, (now - self._last) / max(1, n_tokens))
-        self._last = now
-        return now + self._s_per_token * n_tokens > self._deadline_s
 
 
 def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettings) -> QwenReranker:
@@ -168,24 +129,16 @@ def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettin
     model = open_language_model(folder, record, settings)
     session, tokenizer = model.session, model.tokenizer
     signature = read_signature(session)
-    head = _find_head(folder, tokenizer, _logit_width(session, signature.logits))
+    head = _find_head(folder, tokenizer, signature.logits_width)
     runner: PassageRunner
     if session.got == "cpu" and signature.layers:
         runner = SharedPrefixRunner(Decoder(session))
     else:
-        pad_id = tokenizer.token_id(_PAD_TOKEN)
+        pad_id = tokenizer.token_id("<|endoftext|>")
         limit = _BATCH_TOKENS if signature.logits_rank == 2 else _BATCH_TOKENS_WITH_VOCABULARY
         batch_tokens = limit if session.got == "cuda" else 0
-        runner = BatchRunner(
-            session, signature, min(tokenizer.end_ids) if pad_id is None else pad_id, batch_tokens=batch_tokens
-        )
+        runner = BatchRunner(session, signature, min(tokenizer.end_ids) if pad_id is None else pad_id, batch_tokens)
     return QwenReranker(runner, head, RerankPrompt(tokenizer), model.description)
-
-
-def _logit_width(session: Session, name: str) -> int | None:
-    """Last dimension of the logits; None where the graph does not state it."""
-    width = next(output.shape[-1] for output in session.ort.get_outputs() if output.name == name)
-    return width if isinstance(width, int) else None
 
 
 def _find_head(folder: Path, tokenizer: ChatTokenizer, width: int | None) -> ScoreHead:

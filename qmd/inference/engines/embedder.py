@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from qmd.inference.models.catalogue import ModelRecord, Pooling
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 MAX_FOREIGN_QUERY_SHARE = 0.3
 """Share of a query's letters in scripts the model does not read, above which its vector means nothing."""
@@ -55,11 +58,11 @@ class TokenEncoder:
         self.session = session
         self.tokenizer = tokenizer
         self.context = context
-        self.threads = max(1, threads)
-        self._inputs = session.input_names
+        self.threads = threads
+        self._inputs = {node.name for node in session.ort.get_inputs()}
         if "input_ids" not in self._inputs:
             raise ModelError(f"model '{session.name}' has no 'input_ids' input", "is it an embedding model?")
-        outputs = session.output_names
+        outputs = [node.name for node in session.ort.get_outputs()]
         self._output = "last_hidden_state" if "last_hidden_state" in outputs else outputs[0]
 
     def encode(self, tokens: Tokens) -> npt.NDArray[np.float32]:
@@ -78,6 +81,9 @@ class TokenEncoder:
         if len(batch) == 1 or self.threads == 1:
             yield from map(self.encode, batch)
             return
+        # 7 ms, which a search by vector alone is spared.
+        from concurrent.futures import ThreadPoolExecutor
+
         waiting: deque[Future[npt.NDArray[np.float32]]] = deque()
         with ThreadPoolExecutor(self.threads) as pool:
             # One text ahead of the threads and no more: a deadline or Ctrl-C then waits for texts begun alone.
@@ -104,17 +110,11 @@ class OnnxEmbedder:
         """16 hex digits over weights, tokenizer, pooling, prompts and window."""
         self.dim = dim
         """Length of a vector."""
-
-    @property
-    def description(self) -> EngineDescription:
-        """Model, format and provider, for `status` and cache keys."""
-        session = self.encoder.session
-        return EngineDescription("embed", self._record.name, session.format, self._record.tier, session.got)
-
-    @property
-    def max_tokens(self) -> int:
+        self.description = EngineDescription(
+            "embed", record.name, encoder.session.format, record.tier, encoder.session.got
+        )
+        self.max_tokens = record.max_tokens
         """Token budget of one chunk's body; what exceeds the model's context with its title is cut at the end."""
-        return self._record.max_tokens
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""
@@ -159,13 +159,7 @@ class OnnxEmbedder:
 
 
 def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_gpu: bool = True) -> OnnxEmbedder:
-    """Open an encoder folder (`tokenizer.json` and the format's weights) as an embedder.
-
-    Args:
-        folder: The model's folder.
-        record: What the folder holds.
-        threads: Texts encoded at the same time.
-        allow_gpu: False keeps every format on the CPU.
+    """Open an encoder folder (`tokenizer.json` and the format's weights) as an embedder of `threads` texts at a time.
 
     Raises:
         ModelError: A file is missing or damaged, or the graph is not the encoder the record describes.
@@ -181,7 +175,10 @@ def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
     if record.dim is not None and dim != record.dim:
         raise ModelError(f"model '{weights.path}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
-    return OnnxEmbedder(encoder, record, _fingerprint(weights.path, folder / "tokenizer.json", record), dim)
+    prompts = (record.document_prompt, record.query_prompt)
+    computed = (_FINGERPRINT_VERSION, record.pooling, prompts, record.max_tokens, record.context)
+    fingerprint = sampled_digest(weights.path, repr(computed), (folder / "tokenizer.json").read_bytes())
+    return OnnxEmbedder(encoder, record, fingerprint, dim)
 
 
 def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
@@ -229,10 +226,3 @@ def sampled_digest(weights: Path, *parts: str | bytes) -> str:
             stream.seek(max(0, size - _SAMPLE_BYTES) * sample // (_SAMPLES - 1))
             digest.update(stream.read(_SAMPLE_BYTES))
     return digest.hexdigest()[:16]
-
-
-def _fingerprint(weights: Path, tokenizer: Path, record: ModelRecord) -> str:
-    """Digest of everything that changes a vector: weights, tokenizer, pooling, prompts, window."""
-    prompts = (record.document_prompt, record.query_prompt)
-    computed = (_FINGERPRINT_VERSION, record.pooling, prompts, record.max_tokens, record.context)
-    return sampled_digest(weights, repr(computed), tokenizer.read_bytes())

@@ -10,12 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-
-import numpy as np
-import numpy.typing as npt
 
 from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
@@ -71,14 +67,7 @@ class ExpanderOptions:
 
 
 class QwenExpander:
-    """The Expander over a decoder.
-
-    Args:
-        decoder: The model.
-        tokenizer: Its tokenizer.
-        description: What to call it.
-        options: How to expand.
-    """
+    """The Expander over a decoder."""
 
     def __init__(
         self,
@@ -125,16 +114,13 @@ class QwenExpander:
         with self._lock:
             context = self._read_prompt(query, intent)
             choosers = self._choosers(query)
-            write = self._write_batched if self._is_batched() else self._write_in_turn
+            mode = self._options.mode
+            wants_batch = mode == "batched" or (mode == "auto" and self.session.got == "cuda")
+            write = self._write_batched if wants_batch and self._decoder.branches_work else self._write_in_turn
             results = write(context, choosers, limits)
         proposed, cut = self._read_lines(results)
         checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
-
-    def _is_batched(self) -> bool:
-        if self._options.mode == "auto":
-            return self._decoder.session.got == "cuda" and self._decoder.branches_work()
-        return self._options.mode == "batched" and self._decoder.branches_work()
 
     def _read_prompt(self, query: str, intent: str | None) -> KeyValueContext:
         """The context after the prompt, up to but not including its last tokens' logits (the first tag gives those)."""
@@ -157,20 +143,12 @@ class QwenExpander:
         first = self._grammar.starting_in(lambda letter: script_of(letter) in wanted) if wanted else None
         settings = self._options.sampling
 
-        # Rows of a batch start alike: each needs its own draws.
-        seeds = [
-            None if settings.seed is None else settings.seed + index for index in range(len(self._options.branches))
-        ]
-        return [partial(self._choose, Sampler(replace(settings, seed=seed)), first) for seed in seeds]
+        def chooser(index: int) -> Chooser:
+            # Rows of a batch start alike: each needs its own draws.
+            sampler = Sampler(replace(settings, seed=None if settings.seed is None else settings.seed + index))
+            return lambda logits, generated: sampler.choose(logits, generated, self._grammar.allowed(generated, first))
 
-    def _choose(
-        self,
-        sampler: Sampler,
-        first: npt.NDArray[np.bool_] | None,
-        logits: npt.NDArray[np.float32],
-        generated: Sequence[int],
-    ) -> int:
-        return sampler.choose(logits, generated, self._grammar.allowed(generated, first))
+        return [chooser(index) for index in range(len(self._options.branches))]
 
     def _write_in_turn(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
         results: list[Generated] = []

@@ -59,7 +59,8 @@ def _refusal(query: str, kind: str, text: str, intent: str | None) -> str | None
         return f"is longer than {_MAX_CHARACTERS[kind]} characters"
     if _TEMPLATE.search(text):
         return "is template prose"
-    if _runs_in_circles(text):
+    words = _words(text)
+    if len(words) >= 6 and Counter(words).most_common(1)[0][1] > len(words) / 2:
         return "repeats itself"
     if not same_script(query, text, strict=kind != "lex"):
         return "is in another script than the query"
@@ -77,11 +78,6 @@ def _key(text: str) -> tuple[str, ...]:
 
 def _words(text: str) -> list[str]:
     return [match[0].casefold() for match in _WORD.finditer(unicodedata.normalize("NFKC", text))]
-
-
-def _runs_in_circles(text: str) -> bool:
-    words = _words(text)
-    return len(words) >= 6 and Counter(words).most_common(1)[0][1] > len(words) / 2
 
 
 def wanted_scripts(query: str) -> frozenset[str]:

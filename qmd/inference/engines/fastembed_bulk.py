@@ -26,9 +26,6 @@ from qmd.inference.runtime.tokenization import Tokenizer
 from qmd.inference.settings import FASTEMBED_PREFIX
 from qmd.quick_dataclasses import dataclass
 
-# fastembed's default CUDA setting tries CUDA wherever it is compiled in, and prints red lines where it cannot load.
-_PROVIDERS = ("CPUExecutionProvider",)
-
 _TITLE_ROOM = 32
 """Tokens kept free for the title and special tokens in front of a chunk."""
 
@@ -87,12 +84,7 @@ class FastembedEmbedder:
 
 
 def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1) -> FastembedEmbedder:
-    """Open a fastembed model from files on this machine.
-
-    Args:
-        name: fastembed's name of the model, without `fastembed:`.
-        cache_dir: Where its files lie, in fastembed's own layout.
-        threads: Threads of one run.
+    """Open a model by fastembed's name from files that lie in `cache_dir` in fastembed's own layout.
 
     Raises:
         ModelError: fastembed is missing, does not know the model, or its files are absent or damaged.
@@ -104,9 +96,11 @@ def load_fastembed(name: str, cache_dir: Path, *, threads: int = 1) -> Fastembed
         raise ModelError(f"fastembed cannot be imported: {exc}", "reinstall qmd") from exc
     if not any(model["model"].lower() == name.lower() for model in TextEmbedding.list_supported_models()):
         raise ModelError(f"fastembed has no model '{name}'", "see: qmd models list")
+    # fastembed's default tries CUDA wherever it is compiled in, and prints red lines where it cannot load.
+    providers = ["CPUExecutionProvider"]
     with _mapped_errors(name):
         model = TextEmbedding(
-            name, cache_dir=str(cache_dir), threads=threads, providers=list(_PROVIDERS), local_files_only=True
+            name, cache_dir=str(cache_dir), threads=threads, providers=providers, local_files_only=True
         )
     return wrap_fastembed(name, model)
 

@@ -37,18 +37,12 @@ class MaxSimReranker:
     def __init__(self, encoder: TokenEncoder, model: str, idf: Idf | None = None) -> None:
         self._encoder = encoder
         self.session = encoder.session
-        self._model = model
         self._idf = idf
-
-    @property
-    def description(self) -> EngineDescription:
-        """Model, format and provider, for `status` and cache keys."""
-        session = self._encoder.session
-        return EngineDescription("rerank", self._model, session.format, "built-in", session.got)
+        self.description = EngineDescription("rerank", model, self.session.format, "built-in", self.session.got)
 
     def with_idf(self, idf: Idf) -> MaxSimReranker:
         """The same reranker, weighing query words by a collection's document frequencies."""
-        return MaxSimReranker(self._encoder, self._model, idf)
+        return MaxSimReranker(self._encoder, self.description.model, idf)
 
     def score(
         self,
@@ -64,8 +58,7 @@ class MaxSimReranker:
         Passages are cut at the model's context. Repeated passages are computed once. A passage that would outlast the
         deadline, judged by the pace so far, is not waited for.
         """
-        pace = _Pace()
-        vectors, weights = self._query_vectors(query, intent, pace)
+        vectors, weights, s_per_token = self._query_vectors(query, intent)
         scores: list[float | None] = [None] * len(passages)
         if not len(weights):
             return scores
@@ -78,21 +71,24 @@ class MaxSimReranker:
             n_tokens = 0
             for tokens, same in zip(batch, rows.values(), strict=True):
                 # What runs when the loop ends is waited for: one passage for each thread, begun about the same time.
-                if deadline_s is not None and time.monotonic() + pace.estimate_s(len(tokens.ids)) >= deadline_s:
+                if deadline_s is not None and time.monotonic() + s_per_token * len(tokens.ids) >= deadline_s:
                     break
                 if is_cancelled is not None and is_cancelled():
                     break
-                value = max_similarity(vectors, weights, _own_tokens(next(encoded), tokens))
+                # The special tokens match everything a little.
+                own = np.logical_not(tokens.is_special)
+                value = max_similarity(vectors, weights, next(encoded)[own])
                 for row in same:
                     scores[row] = value
                 n_tokens += len(tokens.ids)
-                pace.measure((time.monotonic() - started) * self._encoder.threads, n_tokens)
+                s_per_token = (time.monotonic() - started) * self._encoder.threads / n_tokens
         return scores
 
     def _query_vectors(
-        self, query: str, intent: str | None, pace: _Pace
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Query token vectors, shape (n, dim), and weights, shape (n,); tokens of weight 0 are left out."""
+        self, query: str, intent: str | None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], float]:
+        """Query token vectors, shape (n, dim), and weights, shape (n,), weight 0 left out; seconds a token."""
+        s_per_token = 0.0
         vectors: list[npt.NDArray[np.float32]] = []
         weights: list[npt.NDArray[np.float32]] = []
         for text, factor in ((query, 1.0), (intent or "", INTENT_WEIGHT)):
@@ -102,11 +98,11 @@ class MaxSimReranker:
                 started = time.monotonic()
                 vectors.append(self._encoder.encode(tokens)[weight > 0])
                 # Passages will share the processor with each other, as this query does not.
-                pace.measure((time.monotonic() - started) * self._encoder.threads, len(tokens.ids))
+                s_per_token = (time.monotonic() - started) * self._encoder.threads / len(tokens.ids)
                 weights.append(weight[weight > 0])
         if not weights:
-            return np.zeros((0, 1), np.float32), np.zeros(0, np.float32)
-        return np.concatenate(vectors), np.concatenate(weights)
+            return np.zeros((0, 1), np.float32), np.zeros(0, np.float32), 0.0
+        return np.concatenate(vectors), np.concatenate(weights), s_per_token
 
     def _weights(self, text: str, tokens: Tokens) -> list[float]:
         """Weight of each token: its word's weight over the number of the word's pieces; 0 for marks and specials."""
@@ -120,19 +116,6 @@ class MaxSimReranker:
             by_word = [STOP_WORD_WEIGHT if word in stops else 1.0 for word in words]
         pieces = [owners.count(index) for index in range(len(words))]
         return [0.0 if owner is None else by_word[owner] / pieces[owner] for owner in owners]
-
-
-class _Pace:
-    """How long a text takes on one thread, by the last measurement: the query at first, then the passages so far."""
-
-    def __init__(self) -> None:
-        self._s_per_token = 0.0
-
-    def measure(self, elapsed_s: float, n_tokens: int) -> None:
-        self._s_per_token = elapsed_s / max(n_tokens, 1)
-
-    def estimate_s(self, n_tokens: int) -> float:
-        return self._s_per_token * n_tokens
 
 
 def max_similarity(
@@ -156,12 +139,6 @@ def max_similarity(
 def _normalised(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     result: npt.NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return result
-
-
-def _own_tokens(vectors: npt.NDArray[np.float32], tokens: Tokens) -> npt.NDArray[np.float32]:
-    """Vectors of the text's own tokens; the special ones match everything a little."""
-    keep = [index for index, special in enumerate(tokens.is_special) if not special]
-    return vectors[keep]
 
 
 def _words(text: str, tokens: Tokens) -> tuple[list[int | None], list[str]]:

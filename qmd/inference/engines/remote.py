@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.engines.expansion_checks import check_expansions
 from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, TooLargeError
 from qmd.inference.models.catalogue import Role
-from qmd.records import SubQuery
+from qmd.records import SubQuery, SubQueryKind
 
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
 """A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
@@ -39,18 +39,30 @@ _INSTRUCTIONS = (
 )
 
 
-class RemoteEmbedder:
-    """The Embedder over `/v1/embeddings`.
+class _ServerEngine:
+    """What the engines have in common."""
 
-    Args:
-        client: Posts to the server.
-    """
+    _role: Role
 
     def __init__(self, client: RemoteClient) -> None:
         self._client = client
-        self.description = _describe("embed", client)
         self._settings = client.settings
+        self.description = EngineDescription(self._role, client.settings.model, "remote", "remote", client.url)
+
+    def _nonsense(self, what: str) -> ModelError:
+        return ModelError(f"model server '{self._client.url}' returns {what}", "check the URL and the model's name")
+
+
+class RemoteEmbedder(_ServerEngine):
+    """The Embedder over `/v1/embeddings`."""
+
+    _role = "embed"
+
+    def __init__(self, client: RemoteClient) -> None:
+        super().__init__(client)
         self._dim = client.settings.dim
+        self.max_tokens = client.settings.max_tokens
+        """Token budget of one chunk's body."""
 
     @property
     def dim(self) -> int:
@@ -65,11 +77,6 @@ class RemoteEmbedder:
         settings = self._settings
         parts = [settings.model, self.dim, settings.document_prompt, settings.query_prompt, settings.max_tokens]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-    @property
-    def max_tokens(self) -> int:
-        """Token budget of one chunk's body."""
-        return self._settings.max_tokens
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Starts of estimated tokens: the server's tokenizer is not at hand, so they are guessed on the short side."""
@@ -120,8 +127,7 @@ class RemoteEmbedder:
             if len(texts) == 1:
                 raise
             middle = len(texts) // 2
-            halves = (texts[:middle], texts[middle:])
-            return np.concatenate([self._embed_batch(half, limit_s) for half in halves])
+            return np.concatenate([self._embed_batch(half, limit_s) for half in (texts[:middle], texts[middle:])])
         vectors = self._read_vectors(answer, len(texts))
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         result: npt.NDArray[np.float32] = (vectors / np.where(norms == 0, 1, norms)).astype(np.float32)
@@ -132,9 +138,9 @@ class RemoteEmbedder:
             rows = sorted(answer["data"], key=lambda row: int(row.get("index", 0)))
             vectors = np.array([row["embedding"] for row in rows], np.float64)
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            raise _nonsense(self._client, "no embeddings") from exc
+            raise self._nonsense("no embeddings") from exc
         if vectors.ndim != 2 or len(vectors) != expected or not np.isfinite(vectors).all():
-            raise _nonsense(self._client, f"{len(vectors)} usable vectors for {expected} texts")
+            raise self._nonsense(f"{len(vectors)} usable vectors for {expected} texts")
         if self._dim is not None and vectors.shape[1] != self._dim:
             raise ModelError(
                 f"model server '{self._client.url}' returns vectors of size {vectors.shape[1]}, not {self._dim}",
@@ -144,18 +150,11 @@ class RemoteEmbedder:
         return vectors
 
 
-class RemoteReranker:
-    """The Reranker over `/v1/rerank`, in the shape of Jina and Cohere; text-embeddings-inference's answer is read too.
+class RemoteReranker(_ServerEngine):
+    """The Reranker over `/v1/rerank` as Jina and Cohere shape it; text-embeddings-inference's answer is read too."""
 
-    Args:
-        client: Posts to the server.
-    """
-
-    def __init__(self, client: RemoteClient) -> None:
-        self._client = client
-        self.description = _describe("rerank", client)
-        self._settings = client.settings
-        self._has_raw_scores = False
+    _role = "rerank"
+    _has_raw_scores = False
 
     def score(
         self,
@@ -193,33 +192,25 @@ class RemoteReranker:
             raw.update(zip(batch, self._read_scores(answer, len(batch)), strict=True))
         if any(not 0.0 <= score <= 1.0 for score in raw.values()):
             self._has_raw_scores = True
-        return [self._map_score(raw[passage]) if passage in raw else None for passage in passages]
-
-    def _map_score(self, score: float) -> float:
-        return 0.5 + 0.5 * math.tanh(0.5 * score) if self._has_raw_scores else score
+        if self._has_raw_scores:
+            raw = {passage: 0.5 + 0.5 * math.tanh(0.5 * score) for passage, score in raw.items()}
+        return [raw.get(passage) for passage in passages]
 
     def _read_scores(self, answer: Any, expected: int) -> list[float]:
         try:
             rows = answer["results"] if isinstance(answer, dict) else answer
             scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            raise _nonsense(self._client, "no scores") from exc
+            raise self._nonsense("no scores") from exc
         if set(scores) != set(range(expected)) or not all(map(math.isfinite, scores.values())):
-            raise _nonsense(self._client, f"{len(scores)} usable scores for {expected} passages")
+            raise self._nonsense(f"{len(scores)} usable scores for {expected} passages")
         return [scores[index] for index in range(expected)]
 
 
-class RemoteExpander:
-    """The Expander over `/v1/chat/completions`.
+class RemoteExpander(_ServerEngine):
+    """The Expander over `/v1/chat/completions`."""
 
-    Args:
-        client: Posts to the server.
-    """
-
-    def __init__(self, client: RemoteClient) -> None:
-        self._client = client
-        self.description = _describe("expand", client)
-        self._settings = client.settings
+    _role = "expand"
 
     def expand(
         self,
@@ -255,7 +246,7 @@ class RemoteExpander:
         try:
             text = str(answer["choices"][0]["message"]["content"] or "")
         except (KeyError, IndexError, TypeError) as exc:
-            raise _nonsense(self._client, "no message") from exc
+            raise self._nonsense("no message") from exc
         proposed, other = parse_typed_lines(text)
         checked = check_expansions(query, proposed, intent=intent)
         dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
@@ -269,9 +260,8 @@ def parse_typed_lines(text: str) -> tuple[list[SubQuery], list[str]]:
     for line in _THINKING.sub("", text).splitlines():
         match = _TYPED_LINE.match(line)
         if match:
-            kind = match[1].lower()
-            assert kind in ("lex", "vec", "hyde")
-            proposed.append(SubQuery(kind, match[2].strip(), len(proposed) + 1))  # type: ignore[arg-type]
+            kind = cast(SubQueryKind, match[1].lower())
+            proposed.append(SubQuery(kind, match[2].strip(), len(proposed) + 1))
         elif line.strip():
             other.append(line.strip())
     return proposed, other
@@ -287,11 +277,3 @@ def connect_embedder(client: RemoteClient) -> RemoteEmbedder:
     if client.settings.dim is None:
         embedder.embed_queries(["size"])
     return embedder
-
-
-def _describe(role: Role, client: RemoteClient) -> EngineDescription:
-    return EngineDescription(role, client.settings.model, "remote", "remote", client.url)
-
-
-def _nonsense(client: RemoteClient, what: str) -> ModelError:
-    return ModelError(f"model server '{client.url}' returns {what}", "check the URL and the model's name")

@@ -12,7 +12,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from qmd.errors import ModelError
 from qmd.inference.engines.remote_settings import RemoteSettings
@@ -35,13 +35,7 @@ class TooLargeError(ModelError):
 
 
 class RemoteClient:
-    """Posts JSON to one endpoint.
-
-    Args:
-        settings: The server.
-        endpoint: Path after the version, such as `/embeddings`.
-        sleep: Waits between tries.
-        clock: Tells monotonic time.
+    """Posts JSON to one endpoint: the path after the version, such as `/embeddings`.
 
     Raises:
         ModelError: If the URL is not http(s), or offline use forbids it.
@@ -60,10 +54,11 @@ class RemoteClient:
         self.url = parts._replace(query="").geturl()
         """For messages: without what follows the question mark, which may be a key."""
         host = parts.hostname or ""
-        self._is_loopback = is_loopback(host)
-        if settings.is_offline and not self._is_loopback:
+        is_local = is_loopback(host)
+        if settings.is_offline and not is_local:
             raise ModelError(f"model server '{host}' is not used: QMD_OFFLINE is set", "unset QMD_OFFLINE")
         self.settings = settings
+        self._opener = build_opener(_NoRedirect, *([ProxyHandler({})] if is_local else []))
         self._sleep = sleep
         self._clock = clock
         self._failures = 0
@@ -74,7 +69,6 @@ class RemoteClient:
         """Send `body`, return the answer's JSON.
 
         Args:
-            body: JSON object.
             deadline_s: A `time.monotonic` value that no try and no pause outlasts; the caller's own business.
             limit_s: Without a deadline: seconds for all tries together, after which the server counts as failed.
 
@@ -103,10 +97,9 @@ class RemoteClient:
             cause = exc.__cause__
             message = cause.message if isinstance(cause, _RetryError) else f"model server '{self.url}' does not answer"
             raise ModelError(f"{message} (tried for {limit_s:g} s)", "check that it runs") from exc
-        except TooLargeError:
-            raise
-        except ModelError:
-            self._note_failure()
+        except ModelError as exc:
+            if not isinstance(exc, TooLargeError):
+                self._note_failure()
             raise
         with self._lock:
             self._failures = 0
@@ -122,26 +115,20 @@ class RemoteClient:
 
     def _post_with_retries(self, body: Mapping[str, Any], deadline_s: float | None) -> Any:
         for attempt in range(self.settings.retries + 1):
+            left_s = math.inf if deadline_s is None else deadline_s - self._clock()
+            if left_s <= 0:
+                raise DeadlineError(f"no time left for model server '{self.url}'")
             try:
-                return self._post_once(body, self._time_left(deadline_s))
+                return self._post_once(body, min(self.settings.timeout_s, left_s))
             except _RetryError as exc:
-                if deadline_s is not None and self._clock() >= deadline_s:
-                    raise DeadlineError(f"no time left for model server '{self.url}'") from exc
-                if attempt == self.settings.retries:
-                    raise ModelError(exc.message, exc.hint) from exc
-                wait_s = min(_MAX_WAIT_S, max(_BACKOFF_S * 2**attempt, exc.retry_after_s))
+                is_last = attempt == self.settings.retries
+                wait_s = 0.0 if is_last else min(_MAX_WAIT_S, max(_BACKOFF_S * 2**attempt, exc.retry_after_s))
                 if deadline_s is not None and self._clock() + wait_s >= deadline_s:
                     raise DeadlineError(f"no time left for model server '{self.url}'") from exc
+                if is_last:
+                    raise ModelError(exc.message, exc.hint) from exc
                 self._sleep(wait_s)
         raise AssertionError("a request is tried at least once")
-
-    def _time_left(self, deadline_s: float | None) -> float:
-        if deadline_s is None:
-            return self.settings.timeout_s
-        left_s = deadline_s - self._clock()
-        if left_s <= 0:
-            raise DeadlineError(f"no time left for model server '{self.url}'")
-        return min(self.settings.timeout_s, left_s)
 
     def _post_once(self, body: Mapping[str, Any], timeout_s: float) -> Any:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "qmd"}
@@ -149,7 +136,7 @@ class RemoteClient:
             headers["Authorization"] = f"Bearer {self.settings.api_key}"
         request = Request(self._address, json.dumps(body).encode("utf-8"), headers, method="POST")
         try:
-            with _opener(self._is_loopback).open(request, timeout=timeout_s) as response:
+            with self._opener.open(request, timeout=timeout_s) as response:
                 raw = response.read()
         except HTTPError as exc:
             raise self._refusal(exc.code, exc.headers.get("Retry-After"), _detail(exc.read())) from exc
@@ -222,10 +209,6 @@ class _NoRedirect(HTTPRedirectHandler):
 
     def redirect_request(self, *args: Any) -> None:
         return None
-
-
-def _opener(is_loopback: bool) -> OpenerDirector:
-    return build_opener(_NoRedirect, *([ProxyHandler({})] if is_loopback else []))
 
 
 def _detail(raw: bytes) -> str:

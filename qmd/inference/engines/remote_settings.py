@@ -46,7 +46,6 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
     """The server that serves a role, or None for a model of this machine.
 
     Args:
-        role: The role.
         model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
         env: `QMD_*_URL`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`, `QMD_EMBED_DIM`,
             `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`.
@@ -63,7 +62,8 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
     if not name:
         raise ModelError(f"model server '{url}' is named without a model", f"write {url}#NAME, or set {stem}_MODEL")
     key = env.get(f"{stem}_API_KEY") or env.get("QMD_API_KEY")
-    dim = _positive(env, "QMD_EMBED_DIM") if role == "embed" else None
+    embed_env = env if role == "embed" else {}
+    dim = _positive(embed_env, "QMD_EMBED_DIM")
     return RemoteSettings(
         url,
         name,
@@ -71,8 +71,8 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
         is_offline=is_on(env.get("QMD_OFFLINE")),
         timeout_s=_positive(env, "QMD_REMOTE_TIMEOUT") or _TIMEOUT_S,
         dim=None if dim is None else int(dim),
-        document_prompt=env.get("QMD_EMBED_DOCUMENT_PROMPT", "") if role == "embed" else "",
-        query_prompt=env.get("QMD_EMBED_QUERY_PROMPT", "") if role == "embed" else "",
+        document_prompt=embed_env.get("QMD_EMBED_DOCUMENT_PROMPT", ""),
+        query_prompt=embed_env.get("QMD_EMBED_QUERY_PROMPT", ""),
     )
 
 

@@ -19,6 +19,8 @@ from qmd.quick_dataclasses import dataclass
 Side = Literal["right", "left"]
 
 _ROUND_CAPACITY_TO = 256
+_WINDOW = 64
+"""Prompts sorted by length at a time, so that the order of promise holds from window to window."""
 _PADDING_TOLERANCE = 0.05
 """Largest relative change of a logit that still counts as rounding when a row is padded."""
 
@@ -45,17 +47,13 @@ class ScoreHead:
 class PassageRunner(Protocol):
     """Runs a prompt's prefix with several endings."""
 
-    @property
-    def session(self) -> Session:
-        """The open model."""
-        ...
+    session: Session
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """Yield (indexes into `endings`, logits of their last tokens) until all are done.
 
         The caller may stop early; what is yielded first was asked for first, as far as batches allow.
         """
-        ...
 
 
 class SharedPrefixRunner:
@@ -96,28 +94,22 @@ class BatchRunner:
     leaves the logits alone, only prompts of equal length share a run.
 
     Args:
-        session: The model.
-        signature: Its inputs.
         pad_id: What padded places hold; some heads find the last token by it.
         batch_tokens: 0 runs every prompt alone.
-        window: Prompts sorted by length at a time, so that the order of promise holds from window to window.
     """
 
-    def __init__(
-        self, session: Session, signature: DecoderSignature, pad_id: int, *, batch_tokens: int, window: int = 64
-    ) -> None:
+    def __init__(self, session: Session, signature: DecoderSignature, pad_id: int, batch_tokens: int) -> None:
         self.session = session
         self._signature = signature
         self._pad_id = pad_id
         self._batch_tokens = batch_tokens
-        self._window = window
         self._side: Side | None = None
         self._is_tried = False
 
     def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
         """See `PassageRunner`."""
         prompts = [[*prefix, *ending] for ending in endings]
-        for indexes in batches(range(len(prompts)), self._window):
+        for indexes in batches(range(len(prompts)), _WINDOW):
             for batch in self._batches(prompts, indexes):
                 yield batch, self.logits([prompts[index] for index in batch], self._side or "right")
 

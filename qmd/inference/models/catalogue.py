@@ -132,11 +132,7 @@ QWEN_RERANKER = ModelRecord(
     scripts=(),
     # Called FP32 where it is published; its size, two bytes per parameter, says FP16.
     formats=(ModelFormat("fp16", ModelFile("model.onnx"), "cuda"),),
-    files=(
-        ModelFile("tokenizer.json"),
-        ModelFile("tokenizer_config.json"),
-        ModelFile("config.json"),
-    ),
+    files=(ModelFile("tokenizer.json"), ModelFile("tokenizer_config.json"), ModelFile("config.json")),
     context=1024,
     max_tokens=800,
 )
@@ -152,11 +148,7 @@ QWEN_EXPANDER = ModelRecord(
     scripts=(),
     formats=(
         ModelFormat("q4f16", ModelFile("onnx/model_q4f16.onnx"), "cuda"),
-        ModelFormat(
-            "q4",
-            ModelFile("onnxruntime/cpu_and_mobile/cpu-int4-kld-block-128/model.onnx"),
-            "cpu",
-        ),
+        ModelFormat("q4", ModelFile("onnxruntime/cpu_and_mobile/cpu-int4-kld-block-128/model.onnx"), "cpu"),
     ),
     files=(
         ModelFile("tokenizer.json"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from qmd.environment import is_on
@@ -51,8 +52,6 @@ def pull_model(
     An interrupted pull is continued by the next one. Files in use stay as they are until every new one is whole.
 
     Args:
-        record: The model.
-        models_dir: The models folder.
         formats: Names of the formats to fetch; None takes the one for a CPU.
         env: `QMD_OFFLINE`, `HF_ENDPOINT`.
         on_progress: Told of every megabyte.
@@ -73,7 +72,11 @@ def pull_model(
     lock = models_dir / _STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
     with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
-        held = {item.path: item for item in _manifest_files(folder)}
+        held: dict[str, ModelFile] = {}
+        # A damaged manifest is mended by fetching again.
+        with suppress(ModelError):
+            known = read_manifest(folder)
+            held = {item.path: item for item in known.files} if known else {}
         planned, commit = _plan(record, wanted, folder, held, env.get("HF_ENDPOINT"))
         make_private_folder(staging)
         missing = [(item.size_bytes or 0) - size_of(_partial_path(staging, item)) for item in planned]
@@ -94,7 +97,7 @@ def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
 def _wanted_files(record: ModelRecord, formats: Sequence[str] | None) -> list[tuple[ModelFile, bool]]:
     """Files with whether the model cannot do without them."""
     names = [item.name for item in record.formats]
-    chosen = list(formats) if formats is not None else [record.format_for("cpu").name]
+    chosen = formats if formats is not None else [record.format_for("cpu").name]
     for name in chosen:
         if name not in names:
             raise UsageError(f"model '{record.name}' has no format '{name}'", f"choose from: {', '.join(names)}")
@@ -160,12 +163,3 @@ def _fetch_checked(item: HubFile, staging: Path, on_progress: Progress | None) -
     size = partial.stat().st_size
     partial.replace(final)
     return ModelFile(item.path, size, digest)
-
-
-def _manifest_files(folder: Path) -> tuple[ModelFile, ...]:
-    try:
-        manifest = read_manifest(folder)
-    except ModelError:
-        # A damaged manifest is mended by fetching again.
-        return ()
-    return manifest.files if manifest else ()

@@ -12,14 +12,14 @@ import json
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 from qmd.errors import BusyError, ModelError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
-from qmd.inference.models.weights import locate_builtin, locate_model
+from qmd.inference.models.weights import locate_model
 from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms, read_file_list
 from qmd.quick_dataclasses import dataclass
 
@@ -63,7 +63,17 @@ class ModelState:
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
     """Every model of the catalogue, present or not."""
-    return tuple(_state(record, models_dir) for record in MODELS)
+    states: list[ModelState] = []
+    for record in MODELS:
+        try:
+            located = locate_model(record, models_dir)
+        except ModelError:
+            # The built-in model is missing.
+            located = None
+        folder = located or models_dir / record.folder
+        formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
+        states.append(ModelState(record, folder, located is not None, formats, prepared_forms(folder)))
+    return tuple(states)
 
 
 def model_path(record: ModelRecord, models_dir: Path) -> Path:
@@ -86,7 +96,7 @@ def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]
     """
     folder = model_path(record, models_dir)
     manifest = read_manifest(folder)
-    expected = _expected_files(record, manifest)
+    expected = {file.path: file for file in _expected_files(record, manifest)}
     if manifest is None:
         # Without a manifest nobody knows which formats and optional files were fetched.
         expected = {
@@ -135,28 +145,24 @@ def export_model(record: ModelRecord, models_dir: Path, target: Path) -> Path:
     folder = model_path(record, models_dir)
     if target.exists():
         raise UsageError(f"'{target}' exists already", "choose another name")
-    manifest = read_manifest(folder) or make_manifest(record, None, folder, _held_paths(folder))
-    partial = target.with_name(f"{target.name}.partial")
+    manifest = read_manifest(folder) or _make_manifest(record, None, folder, _held_paths(folder))
     with mapped_os_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as cleanup:
-            cleanup.callback(_discard, partial)
-            staged = Path(cleanup.enter_context(tempfile.TemporaryDirectory(dir=target.parent)))
-            write_manifest(staged, manifest)
-            sources = [(item.path, folder / item.path) for item in manifest.files]
-            sources.append((MANIFEST_NAME, staged / MANIFEST_NAME))
+        with tempfile.TemporaryDirectory(prefix=".export-", dir=target.parent) as staging:
+            write_manifest(Path(staging), manifest)
+            sources = {item.path: folder / item.path for item in manifest.files}
+            sources[MANIFEST_NAME] = Path(staging, MANIFEST_NAME)
+            partial = Path(staging, "partial")
             if target.name.endswith((".tar", ".tar.gz", ".tgz")):
                 # Weights hardly shrink: the least effort is the best choice.
-                is_plain = target.suffix == ".tar"
-                with (
-                    tarfile.open(partial, "w")
-                    if is_plain
-                    else tarfile.open(partial, "w:gz", compresslevel=1) as archive
-                ):
-                    for name, source in sources:
+                options: dict[str, Any] = (
+                    {"mode": "w"} if target.suffix == ".tar" else {"mode": "w:gz", "compresslevel": 1}
+                )
+                with tarfile.open(partial, **options) as archive:
+                    for name, source in sources.items():
                         archive.add(source.resolve(), f"{record.folder}/{name}", recursive=False)
             else:
-                for name, source in sources:
+                for name, source in sources.items():
                     (partial / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(source, partial / name)
             partial.rename(target)
@@ -168,10 +174,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
 
     Nothing that was there is touched before the new files are whole and checked.
 
-    Args:
-        source: Tar file or folder.
-        models_dir: The models folder.
-        record: Which model it is; None reads it from the manifest or the folder's name.
+    Without `record` the manifest or the folder's name says which model it is.
 
     Raises:
         NotFoundError: If `source` does not exist.
@@ -186,22 +189,23 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
             folder = _unpack(source, Path(staging)) if source.is_file() else source
             manifest = read_manifest(folder)
             record = record or _identify(folder, source, manifest)
-            wanted = [item.path for item in manifest.files] if manifest else _catalogued_paths(record, folder)
-            if not any(item.weights.path in wanted for item in record.formats):
+            wanted = _expected_files(record, manifest)
+            if manifest is None:
+                wanted = [item for item in wanted if (folder / item.path).is_file()]
+            if not {item.path for item in wanted} & {item.weights.path for item in record.formats}:
                 raise ModelError(f"'{source}' holds no weights of '{record.name}'", "see: qmd models list")
             place = Path(staging) / "ready"
-            for path in wanted:
-                checked = _inside(folder, path)
-                (place / path).parent.mkdir(parents=True, exist_ok=True)
+            for item in wanted:
+                checked = _inside(folder, item.path)
+                (place / item.path).parent.mkdir(parents=True, exist_ok=True)
                 if folder is source:
-                    shutil.copyfile(checked, place / path)
+                    shutil.copyfile(checked, place / item.path)
                 else:
-                    checked.rename(place / path)
-            expected = _expected_files(record, manifest)
-            for path in wanted:
-                if _check(place / path, expected.get(path, ModelFile(path))) == "damaged":
-                    raise ModelError(f"'{path}' in '{source}' is damaged", "export or download it again")
-            made = make_manifest(record, manifest.commit if manifest else None, place, wanted)
+                    checked.rename(place / item.path)
+                if _check(place / item.path, item) == "damaged":
+                    raise ModelError(f"'{item.path}' in '{source}' is damaged", "export or download it again")
+            commit = manifest.commit if manifest else None
+            made = _make_manifest(record, commit, place, [item.path for item in wanted])
             install_files(place, models_dir / record.folder, made)
     return record
 
@@ -211,16 +215,14 @@ def install_files(staging: Path, folder: Path, manifest: Manifest) -> None:
 
     Both must lie on one file system. A reader sees each file either old or new, never half.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     for item in manifest.files:
-        if not (staging / item.path).exists():
-            continue
         (folder / item.path).parent.mkdir(parents=True, exist_ok=True)
-        (staging / item.path).replace(folder / item.path)
+        if (staging / item.path).exists():
+            (staging / item.path).replace(folder / item.path)
     write_manifest(folder, manifest)
 
 
-def make_manifest(record: ModelRecord, commit: str | None, folder: Path, paths: Iterable[str]) -> Manifest:
+def _make_manifest(record: ModelRecord, commit: str | None, folder: Path, paths: Iterable[str]) -> Manifest:
     """The manifest of files that lie in `folder`. Reads them whole."""
     return Manifest(record.repository, commit, tuple(measure_file(folder, path) for path in sorted(paths)))
 
@@ -305,24 +307,12 @@ def check_space(folder: Path, needed: int) -> None:
         )
 
 
-def _state(record: ModelRecord, models_dir: Path) -> ModelState:
-    if record.tier == "built-in":
-        try:
-            folder = locate_builtin()
-        except ModelError:
-            return ModelState(record, models_dir / record.folder, False, (), ())
-    else:
-        folder = models_dir / record.folder
-    present = locate_model(record, models_dir) is not None
-    formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
-    return ModelState(record, folder, present, formats, prepared_forms(folder))
-
-
-def _expected_files(record: ModelRecord, manifest: Manifest | None) -> dict[str, ModelFile]:
-    """By path: what the manifest says, else the catalogue."""
+def _expected_files(record: ModelRecord, manifest: Manifest | None) -> Sequence[ModelFile]:
+    """What the manifest says, else the catalogue, with the files of tensors that may lie beside a graph."""
     if manifest is not None:
-        return {item.path: item for item in manifest.files}
-    return {file.path: file for file in (*record.files, *(item.weights for item in record.formats))}
+        return manifest.files
+    weights = [item.weights for item in record.formats]
+    return [*record.files, *weights, *(ModelFile(f"{item.path}_data") for item in weights)]
 
 
 def _check(path: Path, expected: ModelFile) -> FileStatus:
@@ -342,12 +332,6 @@ def _held_paths(folder: Path) -> list[str]:
     return sorted(path.as_posix() for path in keep if path.name != MANIFEST_NAME)
 
 
-def _catalogued_paths(record: ModelRecord, folder: Path) -> list[str]:
-    known = (*record.files, *(item.weights for item in record.formats))
-    data = (f"{item.weights.path}_data" for item in record.formats)
-    return [path for path in (*(file.path for file in known), *data) if (folder / path).is_file()]
-
-
 def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
     names = {manifest.repository.lower()} if manifest else set()
     names |= {path.name.lower().split(".tar")[0].removesuffix(".tgz") for path in (folder, source)}
@@ -359,8 +343,7 @@ def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRec
 
 def _inside(folder: Path, path: str) -> Path:
     """The file of a manifest entry, which must lie inside the folder."""
-    pure = PurePosixPath(path)
-    found = folder / path
+    pure, found = PurePosixPath(path), folder / path
     if pure.is_absolute() or ".." in pure.parts or not found.is_file():
         raise ModelError(f"'{path}' is missing from '{folder.name}'", "export or download it again")
     return found
@@ -376,10 +359,3 @@ def _unpack(archive: Path, staging: Path) -> Path:
         raise ModelError(f"'{archive}' is not a whole tar file", "export it again: qmd models export") from exc
     entries = list(inner.iterdir()) if inner.is_dir() else []
     return entries[0] if len(entries) == 1 and entries[0].is_dir() else inner
-
-
-def _discard(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

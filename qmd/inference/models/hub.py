@@ -44,13 +44,7 @@ class HubFile:
 
 
 def describe_file(repository: str, path: str, revision: str, endpoint: str | None = None) -> HubFile | None:
-    """What the hub knows of a file; None where the repository has no such file.
-
-    Args:
-        repository: `owner/name`.
-        path: Of the file in it.
-        revision: Branch or commit.
-        endpoint: A mirror; None takes the hub that huggingface_hub takes by default.
+    """What the hub, or the mirror at `endpoint`, knows of a file; None where the repository has no such file.
 
     Raises:
         ModelError: If the hub cannot be reached, or has no such repository.
@@ -96,11 +90,7 @@ def fetch(
     A dropped connection is resumed at the next byte; six tries in a row without progress give up and keep the partial
     file.
 
-    Args:
-        file: What to fetch.
-        target: Partial file; whole on return.
-        on_bytes: Gets the size of `target` now and then.
-        sleep: Waits between tries.
+    `target` is a partial file, whole on return; `on_bytes` gets its size now and then.
 
     Raises:
         ModelError: If the server refuses, the connection keeps dropping, the disk is full, or the size is wrong.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import MINILM, ModelFile, ModelFormat, ModelRecord, Pooling
+from qmd.inference.models.catalogue import MINILM, ModelFile, ModelFormat, ModelRecord
 from qmd.inference.runtime.tokenization import read_json
-
-_BUILTIN_FOLDER = MINILM.folder
 
 _MAX_CONTEXT = 512
 """Tokens of one run for a model of which no more is known."""
@@ -30,8 +28,7 @@ def locate_builtin() -> Path:
         ModelError: Neither exists, so the installation is not whole.
     """
     package = Path(__file__).resolve().parents[2]
-    candidates = (package / "builtin" / _BUILTIN_FOLDER, package.parent / "models" / _BUILTIN_FOLDER)
-    for folder in candidates:
+    for folder in (package / "builtin" / MINILM.folder, package.parent / "models" / MINILM.folder):
         if (folder / MINILM.formats[0].weights.path).is_file():
             return folder
     raise ModelError(f"the built-in model is missing from '{package}'", "reinstall qmd")
@@ -61,10 +58,9 @@ def describe_folder(folder: Path) -> ModelRecord:
     )
     if not formats:
         raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
-    uses_first_token = bool(read_json(folder / "1_Pooling" / "config.json").get("pooling_mode_cls_token"))
+    pooling = read_json(folder / "1_Pooling" / "config.json")
     positions = read_json(folder / "config.json").get("max_position_embeddings")
     context = min(positions, _MAX_CONTEXT) if isinstance(positions, int) and positions > 0 else _MAX_CONTEXT
-    pooling: Pooling = "first" if uses_first_token else "mean"
     return ModelRecord(
         name=folder.name,
         role="embed",
@@ -79,7 +75,7 @@ def describe_folder(folder: Path) -> ModelRecord:
         context=context,
         # Room for the title and special tokens in front of the chunk.
         max_tokens=max(16, context - 32),
-        pooling=pooling,
+        pooling="first" if pooling.get("pooling_mode_cls_token") else "mean",
     )
 
 

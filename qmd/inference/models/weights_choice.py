@@ -51,7 +51,9 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool) -> Cho
     published = [ChosenWeights(folder / item.weights.path, item.name) for item in record.formats]
     cuda = {item.name for item in record.formats if item.device == "cuda"}
     on_cuda = [item for item in published if item.format in cuda]
-    on_cpu = [*_prepared(folder), *(item for item in published if item.format not in cuda)]
+    # A form is finished when its manifest is there, which is written last.
+    prepared = [ChosenWeights(form.path / "model.onnx", form.name) for form in prepared_forms(folder) if not form.fault]
+    on_cpu = [*prepared, *(item for item in published if item.format not in cuda)]
     use_cuda = allow_gpu and any(item.path.is_file() for item in on_cuda) and cuda_works()
     order = [*on_cuda, *on_cpu] if use_cuda else [*on_cpu, *on_cuda]
     loose = [ChosenWeights(folder / name, "fp32") for name in ("model.onnx", "onnx/model.onnx")]
@@ -101,11 +103,6 @@ def read_file_list(listed: Iterable[Mapping[str, Any]]) -> tuple[ModelFile, ...]
         KeyError, TypeError, ValueError: The list is damaged.
     """
     return tuple(ModelFile(str(item["path"]), int(item["size_bytes"]), str(item["sha256"])) for item in listed)
-
-
-def _prepared(folder: Path) -> list[ChosenWeights]:
-    """Prepared forms that were finished (the manifest is written last) and are whole."""
-    return [ChosenWeights(form.path / "model.onnx", form.name) for form in prepared_forms(folder) if form.fault is None]
 
 
 def _state(folder: Path, path: Path) -> PreparedState:

@@ -6,10 +6,13 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.tokenization import read_json, read_tokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
 
 _END_TOKENS = ("<|im_end|>", "<|endoftext|>", "</s>", "<|end|>", "<|eot_id|>", "<eos>")
 _MARKUP = re.compile(r"<\|[^|<>]{1,32}\|>|</?think>")
@@ -17,19 +20,15 @@ _BYTE_TOKEN = re.compile(r"^<0x([0-9A-Fa-f]{2})>$")
 
 
 class ChatTokenizer:
-    """`tokenizer.json` with its truncation and padding switched off, and the folder's end tokens.
+    """`tokenizer.json` with its truncation and padding switched off, and the tokens that end a text."""
 
-    Args:
-        inner: A `tokenizers.Tokenizer`.
-        end_ids: Tokens that end a text.
-    """
-
-    def __init__(self, inner: Any, end_ids: frozenset[int]) -> None:
+    def __init__(self, inner: tokenizers.Tokenizer, end_ids: frozenset[int]) -> None:
         self._inner = inner
         self._inner.no_truncation()
         self._inner.no_padding()
         self.end_ids = end_ids
-        self._is_byte_level = _is_byte_level(json.loads(inner.to_str()))
+        decoder = json.loads(inner.to_str()).get("decoder") or {}
+        self._is_byte_level = any(part.get("type") == "ByteLevel" for part in (decoder, *decoder.get("decoders", ())))
 
     def encode_template(self, text: str) -> list[int]:
         """Tokens of trusted text: `<|im_start|>` and its like become single tokens."""
@@ -83,25 +82,14 @@ def load_chat_tokenizer(folder: Path) -> ChatTokenizer:
         ModelError: The file is absent or damaged, or no end token is known.
     """
     inner = read_tokenizer(folder / "tokenizer.json")
-    ends = _configured_ends(folder)
-    ends.update(found for token in _END_TOKENS if (found := inner.token_to_id(token)) is not None)
-    if not ends:
-        raise ModelError(f"'{folder}' names no end-of-text token", "add generation_config.json to the folder")
-    return ChatTokenizer(inner, frozenset(ends))
-
-
-def _configured_ends(folder: Path) -> set[int]:
     ends: set[int] = set()
     for name in ("generation_config.json", "config.json"):
         value = read_json(folder / name).get("eos_token_id")
         ends.update(item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int))
-    return ends
-
-
-def _is_byte_level(tokenizer: dict[str, Any]) -> bool:
-    decoder = tokenizer.get("decoder") or {}
-    parts = [decoder, *decoder.get("decoders", [])]
-    return any(part.get("type") == "ByteLevel" for part in parts)
+    ends.update(found for token in _END_TOKENS if (found := inner.token_to_id(token)) is not None)
+    if not ends:
+        raise ModelError(f"'{folder}' names no end-of-text token", "add generation_config.json to the folder")
+    return ChatTokenizer(inner, frozenset(ends))
 
 
 def _spell(token: str, letters: dict[str, int] | None) -> bytes:
@@ -115,8 +103,6 @@ def _spell(token: str, letters: dict[str, int] | None) -> bytes:
 
 def _byte_letters() -> dict[str, int]:
     """The alphabet of byte-level BPE: printable bytes stand for themselves, the others for letters from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    letters = {chr(byte): byte for byte in printable}
-    hidden = [byte for byte in range(256) if byte not in set(printable)]
-    letters.update({chr(0x100 + place): byte for place, byte in enumerate(hidden)})
-    return letters
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    hidden = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + place): byte for place, byte in enumerate(hidden)}

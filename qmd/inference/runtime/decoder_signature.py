@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from qmd.errors import ModelError
@@ -40,6 +41,8 @@ class DecoderSignature:
     logits: str
     logits_rank: int
     """3: (batch, positions, vocabulary); 2: (batch, labels)."""
+    logits_width: int | None
+    """Their last dimension, where the graph states it."""
 
 
 def read_signature(session: Session) -> DecoderSignature:
@@ -61,7 +64,7 @@ def read_signature(session: Session) -> DecoderSignature:
     encoded = sorted(_ENCODER_OUTPUTS & outputs.keys())
     if encoded and "logits" not in outputs:
         raise ModelError(f"model '{session.name}' is an encoder: it returns '{encoded[0]}', no logits", _OTHER_EXPORT)
-    logits = "logits" if "logits" in outputs else next(iter(outputs))
+    logits = outputs.get("logits") or next(iter(outputs.values()))
     kv_heads, head_size, kv_dtype = _kv_shape(session.name, [inputs[name] for name in past.values()])
     present = _numbered(_PRESENT, outputs)
     if past and present.keys() != past.keys():
@@ -77,19 +80,16 @@ def read_signature(session: Session) -> DecoderSignature:
         keep_input=next((name for name in _KEEP_NAMES if name in inputs), None),
         past=tuple(past.values()),
         present=tuple(present[key] for key in past),
-        logits=logits,
-        logits_rank=len(outputs[logits].shape),
+        logits=logits.name,
+        logits_rank=len(logits.shape),
+        logits_width=logits.shape[-1] if isinstance(logits.shape[-1], int) else None,
     )
 
 
-def _numbered(pattern: re.Pattern[str], names: object) -> dict[tuple[int, str], str]:
+def _numbered(pattern: re.Pattern[str], names: Iterable[str]) -> dict[tuple[int, str], str]:
     """(layer, key or value) → name, in ascending order."""
-    found: dict[tuple[int, str], str] = {}
-    for name in names if isinstance(names, dict) else ():
-        match = pattern.match(name)
-        if match:
-            found[int(match[1]), match[2]] = name
-    return dict(sorted(found.items()))
+    matches = filter(None, map(pattern.match, names))
+    return dict(sorted(((int(match[1]), match[2]), match[0]) for match in matches))
 
 
 def _kv_shape(model: str, nodes: list[object]) -> tuple[int, int, str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from qmd.errors import ModelError
-from qmd.inference.runtime.decoder_signature import DecoderSignature, read_signature
+from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.kv_context import GrowingContext, InPlaceContext, KeyValueContext
 from qmd.inference.runtime.sessions import Session
 from qmd.quick_dataclasses import dataclass
@@ -58,20 +59,18 @@ class Decoder:
     and to pay for the first run, which is slow in any case.
 
     Args:
-        session: An open session.
-        in_place: None tries and checks; False never binds a tensor as past and as present.
+        in_place: False never binds a tensor as past and as present, even where that works.
 
     Raises:
         ModelError: If the graph is not a causal model with key-value tensors.
     """
 
-    def __init__(self, session: Session, *, in_place: bool | None = None) -> None:
+    def __init__(self, session: Session, *, in_place: bool = True) -> None:
         self.session = session
-        self.signature: DecoderSignature = read_signature(session)
+        self.signature = read_signature(session)
         if not self.signature.layers:
             raise ModelError(f"model '{session.name}' takes no key-value tensors, so it cannot decode step by step")
-        self.in_place = in_place is not False and self._in_place_works()
-        self._branches_work: bool | None = None
+        self.in_place = in_place and self._in_place_works()
 
     def open_context(self, capacity: int, *, batch: int = 1) -> KeyValueContext:
         """An empty context; `capacity` in tokens per row binds only in-place contexts."""
@@ -79,18 +78,10 @@ class Decoder:
             return InPlaceContext(self.session, self.signature, batch, capacity)
         return GrowingContext(self.session, self.signature, batch)
 
-    def branches_work(self) -> bool:
-        """True when a batch of unequal rows gives the same logits as the rows one by one; checked once."""
-        if self._branches_work is None:
-            self._branches_work = self._branches_agree()
-        return self._branches_work
-
     def _in_place_works(self) -> bool:
         growing = GrowingContext(self.session, self.signature, 1)
         expected = [growing.append([tokens]) for tokens in _PROBE_TOKENS]
-        operators = {operator for _, operator in self.session.operators()}
-        # Where the runtime cannot tell, the probe decides.
-        if operators and "GroupQueryAttention" not in operators:
+        if not any(operator == "GroupQueryAttention" for _, operator in self.session.operators()):
             return False
         shared = InPlaceContext(self.session, self.signature, 1, 16)
         try:
@@ -99,7 +90,9 @@ class Decoder:
             return False
         return all(_agree(a, b) for a, b in zip(expected, got, strict=True))
 
-    def _branches_agree(self) -> bool:
+    @cached_property
+    def branches_work(self) -> bool:
+        """True when a batch of unequal rows gives the same logits as the rows one by one; checked once."""
         first, second = _PROBE_TOKENS
         tails = ((6,), second)
         prompt = self.open_context(16)
@@ -129,19 +122,9 @@ def generate(
     end_ids: Collection[int],
     limits: Limits,
 ) -> Generated:
-    """Continue the single row of `context`.
+    """Continue the single row of `context`: `generate_branches` for a batch of one.
 
     The last token chosen is not read back, so the context ends one token short of the text unless an end token came.
-
-    Args:
-        context: Batch of one that has read the prompt.
-        logits: What `append` returned for the prompt, shape (1, vocabulary).
-        choose: Picks the next token.
-        end_ids: Every token that ends the text.
-        limits: Budget, deadline, cancellation.
-
-    Raises:
-        ModelError: If the runtime fails.
     """
     return generate_branches(context, logits, [choose], end_ids, [limits.max_tokens], limits)[0]
 
@@ -161,8 +144,6 @@ def generate_branches(
     Args:
         context: Has read the prompts.
         logits: Shape (batch, vocabulary).
-        choosers: One per row.
-        end_ids: Every token that ends a row.
         max_tokens: Budget of each row.
         limits: Deadline and cancellation for all; its budget bounds every row.
 
@@ -174,18 +155,14 @@ def generate_branches(
     budgets = [min(budget, limits.max_tokens) for budget in max_tokens]
     while True:
         for index, row in enumerate(rows):
-            if stops[index] is not None:
-                continue
-            if len(row) >= budgets[index]:
+            if stops[index] is None and len(row) < budgets[index]:
+                token = choosers[index](logits[index], row)
+                if token in end_ids:
+                    stops[index] = "end"
+                else:
+                    row.append(token)
+            if stops[index] is None and len(row) >= budgets[index]:
                 stops[index] = "budget"
-                continue
-            token = choosers[index](logits[index], row)
-            if token in end_ids:
-                stops[index] = "end"
-            else:
-                row.append(token)
-                if len(row) >= budgets[index]:
-                    stops[index] = "budget"
         halt = None if all(stops) else limits.stop_reason()
         if halt is not None:
             stops = [stop or halt for stop in stops]

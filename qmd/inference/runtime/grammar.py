@@ -35,7 +35,7 @@ class LineGrammar:
         for token, spelling in enumerate(spellings):
             if not spelling or token in end_ids:
                 continue
-            if _has_break(spelling):
+            if any(byte < 0x20 or byte == 0x7F for byte in spelling) or any(item in spelling for item in _BREAKS):
                 if b"\n" in spelling and not spelling.strip():
                     ends.add(token)
                 continue
@@ -70,10 +70,6 @@ class LineGrammar:
                 continue
             mask[token] = any(is_wanted(letter) for letter in text)
         return mask if mask.any() else None
-
-
-def _has_break(spelling: bytes) -> bool:
-    return any(byte < 0x20 or byte == 0x7F for byte in spelling) or any(item in spelling for item in _BREAKS)
 
 
 def _is_visible(spelling: bytes) -> bool:

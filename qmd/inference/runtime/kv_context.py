@@ -75,10 +75,15 @@ class KeyValueContext(ABC):
         if self.reads_in_two and min(counts) > 1:
             self._read([row[:-1] for row in rows], self._device)
             rows = [row[-1:] for row in rows]
-        logits = self._last_logits(self._read(rows, "cpu").numpy(), [len(row) for row in rows])
+        logits = self._read(rows, "cpu").numpy()
+        if logits.ndim == 3:
+            last = [0 if logits.shape[1] == 1 else len(row) - 1 for row in rows]
+            logits = logits[np.arange(self.batch), last]
+        logits = logits.astype(np.float32)
         if np.isnan(logits).any():
             raise ModelError(f"model '{self._session.name}' returns no numbers", "check it: qmd models verify")
-        return logits
+        result: npt.NDArray[np.float32] = logits
+        return result
 
     def _read(self, rows: Rows, logits_device: str) -> Any:
         """Run the graph on more tokens; returns the logits as a tensor of the runtime."""
@@ -127,19 +132,13 @@ class KeyValueContext(ABC):
             keep = 1 if min(counts) == max(counts) else max(counts)
             self._binding.bind_cpu_input(self._signature.keep_input, np.array(keep, np.int64))
 
-    def _last_logits(self, logits: npt.NDArray[Any], counts: Sequence[int]) -> npt.NDArray[np.float32]:
-        if logits.ndim == 3:
-            last = [0] * self.batch if logits.shape[1] == 1 else [count - 1 for count in counts]
-            logits = logits[np.arange(self.batch), last]
-        return logits.astype(np.float32)
-
     def _forget(self, lengths: Sequence[int]) -> None:
         for row, length in zip(self.tokens, lengths, strict=True):
             del row[length:]
 
-    def _copy_prefix_rows(self, others: KeyValueContext, tails: Rows) -> npt.NDArray[np.float32]:
-        """Fill `others` by reading everything again: for devices whose memory is not at hand here."""
-        return others.append([[*self.tokens[0], *tail] for tail in tails])
+    def _full_rows(self, tails: Rows) -> Rows:
+        """What branches read again from the start on devices whose memory is not at hand here."""
+        return [[*self.tokens[0], *tail] for tail in tails]
 
 
 class InPlaceContext(KeyValueContext):
@@ -156,17 +155,14 @@ class InPlaceContext(KeyValueContext):
         dtype = np.dtype(signature.kv_dtype)
         self._arrays: list[npt.NDArray[Any]] = []
         for past, present in zip(signature.past, signature.present, strict=True):
-            value = self._allocate(shape, dtype)
+            if self._device == "cuda":
+                value = self._runtime.OrtValue.ortvalue_from_shape_and_type(shape, dtype.type, "cuda", 0)
+            else:
+                # The tensor is a view of the array, which lets `fork` copy a prefix without asking the runtime.
+                self._arrays.append(np.zeros(shape, dtype))
+                value = self._runtime.OrtValue.ortvalue_from_numpy(self._arrays[-1])
             self._binding.bind_ortvalue_input(past, value)
             self._binding.bind_ortvalue_output(present, value)
-
-    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        if self._device == "cuda":
-            return self._runtime.OrtValue.ortvalue_from_shape_and_type(shape, dtype.type, "cuda", 0)
-        # On the CPU the tensor is a view of the array, which lets `fork` copy a prefix without asking the runtime.
-        array = np.zeros(shape, dtype)
-        self._arrays.append(array)
-        return self._runtime.OrtValue.ortvalue_from_numpy(array)
 
     def append(self, rows: Rows) -> npt.NDArray[np.float32]:
         needed = max(length + len(row) for length, row in zip(self.lengths, rows, strict=True))
@@ -187,7 +183,7 @@ class InPlaceContext(KeyValueContext):
         capacity = start + max(map(len, tails)) + room
         branches = InPlaceContext(self._session, self._signature, len(tails), capacity)
         if not self._arrays:
-            return branches, self._copy_prefix_rows(branches, tails)
+            return branches, branches.append(self._full_rows(tails))
         logits = []
         for index, tail in enumerate(tails):
             logits.append(self.append([tail]))
@@ -232,11 +228,8 @@ class GrowingContext(KeyValueContext):
     def fork(self, tails: Rows, room: int) -> tuple[KeyValueContext, npt.NDArray[np.float32]]:
         branches = GrowingContext(self._session, self._signature, len(tails))
         if self._device != "cpu":
-            return branches, self._copy_prefix_rows(branches, tails)
-        return branches, self._stack(branches, tails)
-
-    def _stack(self, branches: GrowingContext, tails: Rows) -> npt.NDArray[np.float32]:
-        """Read each tail once over the shared prefix and lay the results into one padded batch."""
+            return branches, branches.append(self._full_rows(tails))
+        # Each tail is read once over the shared prefix, and the results are laid into one padded batch.
         start = self.checkpoint()
         width = self._seen.shape[1] + max(map(len, tails))
         shape = (len(tails), self._signature.kv_heads, width, self._signature.head_size)
@@ -252,7 +245,7 @@ class GrowingContext(KeyValueContext):
             branches.tokens[index] = list(self.tokens[0])
             self.restore(start)
         branches._past = [self._runtime.OrtValue.ortvalue_from_numpy(array) for array in arrays]
-        return np.concatenate(logits)
+        return branches, np.concatenate(logits)
 
     def _mask(self, counts: Sequence[int]) -> npt.NDArray[np.int64]:
         new = (np.arange(max(counts))[None] < np.array(counts)[:, None]).astype(np.int64)

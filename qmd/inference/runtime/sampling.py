@@ -87,7 +87,8 @@ def token_probabilities(
         tokens = tokens[logits[tokens] >= border]
     order = np.argsort(-logits[tokens], kind="stable")
     tokens = tokens[order[: settings.top_k or None]]
-    probabilities = _softmax(logits[tokens].astype(np.float64) / settings.temperature)
+    scaled = logits[tokens].astype(np.float64) / settings.temperature
+    probabilities = _normalise(np.exp(scaled - scaled.max()))
     if settings.top_p < 1.0:
         before = np.cumsum(probabilities) - probabilities
         keep = max(1, int((before < settings.top_p).sum()))
@@ -131,10 +132,6 @@ class Sampler:
         tokens, probabilities = token_probabilities(adjusted, self.settings)
         place = int((probabilities.cumsum() <= self._random.random()).sum())
         return int(tokens[min(place, len(tokens) - 1)])
-
-
-def _softmax(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return _normalise(np.exp(values - values.max()))
 
 
 def _normalise(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

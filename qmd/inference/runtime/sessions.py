@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import ctypes
 import functools
@@ -29,8 +28,9 @@ _REINSTALL = "reinstall qmd; onnxruntime and onnxruntime-gpu overwrite each othe
 _FETCH_AGAIN = "fetch it again: qmd models pull, or check it: qmd models verify"
 
 # A 2x2 MatMul, opset 17, as ONNX bytes: the smallest graph whose placement shows whether CUDA works.
-_PROBE_MODEL = base64.b64decode(
-    "CAg6QAoRCgF4CgF4EgF5IgZNYXRNdWwSAWdaEwoBeBIOCgwIARIICgIIAgoCCAJiEwoBeRIOCgwIARIICgIIAgoCCAJCBAoAEBE="
+_PROBE_MODEL = bytes.fromhex(
+    "08083a400a110a01780a017812017922064d61744d756c1201675a130a0178120e0a0c0801"
+    "12080a0208020a02080262130a0179120e0a0c080112080a0208020a02080242040a001011"
 )
 
 
@@ -55,7 +55,6 @@ PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
     "fp16": ProviderPreference("cuda", "fully native on CUDA; on x86 the CPU casts the weights to fp32 at load"),
     "fp32": ProviderPreference("cuda", "fully native on CUDA"),
 }
-_UNKNOWN_FORMAT = ProviderPreference("cpu", "a format that is not in the table runs where every operator exists")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +71,6 @@ class Session:
     note: str | None = None
     """One line when the session is not where the format belongs, else None."""
 
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """Names of the graph inputs, in graph order."""
-        return tuple(node.name for node in self.ort.get_inputs())
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """Names of the graph outputs, in graph order."""
-        return tuple(node.name for node in self.ort.get_outputs())
-
     def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """Run the graph.
 
@@ -91,22 +80,19 @@ class Session:
         with mapped_errors(self.name):
             return list(self.ort.run(outputs, dict(feeds)))
 
-    def operators(self) -> Mapping[tuple[str, str], int]:
-        """Number of graph nodes per (provider, operator); empty where this ONNX Runtime cannot tell."""
-        describe = getattr(self.ort, "get_provider_graph_assignment_info", None)
-        if describe is None:
-            return {}
+    def operators(self) -> Counter[tuple[str, str]]:
+        """Number of graph nodes per (provider, operator), the provider as `cpu` or `cuda`."""
         with mapped_errors(self.name):
+            parts = self.ort.get_provider_graph_assignment_info()
             return Counter(
-                (_short_name(part.ep_name), node.op_type) for part in describe() for node in part.get_nodes()
+                (part.ep_name.removesuffix("ExecutionProvider").lower(), node.op_type)
+                for part in parts
+                for node in part.get_nodes()
             )
 
     def nodes_by_provider(self) -> Mapping[str, int]:
-        """Number of graph nodes per provider (`cpu`, `cuda`); empty where this ONNX Runtime cannot tell."""
-        counts: Counter[str] = Counter()
-        for (provider, _), count in self.operators().items():
-            counts[provider] += count
-        return counts
+        """Number of graph nodes per provider (`cpu`, `cuda`)."""
+        return Counter(provider for provider, _ in self.operators().elements())
 
 
 def gpu_allowed(env: Mapping[str, str]) -> bool:
@@ -116,7 +102,8 @@ def gpu_allowed(env: Mapping[str, str]) -> bool:
 
 def preferred_provider(format: str) -> ProviderPreference:
     """Where a weight format belongs, with the reason; the CPU for a format that is not known."""
-    return PROVIDER_BY_FORMAT.get(format, _UNKNOWN_FORMAT)
+    unknown = ProviderPreference("cpu", "a format that is not in the table runs where every operator exists")
+    return PROVIDER_BY_FORMAT.get(format, unknown)
 
 
 def import_runtime() -> ModuleType:
@@ -148,13 +135,10 @@ def open_session(
     fuse: bool = True,
     options: Mapping[str, str] | None = None,
 ) -> Session:
-    """Open a model where its format runs best and say where it really runs.
+    """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and say where it really runs.
 
     Args:
-        path: The ONNX file, external data beside it.
-        format: Weight format, a key of `PROVIDER_BY_FORMAT`.
         threads: Threads inside one operator; None lets the runtime take one per physical core.
-        allow_gpu: False keeps every format on the CPU.
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
 
@@ -165,16 +149,14 @@ def open_session(
     if not path.is_file():
         raise ModelError(f"model file '{path}' is missing", _FETCH_AGAIN)
     asked = preferred_provider(format).provider
-    session_options = _session_options(runtime, threads, options or {})
-    if not fuse:
-        session_options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    session_options = _session_options(runtime, threads, fuse, options or {})
 
     def create(providers: list[str]) -> Any:
         with _quiet(runtime):
             return runtime.InferenceSession(str(path), session_options, providers=providers)
 
     started = time.perf_counter()
-    note: str | None = None
+    verdict: str | None = None
     opened: Any = None
     if asked == "cuda":
         verdict = cuda_verdict() if allow_gpu else "GPU use is switched off"
@@ -183,14 +165,13 @@ def open_session(
                 opened = create([_ORT_NAMES["cuda"], _ORT_NAMES["cpu"]])
             except _runtime_errors() as exc:
                 verdict = _one_line(exc)
-        if verdict is not None:
-            note = f"'{path.name}' ({format}) runs on the CPU: {verdict}"
     if opened is None:
         with mapped_errors(path.name):
             opened = create([_ORT_NAMES["cpu"]])
     got: Provider = "cuda" if _ORT_NAMES["cuda"] in opened.get_providers() else "cpu"
-    if asked == "cuda" and got == "cpu" and note is None:
-        note = f"'{path.name}' ({format}) runs on the CPU: CUDA was listed but did not load"
+    note: str | None = None
+    if asked != got:
+        note = f"'{path.name}' ({format}) runs on the CPU: {verdict or 'CUDA was listed but did not load'}"
     return Session(opened, path.name, format, asked, got, time.perf_counter() - started, note)
 
 
@@ -217,7 +198,9 @@ def cuda_verdict() -> str | None:
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     with _quiet(runtime):
         try:
-            _preload_cuda(runtime)
+            # From the `nvidia-*` wheels. Missing libraries are printed by the runtime.
+            with contextlib.redirect_stdout(io.StringIO()):
+                runtime.preload_dlls()
             session = runtime.InferenceSession(_PROBE_MODEL, options, providers=[_ORT_NAMES["cuda"]])
             import numpy as np
 
@@ -238,12 +221,14 @@ def mapped_errors(name: str) -> Iterator[None]:
         raise ModelError(f"model '{name}' cannot be used: {_one_line(exc)}", _FETCH_AGAIN) from exc
 
 
-def _session_options(runtime: ModuleType, threads: int | None, entries: Mapping[str, str]) -> Any:
+def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str]) -> Any:
     options = runtime.SessionOptions()
+    if not fuse:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 4
     options.inter_op_num_threads = 1
     if threads is not None:
-        options.intra_op_num_threads = max(1, threads)
+        options.intra_op_num_threads = threads
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
@@ -251,22 +236,11 @@ def _session_options(runtime: ModuleType, threads: int | None, entries: Mapping[
 
 
 def _driver_present() -> bool:
-    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    if sys.platform == "darwin":
-        return False
     try:
-        ctypes.CDLL(library)
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
         return False
     return True
-
-
-def _preload_cuda(runtime: ModuleType) -> None:
-    """Load CUDA libraries from the `nvidia-*` wheels; missing ones are printed by the runtime, which is swallowed."""
-    preload = getattr(runtime, "preload_dlls", None)
-    if preload is not None:
-        with contextlib.redirect_stdout(io.StringIO()):
-            preload()
 
 
 @contextlib.contextmanager
@@ -289,7 +263,3 @@ def _runtime_errors() -> tuple[type[Exception], ...]:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:240] or type(error).__name__
-
-
-def _short_name(provider: str) -> str:
-    return provider.removesuffix("ExecutionProvider").lower()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,15 +28,6 @@ class Tokens:
 _FETCH_AGAIN = "fetch it again: qmd models pull"
 _MAX_ENCODED_CHARACTERS = 500_000
 """An encoding takes some 500 bytes a token: five gigabytes for a text of ten megabytes."""
-
-
-def _piece_end(text: str, begin: int) -> int:
-    """Where a long text is cut: behind the last line break or blank that fits."""
-    end = begin + _MAX_ENCODED_CHARACTERS
-    if end >= len(text):
-        return len(text)
-    cut = max(text.rfind("\n", begin, end), text.rfind(" ", begin, end)) + 1
-    return cut or end
 
 
 class Tokenizer:
@@ -79,7 +71,10 @@ class Tokenizer:
         starts = array("q")
         begin = 0
         while begin < len(text):
-            end = _piece_end(text, begin)
+            end = begin + _MAX_ENCODED_CHARACTERS
+            if end < len(text):
+                # Behind the last line break or blank that fits.
+                end = max(text.rfind("\n", begin, end), text.rfind(" ", begin, end)) + 1 or end
             starts.extend(begin + start for start, _ in self._encode(text[begin:end], specials=False).offsets)
             begin = end
         return starts
@@ -125,8 +120,6 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         ModelError: The file is not a JSON object.
     """
-    import json
-
     try:
         found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:

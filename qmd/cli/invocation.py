@@ -22,7 +22,7 @@ _LONGEST_NAME = 220
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class Invocation:
     """One run of the program: which command, and the world it runs in."""
 
     command: str
