@@ -254,7 +254,14 @@ def test_an_interrupted_command_takes_its_search_along(
     warm: WarmProcess, environ: Environ, abandoned: Abandoned
 ) -> None:
     command = [sys.executable, "-m", "qmd", "query", "rate limiter cache flushed"]
-    with subprocess.Popen(command, env=environ, cwd=environ["HOME"], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command,
+        env=environ,
+        cwd=environ["HOME"],
+        stderr=subprocess.PIPE,
+        # A job of the background, as these tests may be, ignores interrupts, and so would the command.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert abandoned.has_begun.wait(60)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
