@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct, field
+
 from qmd.names import to_disk
-from qmd.quick_dataclasses import dataclass, field
 
 MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]
@@ -23,8 +24,7 @@ DEFAULT_PATTERN = "**/*.md"
 # --- ingest ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
+class Collection(Struct, frozen=True):
     """A named folder (or single file's folder) with the mask that selects its files."""
 
     name: str
@@ -37,8 +37,7 @@ class Collection:
     include_by_default: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True):
     """A file found by the scan. `path` is POSIX, relative to `folder`, as text (see `qmd.names`)."""
 
     path: str
@@ -52,8 +51,7 @@ class FileEntry:
         return self.folder / to_disk(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(Struct, frozen=True):
     """One heading: `level` 1-6, plain `text`, `offset` of its line's first character."""
 
     level: int
@@ -61,8 +59,7 @@ class Heading:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A parsed file. `text` is the whole decoded file; `body_offset` is where prose starts, after front matter."""
 
     path: str
@@ -82,8 +79,7 @@ class Document:
 # --- chunking -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """A piece `text[start:end]` of a document, the unit that is embedded."""
 
     seq: int
@@ -97,8 +93,7 @@ class Chunk:
 # --- analysis -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class IndexTerms:
+class IndexTerms(Struct, frozen=True):
     """What full-text search sees of a document: one string per FTS5 column, already analysed (see `qmd.analysis`)."""
 
     title: str
@@ -109,8 +104,7 @@ class IndexTerms:
     """Derived terms that the text does not literally hold: identifier parts, stems of other languages."""
 
 
-@dataclass(frozen=True, slots=True)
-class LexicalTerm:
+class LexicalTerm(Struct, frozen=True):
     """One query term for BM25, as `qmd.analysis` makes it.
 
     `fts` is an FTS5 expression that is safe to join (quoted string, quoted prefix, phrase, or parenthesised OR).
@@ -125,8 +119,7 @@ class LexicalTerm:
 # --- queries --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SubQuery:
+class SubQuery(Struct, frozen=True):
     """One typed line of a query document."""
 
     kind: SubQueryKind
@@ -134,8 +127,7 @@ class SubQuery:
     line: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataFilter:
+class MetadataFilter(Struct, frozen=True):
     """A condition on one document: `field` (tag, path, title, after, before or a front-matter key), operator, value."""
 
     field: str
@@ -143,8 +135,7 @@ class MetadataFilter:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """Which documents may be found. Applied inside retrieval, before any cut-off.
 
     `collections` None means every collection; an empty tuple means none at all.
@@ -155,8 +146,7 @@ class Scope:
     filters: tuple[MetadataFilter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A parsed query. `subqueries` is empty for plain text; then `text` drives the whole pipeline."""
 
     text: str
@@ -168,8 +158,7 @@ class Query:
 # --- retrieval ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One document in one ranking. `score` is comparable only inside that ranking, larger is better."""
 
     document_id: int
@@ -179,8 +168,7 @@ class Candidate:
     chunk_end: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """Candidates of one retriever for one sub-query, best first, documents unique."""
 
     source: Literal["bm25", "dense"]
@@ -189,8 +177,7 @@ class Ranking:
     candidates: tuple[Candidate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDocument:
+class StoredDocument(Struct, frozen=True):
     """A document as the index holds it, without its text."""
 
     id: int
@@ -214,8 +201,7 @@ class StoredDocument:
         return f"qmd://{self.collection}/{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """The lines shown for a hit: `text` without header, first and last line number, and the best-matching line."""
 
     text: str
@@ -226,8 +212,7 @@ class Passage:
     lines_after: int
 
 
-@dataclass(frozen=True, slots=True)
-class Contribution:
+class Contribution(Struct, frozen=True):
     """What one ranking gave to one hit's fused score."""
 
     source: str
@@ -239,8 +224,7 @@ class Contribution:
     contribution: float
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """A hit's path through the pipeline."""
 
     contributions: tuple[Contribution, ...]
@@ -251,8 +235,7 @@ class Explanation:
     relevance: float
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A result. `relevance` is calibrated, in [0, 1], and means the same in every command."""
 
     document: StoredDocument
@@ -264,16 +247,14 @@ class Hit:
     explanation: Explanation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StageTiming:
+class StageTiming(Struct, frozen=True):
     """Wall time of one pipeline stage in milliseconds."""
 
     stage: str
     elapsed_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResponse:
+class SearchResponse(Struct, frozen=True):
     """Hits best first, with everything that made the answer less than complete in `warnings`."""
 
     query: Query
@@ -291,8 +272,7 @@ class SearchResponse:
 # --- status ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionStatus:
+class CollectionStatus(Struct, frozen=True):
     """Counts of one collection in the index."""
 
     name: str
@@ -303,8 +283,7 @@ class CollectionStatus:
     include_by_default: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOutFile:
+class LeftOutFile(Struct, frozen=True):
     """A file that a collection selects but the index does not hold as it is now."""
 
     collection: str
@@ -318,8 +297,7 @@ class LeftOutFile:
     """Version of the program that could not take it; another one may."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexStatus:
+class IndexStatus(Struct, frozen=True):
     """What the index holds."""
 
     path: Path

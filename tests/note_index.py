@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from msgspec.structs import replace
+
 from qmd.analysis.index import analyze_document
 from qmd.indexing.embed import embed_pending
 from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
-from qmd.quick_dataclasses import replace
 from qmd.records import Collection, Document, MetadataValue, StoredDocument
 from qmd.store import IndexWriter, open_writer, pack_text
 from qmd.store.documents import NewDocument

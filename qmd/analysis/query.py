@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.analysis.identifiers import identifier_parts, symbol_terms
 from qmd.analysis.scripts import bigrams, cjk_segments, has_cjk, normalize
 from qmd.analysis.stopwords import stop_words_of
-from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import LexicalTerm
 
 _TOKEN = re.compile(r"[^\W_]+")
@@ -40,8 +42,7 @@ cranfield: BM25 .535 instead of .529, hybrid .571 instead of .569; nlcmd: hybrid
 instead of .476, hybrid .518 instead of .519."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
+class _Word(Struct, frozen=True):
     """A query word. `main` is its own expression; `others` find its parts."""
 
     main: LexicalTerm

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config, config_digest, load_config
 from qmd.files import create_private, tighten
-from qmd.quick_dataclasses import replace
 
 if TYPE_CHECKING:
     from qmd.records import Collection

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from qmd.app.configuration import FileConfiguration, IndexConfiguration, MappingConfiguration
 from qmd.app.index import Index
 from qmd.app.notices import Notices
 from qmd.config.paths import PROJECT_FOLDER, Locations, locate, own_index
 from qmd.errors import NotFoundError, UsageError
-from qmd.quick_dataclasses import replace
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration

@@ -9,13 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+from msgspec.structs import replace
+
 from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
 from qmd.app.records import DEFAULT_MAX_BYTES
 from qmd.clock import days_since
 from qmd.errors import ModelError, NotFoundError, StoreError
-from qmd.quick_dataclasses import replace
 from qmd.records import Scope
 from qmd.retrieval.listening import CancelledSearch, Listener
 

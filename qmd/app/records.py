@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
+
 from qmd.records import StoredDocument
 
 if TYPE_CHECKING:
@@ -14,8 +15,7 @@ DEFAULT_MAX_BYTES = 65_536
 """Longest document, in bytes, that is shown as one of several unless the request says otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentText:
+class DocumentText(Struct, frozen=True):
     """A document with its text, or the lines of it that were asked for."""
 
     document: StoredDocument
@@ -28,8 +28,7 @@ class DocumentText:
     """Whether `text` is all of it, its last line break included; lines that were asked for end without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedDocument:
+class SkippedDocument(Struct, frozen=True):
     """A document that a pattern names but whose text was left out."""
 
     document: StoredDocument
@@ -37,8 +36,7 @@ class SkippedDocument:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentTexts:
+class DocumentTexts(Struct, frozen=True):
     """What a pattern names, in order."""
 
     entries: tuple[DocumentText | SkippedDocument, ...]
@@ -58,8 +56,7 @@ class DocumentTexts:
         return tuple(entry for entry in self.entries if isinstance(entry, SkippedDocument))
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The documents of a collection below a path, in order."""
 
     collection: str
@@ -67,8 +64,7 @@ class Listing:
     documents: tuple[StoredDocument, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ContextNote:
+class ContextNote(Struct, frozen=True):
     """A note on the documents below a path; collection and prefix are empty for the note on everything."""
 
     collection: str
@@ -76,8 +72,7 @@ class ContextNote:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class IndexHealth:
+class IndexHealth(Struct, frozen=True):
     """Whether the index needs work."""
 
     documents: int
@@ -87,8 +82,7 @@ class IndexHealth:
     """Whole days since the last completed update; None before the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """An index in three facts: number of documents, the user's note on everything, collections searched by default."""
 
     documents: int
@@ -96,8 +90,7 @@ class Overview:
     default_collections: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EmbedRequest:
+class EmbedRequest(Struct, frozen=True):
     """Which texts get vectors, and for how long."""
 
     collections: tuple[str, ...] | None = None
@@ -118,8 +111,7 @@ class EmbedOptions(TypedDict, total=False):
     cut_declarations: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingStart:
+class EmbeddingStart(Struct, frozen=True):
     """What is known when an embedding run begins."""
 
     model: EngineDescription

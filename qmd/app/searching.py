@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.app.collections import as_names, collection_not_found, refuse_unknown
-from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, Query, Scope, SubQuery
 from qmd.retrieval.options import PASSAGE_CHARS, Mode, SearchOptions
 from qmd.retrieval.query_parser import build_scope, parse_query, validate_subqueries
@@ -19,8 +21,7 @@ _TYPED_PREFIXES = ("lex:", "vec:", "hyde:", "intent:", "expand:")
 NOTHING_BY_DEFAULT = "every collection is excluded from searches; name one with -c, or run: qmd collection include NAME"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
+class SearchRequest(Struct, frozen=True):
     """A search as a caller asks for it: either `text` or typed `searches`."""
 
     text: str | None

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from qmd.chunking.languages import CPP, Language, language_of
 from qmd.errors import QmdError
-from qmd.quick_dataclasses import dataclass
 from qmd.records import Heading
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ class GrammarError(QmdError):
     code = "grammar"
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(Struct, frozen=True):
     """One named part of a source: `text[start:end]`, whole lines where it stands on lines of its own."""
 
     name: str
@@ -59,8 +59,7 @@ class Declaration:
     children: tuple[Declaration, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     """What the walk needs to know besides the node in hand."""
 
     raw: bytes

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from qmd.quick_dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]+\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Language:
+class Language(Struct, frozen=True):
     """One grammar and the parts of its trees that matter here."""
 
     name: str

@@ -10,10 +10,12 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.chunking.borders import best_cut, overlap_start
 from qmd.chunking.declarations import Declaration
 from qmd.ingest.fences import Span, code_fences
-from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Chunk, Heading
 
 OVERLAP_TOKENS = 30
@@ -31,8 +33,7 @@ _CODE_PACK_SHARE = 3
 _SETEXT_HEADING = re.compile(r"[^\n]*\n {0,3}(?:=+|-+)[ \t\r]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(Struct, frozen=True):
     """A heading with its own text (heading-only sections are joined to the one below them), or a declaration."""
 
     start: int
@@ -43,8 +44,7 @@ class _Section:
     is_code: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Budget:
+class _Budget(Struct, frozen=True):
     """Tokens of the text, and how many of them a chunk may hold, share with its neighbour, and gather in a pack."""
 
     token_starts: Sequence[int]

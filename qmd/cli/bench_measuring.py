@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from qmd.cli.bench_tasks import Request, Task
 from qmd.cli.output import out, say, warn
 from qmd.cli.progress import ProgressLine
@@ -16,11 +19,9 @@ from qmd.evaluation.compare import Comparison, compare_runs
 from qmd.evaluation.fixture import Fixture, expected_names, query_names, score_fixture
 from qmd.evaluation.report import FixtureResult, fixture_json, render_fixture, render_reports, reports_json
 from qmd.evaluation.runs import BackendReport, evaluate, measure_run, require_models
-from qmd.quick_dataclasses import dataclass, field, replace
 
 
-@dataclass(slots=True)
-class _Outcome:
+class _Outcome(Struct):
     """Everything a run produced."""
 
     reports: list[BackendReport] = field(default_factory=list)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import Struct
+
 from qmd.app.collections import refuse_unknown
 from qmd.cli.invocation import Invocation
 from qmd.cli.output import warn
@@ -19,13 +21,11 @@ from qmd.evaluation.fixture import Fixture, judge_fixture, read_fixture
 from qmd.evaluation.known_item import known_item_queries
 from qmd.inference.base import Engines
 from qmd.inference.models.catalogue import Role
-from qmd.quick_dataclasses import dataclass
 from qmd.records import Scope, StoredDocument
 from qmd.store.index import IndexReader, open_reader
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """What is measured: queries, the index that answers them, and how its documents are called in the judgements."""
 
     name: str
@@ -37,8 +37,7 @@ class Task:
     fixture: Fixture | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """The command line, checked."""
 
     target: Path | None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
-from typing import Any
-
-from qmd.quick_dataclasses import dataclass
+from typing import Any, NamedTuple
 
 CommandFunction = Callable[..., int]
 """Takes the invocation, then what its signature declares by name; returns the exit status."""
@@ -15,8 +13,7 @@ COMPLETION_REQUEST = "_QMD_COMPLETE"
 """The variable by which a shell asks how a line may go on; typer derives it from the program's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSpec:
+class CommandSpec(NamedTuple):
     """One command: `place` is the module below `qmd.cli` and the function in it, `words` what follows the name."""
 
     name: str

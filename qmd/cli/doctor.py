@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Struct
 from typer import Option
 
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, NoGpu
 from qmd.cli.output import out
 from qmd.errors import QmdError
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 _MEBIBYTE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One thing examined: what was found, or what is wrong and what to do."""
 
     name: str

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from qmd.app.notices import Notices
 from qmd.cli.output import ask, is_interactive, say, stdout_is_terminal, warn
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -21,8 +22,7 @@ _LONGEST_NAME = 220
 """Bytes of an index's name: file systems hold 255, and locks and temporary files are named after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """One run of the program: which command, and the world it runs in."""
 
     command: str

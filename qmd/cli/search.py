@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from qmd.app.disk_paths import missing_warning
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
@@ -37,7 +39,6 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
-from qmd.quick_dataclasses import replace
 from qmd.render.hits import Format, HitOptions, render_hits
 from qmd.retrieval.options import CANDIDATES
 

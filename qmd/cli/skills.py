@@ -9,13 +9,13 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
+from msgspec import Struct
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Json
 from qmd.cli.output import out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, QmdError, UsageError
-from qmd.quick_dataclasses import dataclass
 
 _BOOTSTRAP = """---
 name: qmd
@@ -34,8 +34,7 @@ Full = Annotated[bool, Option("--full", help="With the files it refers to.")]
 Names = Annotated[list[str] | None, Argument(help="Names of skills.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Skill:
+class Skill(Struct, frozen=True):
     """A folder with a SKILL.md."""
 
     name: str

@@ -8,9 +8,9 @@ comes from the declarations of the commands: `Options` says of each spelling whe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from qmd.errors import UsageError, nearest_name
-from qmd.quick_dataclasses import dataclass
 
 Options = Mapping[str, bool]
 
@@ -32,8 +32,7 @@ _WITH_COMMAND = "collection update-cmd"
 """`update-cmd notes git pull --rebase`: what follows the collection is a command with options of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """Options with their values first, then the words, in the order given."""
 
     options: tuple[str, ...]

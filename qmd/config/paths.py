@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from qmd.names import typed_path
-from qmd.quick_dataclasses import dataclass
 
 PROJECT_FOLDER = ".qmd"
 _BESIDE = ".qmd"
 _PROJECT_FILES = ("index.yaml", "index.yml")
 
 
-@dataclass(frozen=True, slots=True)
-class Locations:
+class Locations(Struct, frozen=True):
     """Absolute paths of everything that belongs to one index. Nothing needs to exist."""
 
     index_name: str

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
+from msgspec import Struct, field
+
 from qmd.config.paths import Locations
 from qmd.errors import ConfigError
 from qmd.files import read_regular_file
 from qmd.names import escape_bytes, to_disk
-from qmd.quick_dataclasses import dataclass, field
 from qmd.records import DEFAULT_PATTERN, Collection
 
 _MAX_BYTES = 1_000_000
@@ -20,8 +21,7 @@ _REPAIR_HINT = "correct the file, or move it away and start anew"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """What the user configured for one index. `digest` identifies it (see `config_digest`)."""
 
     collections: tuple[Collection, ...] = ()

@@ -11,6 +11,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.clock import time_text, utc_now
 from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import PROJECT_FOLDER, Locations
@@ -18,7 +21,6 @@ from qmd.config.settings import Config
 from qmd.environment import is_on
 from qmd.files import read_regular_file
 from qmd.names import to_text
-from qmd.quick_dataclasses import dataclass, replace
 
 _MAX_BYTES = 10_000_000
 _DEFAULT_MODELS = frozenset(
@@ -33,8 +35,7 @@ _DEFAULT_MODELS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GatedItems:
+class GatedItems(Struct, frozen=True):
     """What needs the user's trust, each as (collection or model slot, value), sorted."""
 
     hooks: tuple[tuple[str, str], ...] = ()

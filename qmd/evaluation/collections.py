@@ -6,8 +6,9 @@ import gzip
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from qmd.errors import NotFoundError, QmdError, UsageError
 
@@ -21,16 +22,14 @@ _SYNTAX = re.compile(r"\b(tag|path|collection|after|before|title|lex|vec|hyde|in
 _CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedQueries:
+class JudgedQueries(Struct, frozen=True):
     """Queries by id with their judgements; queries without a judgement are left out."""
 
     queries: Mapping[str, str]
     qrels: Qrels
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusText:
+class CorpusText(Struct, frozen=True):
     """One document of a BEIR corpus."""
 
     id: str

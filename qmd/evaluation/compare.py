@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from qmd.evaluation.metrics import average
 
 RESAMPLES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Mean difference (new minus old) over shared queries with its 95 % interval and two-sided p-value."""
 
     queries: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from qmd.errors import NotFoundError, UsageError
 from qmd.evaluation.collections import JudgedQueries
@@ -14,8 +15,7 @@ from qmd.evaluation.metrics import average
 MIN_DEPTH = 10
 
 
-@dataclass(frozen=True, slots=True)
-class FixtureQuery:
+class FixtureQuery(Struct, frozen=True):
     """One query with the files that should be among its first `expected_in_top_k`."""
 
     id: str
@@ -30,16 +30,14 @@ class FixtureQuery:
         return max(self.expected_in_top_k, MIN_DEPTH)
 
 
-@dataclass(frozen=True, slots=True)
-class Fixture:
+class Fixture(Struct, frozen=True):
     """A set of queries over one collection, or over all when it names none."""
 
     collection: str | None
     queries: tuple[FixtureQuery, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FixtureScore:
+class FixtureScore(Struct, frozen=True):
     """How one backend did on one query; every share in [0, 1]."""
 
     precision_at_k: float

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from qmd.evaluation.compare import Comparison
 from qmd.evaluation.fixture import FixtureScore, summarise
@@ -15,8 +17,7 @@ _FIXTURE_COLUMNS = ("query", "backend", "P@k", "R@1", "R@3", "R@5", "MRR", "F1",
 _COMPARED = ("backend", "before", "now", "difference", "interval", "p", "better", "worse", "queries")
 
 
-@dataclass(frozen=True, slots=True)
-class FixtureResult:
+class FixtureResult(Struct, frozen=True):
     """One query of a fixture: its score under each backend, and why others gave none."""
 
     id: str

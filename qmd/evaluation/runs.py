@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.errors import ModelError, QmdError
 from qmd.evaluation.collections import Qrels
@@ -28,16 +30,14 @@ METRIC_DEPTH = 10
 RECALL_DEPTH = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A query that a backend could not answer; it is left out of the means and reported."""
 
     query_id: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class BackendReport:
+class BackendReport(Struct, frozen=True):
     """What one backend did with every query.
 
     Attributes:

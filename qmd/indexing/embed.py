@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from qmd.chunking.declarations import GrammarError, find_declarations
 from qmd.chunking.languages import suffix_of
 from qmd.chunking.split import split_code, split_document
@@ -15,7 +17,6 @@ from qmd.errors import QmdError
 from qmd.indexing.reading import short_reason
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_document
-from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Chunk, Document, Heading
 from qmd.store import IndexWriter
 from qmd.store.chunks import ChunkRecord, PendingContent
@@ -36,8 +37,7 @@ _CHARS_PER_CHUNK = 800
 """First guess for the progress estimate, replaced by the true mean as soon as there is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class EmbedReport:
+class EmbedReport(Struct, frozen=True):
     """What an embedding run did."""
 
     documents: int
@@ -53,8 +53,7 @@ class EmbedReport:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Chunker:
+class _Chunker(Struct):
     """Splits texts, source files at their declarations, and keeps why that was not possible."""
 
     embedder: Embedder
@@ -91,8 +90,7 @@ class _Chunker:
             return ()
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """Texts that are chunked and wait to be embedded together."""
 
     contents: dict[str, list[ChunkRecord]] = field(default_factory=dict)
@@ -101,8 +99,7 @@ class _Group:
     n_chars: int = 0
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """A run under way: its counts so far, and how many texts the next commit should hold."""
 
     writer: IndexWriter

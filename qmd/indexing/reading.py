@@ -6,12 +6,14 @@ import json
 import time
 from collections.abc import Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.analysis.index import analyze_document
 from qmd.chunking.declarations import GrammarError, declared_headings, find_declarations
 from qmd.clock import file_time_text
 from qmd.ingest.document import read_document
 from qmd.ingest.errors import UnindexableFileError, UnindexableReason
-from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import FileEntry
 from qmd.store import pack_text
 from qmd.store.documents import NewDocument
@@ -27,8 +29,7 @@ _UNKNOWN_TIME_NS = -1
 _MAX_REASON_CHARACTERS = 160
 
 
-@dataclass(frozen=True, slots=True)
-class FileReading:
+class FileReading(Struct, frozen=True):
     """A file after it was read: its document, or why there is none."""
 
     entry: FileEntry

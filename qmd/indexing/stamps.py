@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Self
 
+from msgspec import Struct
+
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
 from qmd.chunking.languages import has_grammar, suffix_of
-from qmd.quick_dataclasses import dataclass
 from qmd.store import IndexWriter
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """A version, and the endings of source files that it had to treat as plain text for want of a grammar."""
 
     version: int

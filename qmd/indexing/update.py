@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from qmd import __version__
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking.languages import suffix_of
 from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import scan_collection
-from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry, LeftOutFile
 from qmd.store import IndexWriter
 from qmd.store.documents import KnownFile, NewDocument
@@ -26,8 +27,7 @@ COMMIT_S = 1.0
 """Longest time that one transaction keeps other writers waiting, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateReport:
+class UpdateReport(Struct, frozen=True):
     """What an update did to one collection."""
 
     collection: str
@@ -44,8 +44,7 @@ class UpdateReport:
     elapsed_s: float
 
 
-@dataclass(slots=True)
-class _Update:
+class _Update(Struct):
     """An update under way: what the index knew before, what has happened since, and the paths whose rows must go."""
 
     writer: IndexWriter

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from qmd.chunking.split import split_document
 from qmd.indexing.embed import embedded_text, parse_stored
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder
@@ -20,8 +21,7 @@ _MARKDOWN = (".md", ".markdown", ".mdx", ".txt")
 """Source files are cut by their declarations, which depends on the grammars at hand; they are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class VectorSample:
+class VectorSample(Struct, frozen=True):
     """Largest cosine distance of the chunks that were embedded again."""
 
     n_chunks: int

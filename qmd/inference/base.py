@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
+
 from qmd.records import SubQuery
 
 if TYPE_CHECKING:
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 Tier = Literal["built-in", "full", "remote"]
 
 
-@dataclass(frozen=True, slots=True)
-class EngineDescription:
+class EngineDescription(Struct, frozen=True):
     """What runs: for `status`, `doctor`, warnings and cache keys."""
 
     role: Literal["embed", "rerank", "expand"]
@@ -85,8 +85,7 @@ class Reranker(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
+class Expansion(Struct, frozen=True):
     """Sub-queries the model proposed, and what validation refused: (text, reason)."""
 
     subqueries: tuple[SubQuery, ...]
@@ -113,8 +112,7 @@ class Expander(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Engines:
+class Engines(Struct, frozen=True):
     """What `load_engines` hands to the pipeline; None where a role has no model, with the reason in `notes`."""
 
     embedder: Embedder | None

@@ -10,10 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.inference.models.catalogue import Role
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.sessions import Session
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _PROBE_TEXT = "how to restore a backup"
 
 
-@dataclass(frozen=True, slots=True)
-class EngineReport:
+class EngineReport(Struct, frozen=True):
     """One role's engine, loaded and tried."""
 
     role: Role

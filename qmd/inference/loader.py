@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, Engines, Expander, Reranker
 from qmd.inference.models.catalogue import (
@@ -19,7 +22,6 @@ from qmd.inference.models.catalogue import (
 )
 from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
 from qmd.inference.settings import AUTO, BUILT_IN, FASTEMBED_PREFIX, EngineSettings
-from qmd.quick_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from qmd.inference.engines.embedder import OnnxEmbedder
@@ -29,8 +31,7 @@ _WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expan
 _Engine = TypeVar("_Engine")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True):
     """What serves a role: a catalogue record and its folder, None for nothing, and why it is not what was asked."""
 
     record: ModelRecord | None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from qmd.environment import usable_cpus
 from qmd.inference.models.catalogue import Role
-from qmd.quick_dataclasses import dataclass, field
 
 AUTO = "auto"
 BUILT_IN = "built-in"
@@ -17,8 +18,7 @@ ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "
 """What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
+class EngineSettings(Struct, frozen=True):
     """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
     server (`http://host:8000/v1#name`), or (embedding only) `fastembed:NAME`.
     """

@@ -6,16 +6,16 @@ from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from qmd.ingest.globs import compile_globs, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, is_ignored, load_ignore_file, repository_ignores
 from qmd.ingest.scan import NEVER_INDEXED, is_build_output
 from qmd.names import to_disk
-from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusion:
+class Exclusion(Struct, frozen=True):
     """What keeps a file out: `rule` as the user wrote it, and where it stands."""
 
     rule: str

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct, field
+
 from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
-from qmd.quick_dataclasses import dataclass, field
 from qmd.records import MetadataValue
 
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
@@ -51,8 +52,7 @@ class _UnreadableError(ValueError):
     """The block is malformed or too much; one line says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrontMatter:
+class FrontMatter(Struct, frozen=True):
     """Typed metadata, the offset at which the body starts (0 without front matter) and what could not be read."""
 
     metadata: dict[str, MetadataValue] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from enum import Enum
 
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
 
 
 class Many(Enum):
@@ -26,8 +26,7 @@ class Many(Enum):
     """One character or more, to the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """`KIND(a|b)`, where KIND is one of `@?*+!`."""
 
     kind: str

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
+from msgspec import Struct
+
 from qmd.errors import UsageError
 from qmd.ingest.glob_groups import Group, GroupMatcher, Many, Token
-from qmd.quick_dataclasses import dataclass
 from qmd.records import DEFAULT_PATTERN
 
 MAX_MASK_CHARS = 8_192
@@ -105,8 +106,7 @@ def compile_globs(patterns: Iterable[str]) -> PathMatcher:
     return _Masks(expression, tuple(groups)) if groups else expression
 
 
-@dataclass(frozen=True, slots=True)
-class _Masks:
+class _Masks(Struct, frozen=True):
     """Masks of which some have groups."""
 
     expression: re.Pattern[str]

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from qmd.errors import QmdError
 from qmd.files import read_regular_file
 from qmd.names import escape_bytes
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -29,8 +30,7 @@ class EndlessIgnoreFileError(QmdError):
     code = "ignore_file"
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoreFile:
+class IgnoreFile(Struct, frozen=True):
     """One ignore file and where it lies."""
 
     spec: GitIgnoreSpec

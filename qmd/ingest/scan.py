@@ -9,6 +9,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct, field
+
 from qmd.errors import NotFoundError
 from qmd.ingest.globs import PathMatcher, compile_globs, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import (
@@ -21,7 +23,6 @@ from qmd.ingest.ignores import (
     repository_ignores,
 )
 from qmd.names import to_disk, to_text
-from qmd.quick_dataclasses import dataclass, field
 from qmd.records import Collection, FileEntry
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]
@@ -36,8 +37,7 @@ _MANIFESTS = frozenset(
 of product documentation live in folders called `build`, and a rule by name alone loses them without a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedPath:
+class SkippedPath(Struct, frozen=True):
     """A path that the mask or the walk reached but that is not in `ScanResult.files`."""
 
     path: str
@@ -47,8 +47,7 @@ class SkippedPath:
     """What went wrong, in the operating system's words, or where the link leads."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScanResult:
+class ScanResult(Struct, frozen=True):
     """Files of a collection, sorted by path, and what was left out."""
 
     files: tuple[FileEntry, ...]
@@ -68,8 +67,7 @@ class ScanResult:
         )
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     folder: Path
     """The collection's real path."""
     base: str

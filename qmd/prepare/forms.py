@@ -12,12 +12,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
@@ -41,7 +42,6 @@ from qmd.prepare.graph_weights import GraphWeights, require_onnx
 from qmd.prepare.graph_writer import GraphForm
 from qmd.prepare.graphs import Qwen3Writer, graph_bytes
 from qmd.prepare.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
-from qmd.quick_dataclasses import dataclass, replace
 
 FormName = Literal["q8", "w8a8", "q4", "fp32"]
 
@@ -50,8 +50,7 @@ _SOURCE_ORDER = ("fp32", "fp16", "q4f16", "q4")
 """The most exact published weights first."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedForm:
+class PreparedForm(Struct, frozen=True):
     """What `prepare_model` made, or refused to keep."""
 
     name: FormName

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.prepare.quantize import BlockQuantized, quantize_blocks, quantize_rows
-from qmd.quick_dataclasses import dataclass
 
 MS_DOMAIN = "com.microsoft"
 _EXTERNAL_FROM_BYTES = 4096
@@ -24,8 +24,7 @@ LinearForm = Literal["fp", "q4", "q8", "w8a8"]
 Weights = Mapping[str, "npt.NDArray[np.float32]"]
 
 
-@dataclass(frozen=True, slots=True)
-class Qwen3Shape:
+class Qwen3Shape(Struct, frozen=True):
     """Sizes of a Qwen3 network."""
 
     layers: int
@@ -41,8 +40,7 @@ class Qwen3Shape:
     """Rows of the rotary tables: the longest sequence the graph can run."""
 
 
-@dataclass(frozen=True, slots=True)
-class GraphForm:
+class GraphForm(Struct, frozen=True):
     """How a graph computes. The defaults are the form that is fastest on most CPUs."""
 
     linear: LinearForm = "q8"

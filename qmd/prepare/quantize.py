@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
 
 _SCALE_FACTORS = (1.0, 0.96, 0.92, 0.88)
 """Candidates at 4 bits: a smaller scale clips the largest weight and refines the rest; the best one is kept."""
@@ -18,8 +17,7 @@ _ROWS_AT_ONCE = 4096
 """Rows quantised in one go, so that an embedding table of 150,000 rows needs no second full-size copy."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockQuantized:
+class BlockQuantized(Struct, frozen=True):
     """A weight of shape (n, k) in blocks along k.
 
     `packed` is uint8 of shape (n, k / block, block * bits / 8), low nibble first; `scales` is (n, k / block).

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
 
 _QUERIES = (
     "how to restore a database backup",
@@ -30,8 +29,7 @@ _MIN_TAU = {"fp32": 0.98, "q8": 0.90, "w8a8": 0.95}
 """Lowest agreement of the order of scores. W8A8 rounds activations too and must earn its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """How close a form comes to the published file."""
 
     correlation: float

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.app.records import DocumentText
-from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import StoredDocument
 from qmd.render.hits import Format
 from qmd.render.text import csv_row, fence, json_text, number_lines, quoted, xml_text
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedDocument:
+class FetchedDocument(Struct, frozen=True):
     """A document of `multi-get`. `skipped` is the reason why `body` is empty, else None."""
 
     document: StoredDocument

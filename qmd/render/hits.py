@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 from urllib.parse import quote
 
-from qmd.quick_dataclasses import dataclass, field
+from msgspec import Struct, field
+
 from qmd.records import Hit, Query, SearchResponse
 from qmd.render.explain import explain_lines, explain_object
 from qmd.render.text import csv_row, json_text, number_lines, quoted, round_half_up, xml_text
@@ -18,8 +19,7 @@ JSON_SNIPPET_CHARACTERS = 300
 SNIPPET_CHARACTERS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class HitOptions:
+class HitOptions(Struct, frozen=True):
     """How hits are shown."""
 
     index_name: str = "index"
@@ -36,8 +36,7 @@ class HitOptions:
     empty_note: str = "No results found."
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """One hit with its display decisions made."""
 
     hit: Hit

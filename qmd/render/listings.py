@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from qmd.app.records import ContextNote
 from qmd.clock import parse_time
 from qmd.names import to_text
-from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
 
@@ -20,8 +21,7 @@ _PREVIEW_CHARACTERS = 60
 _LEFT_OUT_SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class StatusReport:
+class StatusReport(Struct, frozen=True):
     """Everything `status` shows."""
 
     index: IndexStatus

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
+
 from qmd.records import Verdict
 
 GOOD = 0.5
@@ -18,8 +19,7 @@ POOL = 10
 """Hits that are always judged, however few are shown: `-n 1` and `-n 10` must not disagree about the first one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What speaks for one document.
 
     Attributes:
@@ -37,8 +37,7 @@ class Evidence:
     background: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LogisticModel:
+class LogisticModel(Struct, frozen=True):
     """Weights of a logistic regression.
 
     `window` weighs the share of the query said together; `found` and `near` weigh log(1 + mass) of what occurs anywhere

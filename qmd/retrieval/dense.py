@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from qmd.inference.base import Embedder
-from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Ranking, Scope, SubQuery
 from qmd.retrieval.trace import Trace
 from qmd.store import IndexReader
@@ -17,8 +18,7 @@ MANY_PENDING = 0.1
 """Share of documents without vectors from which the notice is more than a tip (the original's 10 %)."""
 
 
-@dataclass(frozen=True, slots=True)
-class DenseRanking:
+class DenseRanking(Struct, frozen=True):
     """A dense ranking with how far the model understood its text, in [0, 1]."""
 
     ranking: Ranking

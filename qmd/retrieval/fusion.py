@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
+
 from qmd.records import Contribution, Ranking
 
 SCORE_DEPTH = 100
@@ -17,8 +18,7 @@ SCORE_CAP = 5.0
 SPREAD_FLOOR = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(Struct, frozen=True):
     """One document in the fused ranking."""
 
     document_id: int

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.batches import batches
-from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, Explanation, Hit
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
@@ -23,8 +25,7 @@ BATCH = 200
 """Documents whose texts are held at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankedCandidate:
+class RankedCandidate(Struct, frozen=True):
     """A candidate in its final place: its fused entry, what reranking said, and the chunk that matched."""
 
     fused: Fused
@@ -41,8 +42,7 @@ class RankedCandidate:
         return self.chunk.chunk_start, self.chunk.chunk_end
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """What relevance is measured with: the query's terms, its own background cosine, and the calibration."""
 
     terms: Sequence[WeightedTerm]

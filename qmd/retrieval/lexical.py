@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.analysis.query import analyze_query, parse_lex, prefix_form
 from qmd.analysis.scripts import has_cjk
-from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Trace
@@ -33,8 +35,7 @@ MOST_UNKNOWN = 20
 words that are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class LexicalQuery:
+class LexicalQuery(Struct, frozen=True):
     """Terms of one text as the index is asked for them.
 
     Attributes:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from urllib.parse import unquote
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
 from qmd.names import storable
-from qmd.quick_dataclasses import dataclass, replace
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store import IndexReader
 
@@ -23,8 +25,7 @@ _AMBIGUOUS_SHOWN = 10
 _MANY_LINES = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class LineRange:
+class LineRange(Struct, frozen=True):
     """A reference without its suffix: `name`, first line (>= 1) and number of lines, None where not given."""
 
     name: str
@@ -32,8 +33,7 @@ class LineRange:
     count: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(Struct, frozen=True):
     """What a pattern names: documents in order, each once, and a message for each part that names none or several."""
 
     documents: tuple[StoredDocument, ...]

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from msgspec import Struct
+
 from qmd.analysis.scripts import has_cjk, normal_form
-from qmd.quick_dataclasses import dataclass
 from qmd.records import LexicalTerm
 
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')
@@ -25,24 +26,21 @@ PRIOR_DOCUMENTS = 50
 else be as common as a stop word. Changes nothing that can be seen above some thousand documents."""
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedTerm:
+class WeightedTerm(Struct, frozen=True):
     """A query term and what its presence tells: its inverse document frequency, 0 for a form that adds nothing."""
 
     term: LexicalTerm
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True):
     """One place where a term occurs: `offset` in code points of the folded text, `term` the index of the term."""
 
     offset: int
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedText:
+class MatchedText(Struct, frozen=True):
     """A folded text with the places of a query's terms; its first `lines_before` lines are not the text's own."""
 
     folded: str

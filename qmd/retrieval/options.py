@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
 
 Mode = Literal["lexical", "dense", "hybrid"]
 
@@ -15,8 +15,7 @@ PASSAGE_CHARS = 500
 """Longest passage, in code points, where a caller sets no other length."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
+class SearchOptions(Struct, frozen=True):
     """Choices of one search; the defaults are those of `qmd query`."""
 
     mode: Mode = "hybrid"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from qmd.errors import UsageError
 from qmd.inference.base import Engines, Expansion
-from qmd.quick_dataclasses import replace
 from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, SubQuery
 from qmd.retrieval import calibration, dense, lexical
 from qmd.retrieval.calibration import Evidence

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import cast, get_args
 
+from msgspec import Struct, field
+
 from qmd.errors import UsageError
-from qmd.quick_dataclasses import dataclass, field
 from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
 
 MAX_QUERY_CHARS = 16_384
@@ -27,8 +28,7 @@ _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
 _NEGATION = re.compile(r'(?:^|\s)-["\w]')
 
 
-@dataclass(slots=True)
-class _Lines:
+class _Lines(Struct):
     """What the lines of a query document said so far."""
 
     plain: list[tuple[int, str]] = field(default_factory=list)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
+from msgspec.structs import replace
+
 from qmd.analysis.scripts import cjk_share
 from qmd.inference.base import Embedder, Engines, Reranker
-from qmd.quick_dataclasses import replace
 from qmd.records import LexicalTerm, Query, Scope
 from qmd.retrieval.expansion import CJK_SHARE
 from qmd.retrieval.fusion import blend_rerank

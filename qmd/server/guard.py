@@ -10,9 +10,9 @@ import hmac
 import ipaddress
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -23,8 +23,7 @@ _UNAUTHORIZED = -32001
 _BAD_REQUEST = -32600
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a request is turned away: HTTP status, JSON-RPC error code, text."""
 
     status: int
@@ -35,8 +34,7 @@ class Refusal:
 _TOO_LARGE_BODY = Refusal(413, _BAD_REQUEST, f"Request body too large: at most {MAX_BODY_BYTES} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class AccessPolicy:
+class AccessPolicy(Struct, frozen=True):
     """Who may talk to the server.
 
     `allowed_hosts` holds lower-case `name` or `name:port`, `allowed_origins` whole origins such as

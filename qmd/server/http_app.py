@@ -10,12 +10,13 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -45,8 +46,7 @@ _STATUSES = ((UsageError, 400), (NotFoundError, 404), (BusyError, 503), (Deadlin
 _TEND_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoints:
+class _Endpoints(Struct, frozen=True):
     """The plain routes."""
 
     index: Index

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec import Struct
 
 from qmd.errors import QmdError, UsageError
 from qmd.files import make_private_folder, open_private, write_atomically
@@ -25,8 +26,7 @@ _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFiles:
+class ServerFiles(Struct, frozen=True):
     """The files of one index's HTTP server. The pid file holds the bare number, which other programs read."""
 
     pid: Path

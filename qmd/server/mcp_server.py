@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -18,6 +17,7 @@ import anyio.from_thread
 import mcp_types as types
 from mcp.server import CacheHint, Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from msgspec import Struct
 
 import qmd
 from qmd.app.index import Index
@@ -39,8 +39,7 @@ _LIST_TTL_MS = 60_000
 _STAGES = ("loading models", "searching", "expanding", "embedding", "reranking")
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """A published tool. `arguments` makes both its schema and its checks."""
 
     name: str

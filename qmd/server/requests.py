@@ -7,8 +7,9 @@ refused, because dropping them answers another question than the one asked (`col
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from qmd.app.records import DEFAULT_MAX_BYTES
 from qmd.app.searching import SearchRequest
@@ -24,8 +25,7 @@ PASSAGE_CHARS = 300
 ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolArgument:
+class ToolArgument(Struct, frozen=True):
     """One argument of a tool. `minimum` and `maximum` are inclusive."""
 
     name: str

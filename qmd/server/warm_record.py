@@ -15,10 +15,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 import qmd
 from qmd.config.paths import Locations
 from qmd.files import write_atomically
-from qmd.quick_dataclasses import dataclass
 
 SEARCH_PATH = "/index/search"
 """What a command posts its search to."""
@@ -32,8 +33,7 @@ _MAX_SOCKET_PATH = 100
 _START_TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class WarmFiles:
+class WarmFiles(Struct, frozen=True):
     """The files of one index's warm process."""
 
     record: Path
@@ -43,8 +43,7 @@ class WarmFiles:
     log: Path
 
 
-@dataclass(frozen=True, slots=True)
-class WarmRecord:
+class WarmRecord(Struct, frozen=True):
     """A warm process. Commands of another version or environment do not ask it."""
 
     pid: int

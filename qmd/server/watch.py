@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from qmd.errors import BusyError, QmdError
 from qmd.records import Collection
@@ -57,8 +58,7 @@ class WatchActions(Protocol):
         ...
 
 
-@dataclass
-class _Watched:
+class _Watched(Struct):
     """One collection: what was indexed, what was seen last, and since when it differs and rests."""
 
     indexed: Snapshot | None = None
@@ -73,8 +73,7 @@ class _Watched:
     embed_failure: str | None = None
 
 
-@dataclass
-class Watcher:
+class Watcher(Struct):
     """Looks at every collection in turn, refreshes those that changed and came to rest, then computes their vectors.
 
     Args:

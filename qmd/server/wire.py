@@ -11,15 +11,15 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from qmd import records
 from qmd.app.searching import SearchRequest
-from qmd.quick_dataclasses import dataclass
 
 _MAPPING = "mapping"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A `QmdError`: the name of its class in `qmd.errors`, and its two lines."""
 
     kind: str

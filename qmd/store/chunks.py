@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from qmd.batches import batches
-from qmd.quick_dataclasses import dataclass
 from qmd.store.connection import Database
 from qmd.store.documents import fetch_texts
 
 _TEXTS_AT_ONCE = 64
 
 
-@dataclass(frozen=True, slots=True)
-class PendingContent:
+class PendingContent(Struct, frozen=True):
     """A distinct text whose vectors are missing for a fingerprint."""
 
     hash: str
@@ -22,8 +22,7 @@ class PendingContent:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkRecord:
+class ChunkRecord(Struct, frozen=True):
     """One chunk of a content. `key` is 16 bytes over the embedded text; equal keys share one vector."""
 
     seq: int
@@ -32,8 +31,7 @@ class ChunkRecord:
     key: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class VectorCoverage:
+class VectorCoverage(Struct, frozen=True):
     """How far an index has the vectors of one model."""
 
     pending: int

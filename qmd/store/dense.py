@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.errors import StoreError
-from qmd.quick_dataclasses import dataclass
 from qmd.records import Candidate, Scope
 from qmd.store.blocks import SCALE_BYTES, hamming, pack_signs, read_all, read_signs, read_slots, score_rows
 from qmd.store.connection import Database
@@ -42,8 +42,7 @@ _BY_DOCUMENT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
+class _Model(Struct, frozen=True):
     id: int
     dim: int
     n_slots: int

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from qmd.names import to_disk, to_text
-from qmd.quick_dataclasses import dataclass
 from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, StoredDocument
 from qmd.store.connection import Database, Row
 
@@ -21,8 +22,7 @@ _LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 """In the order of `LeftOutFile`."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewDocument:
+class NewDocument(Struct, frozen=True):
     """A document to be written."""
 
     path: str
@@ -41,8 +41,7 @@ class NewDocument:
     modified_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFile:
+class KnownFile(Struct, frozen=True):
     """What the index remembers of a file: enough to skip it unread."""
 
     document_id: int

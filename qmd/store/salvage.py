@@ -10,11 +10,11 @@ from pathlib import Path
 
 import apsw
 import numpy as np
+from msgspec import Struct
 
 from qmd.config.paths import index_beside
 from qmd.errors import BusyError, StoreError
 from qmd.files import PRIVATE_FILE
-from qmd.quick_dataclasses import dataclass
 from qmd.store import documents, vectors
 from qmd.store.blocks import ROWS_PER_BLOCK, SCALE_BYTES, block_id
 from qmd.store.connection import (
@@ -40,8 +40,7 @@ _DROPS = (
 """(kind, condition in `sqlite_schema`): triggers first, so that none runs; a virtual table takes its tables along."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
+class Rebuilt(Struct, frozen=True):
     """What became of a damaged index."""
 
     aside: Path

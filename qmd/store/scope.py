@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from qmd.quick_dataclasses import dataclass
+from msgspec import Struct
+
 from qmd.records import MetadataFilter, Scope
 
 _SQL_OPERATORS = {"=": "=", "!=": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -11,8 +12,7 @@ _SQL_OPERATORS = {"=": "=", "!=": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">=
 _DATE = "coalesce(json_extract(documents.metadata, '$.date'), documents.modified_at)"
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """An SQL condition on `documents` with its bindings; `sql` is empty when every document is in scope."""
 
     sql: str

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qmd.quick_dataclasses import dataclass, field
+from msgspec import Struct, field
+
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.connection import Database
 
@@ -37,8 +38,7 @@ _FREQUENCIES = "qmd_frequencies"
 _PHRASE = re.compile(r'"[^"]*"\*?')
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """What BM25 knows of some collections.
 
     Attributes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
 from qmd.inference.models.weights import locate_builtin

@@ -7,12 +7,12 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from qmd.indexing.vector_sample import sample_vectors
 from qmd.inference.engines.embedder import load_embedder

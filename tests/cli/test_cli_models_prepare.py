@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
 from qmd.prepare.forms import forms_for

@@ -12,11 +12,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.reading import FileReading
 from qmd.ingest.scan import scan_collection
-from qmd.quick_dataclasses import replace
 from qmd.records import Collection, FileEntry
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+from msgspec import Struct
 from onnx import TensorProto, helper
 
 from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
@@ -35,8 +35,7 @@ _NORMS = {
 LAYER_PARTS = ("in_norm", "q", "k", "v", "q_norm", "k_norm", "o", "post_norm", "gate", "up", "down")
 
 
-@dataclass(frozen=True)
-class ExportForm:
+class ExportForm(Struct, frozen=True):
     """A `GraphForm` with what exporters decide otherwise; the defaults are those of our own graphs."""
 
     activations: Literal["fp32", "fp16"] = "fp32"

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.engines.cross_encoder import QwenReranker, RerankPrompt, load_cross_encoder

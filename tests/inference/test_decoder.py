@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import read_signature

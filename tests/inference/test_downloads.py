@@ -4,10 +4,10 @@ import shutil
 import socket
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.errors import ModelError, NotFoundError, QmdError, UsageError
 from qmd.inference.models.catalogue import JINA_ZH, MINILM, QWEN_EXPANDER, QWEN_RERANKER, ModelFile, ModelFormat

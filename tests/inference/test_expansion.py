@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.engines.expansion import Branch, ExpanderOptions, QwenExpander, load_expander

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qmd.inference.loader import load_engines
 from qmd.inference.models.held_types import held_format
@@ -49,7 +49,7 @@ def test_a_missing_file_is_none(tmp_path: Path) -> None:
 def test_a_reranker_in_a_folder_goes_by_its_name_and_by_what_its_file_holds(tmp_path: Path, activations: str) -> None:
     folder = tmp_path / "my-reranker"
     write_tokenizer(folder)
-    form = replace(PUBLISHED, head="score", past=False, positions=False, activations=activations)  # type: ignore[arg-type]
+    form = replace(PUBLISHED, head="score", past=False, positions=False, activations=activations)
     write_model(folder / "model.onnx", form, random_weights())
     engines = load_engines(EngineSettings(tmp_path, rerank=str(folder), allow_gpu=False), ["rerank"])
     assert engines.failures == () and engines.reranker is not None

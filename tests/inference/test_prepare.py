@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qmd.errors import ModelError, UsageError
 from qmd.inference.engines.cross_encoder import load_cross_encoder

@@ -5,12 +5,13 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.engines.remote import (

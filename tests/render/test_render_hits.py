@@ -2,11 +2,11 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qmd.records import Contribution, Explanation, Hit, Passage, Query, SearchResponse, StoredDocument, SubQuery
 from qmd.render.hits import FORMATS, HitOptions, display_query, render_hits

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.app.records import ContextNote
-from qmd.quick_dataclasses import replace
 from qmd.records import Collection, CollectionStatus, IndexStatus, LeftOutFile, StoredDocument
 from qmd.render.listings import (
     StatusReport,

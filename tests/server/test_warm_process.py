@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import uvicorn
+from msgspec.structs import replace
 
 import qmd
 from qmd.app.configuration import IndexConfiguration
@@ -398,7 +398,7 @@ def test_it_serves_a_port_where_the_socket_path_is_too_long(
 
 
 def test_asking_imports_nothing_heavy() -> None:
-    heavy = {"numpy", "onnxruntime", "mcp", "pydantic", "apsw", "rich", "typer", "inspect", "subprocess", "asyncio"}
+    heavy = {"numpy", "onnxruntime", "mcp", "pydantic", "apsw", "rich", "typer", "subprocess", "asyncio"}
     heavy |= {"dataclasses", "http.client", "secrets"}
     code = f"import sys, socket, qmd.server.wire, qmd.server.remote_index; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

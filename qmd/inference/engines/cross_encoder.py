@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.language_models import open_language_model
@@ -17,7 +19,6 @@ from qmd.inference.runtime.chat_tokens import ChatTokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.tokenization import read_json
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import ModelRecord
@@ -36,8 +37,7 @@ _BATCH_TOKENS_WITH_VOCABULARY = 2048
 """The same where every position gets logits over a vocabulary: these are 620 MB in half precision."""
 
 
-@dataclass(frozen=True, slots=True)
-class RerankPrompt:
+class RerankPrompt(Struct, frozen=True):
     """The official prompt as tokens, in two parts: what all passages of a query share, and the rest."""
 
     tokenizer: ChatTokenizer

@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from qmd.analysis.scripts import script_of
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.engines.expansion_checks import check_expansions, wanted_scripts
@@ -22,7 +25,6 @@ from qmd.inference.runtime.decoding import Chooser, Decoder, Generated, Limits, 
 from qmd.inference.runtime.grammar import LineGrammar
 from qmd.inference.runtime.kv_context import KeyValueContext
 from qmd.inference.runtime.sampling import Sampler, SamplingSettings
-from qmd.quick_dataclasses import dataclass, field, replace
 from qmd.records import SubQuery, SubQueryKind
 
 if TYPE_CHECKING:
@@ -44,16 +46,14 @@ _MAX_QUERY_TOKENS = 192
 _MIN_HYDE_WORDS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """One line to write and its budget."""
 
     kind: SubQueryKind
     max_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpanderOptions:
+class ExpanderOptions(Struct, frozen=True):
     """How to expand."""
 
     branches: tuple[Branch, ...] = (Branch("lex", 16), Branch("lex", 16), Branch("vec", 28), Branch("hyde", 48))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
@@ -24,14 +25,12 @@ from qmd.inference.engines.embedder import (
 from qmd.inference.runtime.sessions import import_runtime
 from qmd.inference.runtime.tokenization import Tokenizer
 from qmd.inference.settings import FASTEMBED_PREFIX
-from qmd.quick_dataclasses import dataclass
 
 _TITLE_ROOM = 32
 """Tokens kept free for the title and special tokens in front of a chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class FastembedEmbedder:
+class FastembedEmbedder(Struct, frozen=True):
     """An `Embedder` over a fastembed model, one text per run: its padded default batches are 4.3x slower."""
 
     model: Any

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from qmd.inference.base import EngineDescription
 from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.settings import EngineSettings
-from qmd.quick_dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageModel:
+class LanguageModel(Struct, frozen=True):
     """An open model with its tokenizer, and what to call it."""
 
     session: Session

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from qmd.environment import is_on
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import Role
 from qmd.inference.settings import ENV_STEMS
-from qmd.quick_dataclasses import dataclass
 
 _TIMEOUT_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSettings:
+class RemoteSettings(Struct, frozen=True):
     """A model server for one role."""
 
     url: str

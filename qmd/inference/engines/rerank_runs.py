@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.batches import batches
 from qmd.errors import ModelError
@@ -14,7 +15,6 @@ from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.kv_context import KeyValueContext
 from qmd.inference.runtime.sessions import Session
-from qmd.quick_dataclasses import dataclass
 
 Side = Literal["right", "left"]
 
@@ -25,8 +25,7 @@ _PADDING_TOLERANCE = 0.05
 """Largest relative change of a logit that still counts as rounding when a row is padded."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreHead:
+class ScoreHead(Struct, frozen=True):
     """Turns the logits of a prompt's last token into a probability of relevance.
 
     `yes` and `no` are columns: of the vocabulary, or of a head with two labels. A head with one ignores them.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from msgspec import Struct
+
 from qmd.inference.base import Tier
-from qmd.quick_dataclasses import dataclass
 
 Role = Literal["embed", "rerank", "expand"]
 Pooling = Literal["mean", "first", "none"]
 Device = Literal["cpu", "cuda"]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFile:
+class ModelFile(Struct, frozen=True):
     """One file of a model: its path in the repository, and its size and sha256 where they are known."""
 
     path: str
@@ -22,8 +22,7 @@ class ModelFile:
     sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFormat:
+class ModelFormat(Struct, frozen=True):
     """One set of weights: a key of `sessions.PROVIDER_BY_FORMAT`, the file, and the device it is meant for."""
 
     name: str
@@ -31,8 +30,7 @@ class ModelFormat:
     device: Device
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRecord:
+class ModelRecord(Struct, frozen=True):
     """A model: identity, files, and everything that changes what it computes."""
 
     name: str

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.environment import is_on
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
@@ -22,7 +25,6 @@ from qmd.inference.models.folders import (
 )
 from qmd.inference.models.hub import HubFile, describe_file, fetch
 from qmd.inference.models.weights import size_of
-from qmd.quick_dataclasses import dataclass, replace
 
 _STAGING = ".staging"
 
@@ -30,8 +32,7 @@ Progress = Callable[[str, int, int | None], None]
 """(file, bytes so far, bytes in all where known)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PullReport:
+class PullReport(Struct, frozen=True):
     """What a pull did."""
 
     folder: Path

@@ -16,12 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from qmd.errors import BusyError, ModelError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
 from qmd.inference.models.weights import locate_model
 from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms, read_file_list
-from qmd.quick_dataclasses import dataclass
 
 MANIFEST_NAME = "qmd-model.json"
 _SPARE_BYTES = 64 << 20
@@ -31,8 +32,7 @@ FileStatus = Literal["ok", "missing", "damaged", "unknown"]
 """`unknown`: present, but neither the catalogue nor a manifest says what it should hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """Where a model folder came from and what it holds."""
 
     repository: str
@@ -40,16 +40,14 @@ class Manifest:
     files: tuple[ModelFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FileCheck:
+class FileCheck(Struct, frozen=True):
     """The verdict on one file."""
 
     path: str
     status: FileStatus
 
 
-@dataclass(frozen=True, slots=True)
-class ModelState:
+class ModelState(Struct, frozen=True):
     """A model of the catalogue on this machine."""
 
     record: ModelRecord

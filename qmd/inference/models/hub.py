@@ -16,8 +16,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from msgspec import Struct
+
 from qmd.errors import ModelError
-from qmd.quick_dataclasses import dataclass
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _CHUNK_BYTES = 1 << 20
@@ -29,8 +30,7 @@ _MAX_TRIES = 6
 _RETRIED_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 
 
-@dataclass(frozen=True, slots=True)
-class HubFile:
+class HubFile(Struct, frozen=True):
     """A file as its hub describes it."""
 
     path: str

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import ModelFile, ModelRecord
 from qmd.inference.models.held_types import held_format
 from qmd.inference.models.weights import size_of
 from qmd.inference.runtime.sessions import cuda_works
 from qmd.inference.runtime.tokenization import read_json
-from qmd.quick_dataclasses import dataclass, replace
 
 PREPARED_FOLDER = "prepared"
 """Beside the downloaded files: our own graphs, one folder per format, each with its `manifest.json`."""
@@ -20,8 +22,7 @@ PREPARED_FOLDER = "prepared"
 MANIFEST = "manifest.json"
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedState:
+class PreparedState(Struct, frozen=True):
     """A prepared form as it lies on disk; `fault` says why it is not used."""
 
     name: str
@@ -30,8 +31,7 @@ class PreparedState:
     fault: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenWeights:
+class ChosenWeights(Struct, frozen=True):
     """A model file and the format label it goes by."""
 
     path: Path

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from qmd.errors import ModelError
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.sessions import Session
@@ -22,8 +23,7 @@ _INTEGERS = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _OTHER_EXPORT = "use another export of the model: see qmd models list"
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderSignature:
+class DecoderSignature(Struct, frozen=True):
     """Inputs and outputs of a causal model. `layers` is 0 where the graph takes no key-value tensors."""
 
     layers: int

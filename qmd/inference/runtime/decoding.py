@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.kv_context import GrowingContext, InPlaceContext, KeyValueContext
 from qmd.inference.runtime.sessions import Session
-from qmd.quick_dataclasses import dataclass
 
 StopReason = Literal["end", "budget", "deadline", "cancelled"]
 Chooser = Callable[["npt.NDArray[np.float32]", Sequence[int]], int]
@@ -26,8 +26,7 @@ _PROBE_TOLERANCE = 0.02
 only in rounding (about 1e-5 in fp32, 5e-3 in fp16); a wrong mask or position moves logits by whole deviations."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """When to stop, whatever the model says."""
 
     max_tokens: int
@@ -44,8 +43,7 @@ class Limits:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(Struct, frozen=True):
     """Tokens, without the end token, and why they stop."""
 
     tokens: tuple[int, ...]

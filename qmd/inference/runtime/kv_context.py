@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.sessions import Session, import_runtime, mapped_errors
-from qmd.quick_dataclasses import dataclass
 
 Rows = Sequence[Sequence[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """Lengths of a context's rows, and the tensors of a growing one."""
 
     lengths: tuple[int, ...]

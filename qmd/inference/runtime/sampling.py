@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
-from qmd.quick_dataclasses import dataclass, field
 
-
-@dataclass(frozen=True, slots=True)
-class SamplingSettings:
+class SamplingSettings(Struct, frozen=True):
     """How to pick. The defaults change nothing and draw from the whole distribution."""
 
     temperature: float = 1.0

@@ -14,9 +14,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import Struct
+
 from qmd.environment import is_on
 from qmd.errors import ModelError
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -34,8 +35,7 @@ _PROBE_MODEL = bytes.fromhex(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderPreference:
+class ProviderPreference(Struct, frozen=True):
     """Where a weight format runs best, and why."""
 
     provider: Provider
@@ -57,8 +57,7 @@ PROVIDER_BY_FORMAT: Mapping[str, ProviderPreference] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """An open model and where it really runs."""
 
     ort: ort.InferenceSession

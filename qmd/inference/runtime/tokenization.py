@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from qmd.errors import ModelError
-from qmd.quick_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import tokenizers
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(Struct, frozen=True):
     """One encoded text. All three have one entry per token, special tokens included."""
 
     ids: tuple[int, ...]
