@@ -189,9 +189,10 @@ class Watcher(Struct):
 
     def _refresh(self, collection: Collection, state: _Watched, snapshot: Snapshot) -> None:
         self.actions.refresh(collection)
-        # What was seen before the refresh, not after it: a file written meanwhile must count as changed.
-        state.indexed = snapshot
-        state.changed_at = None
+        # What came or went meanwhile may be in the index or not, so the files are compared with it once more.
+        is_settled = self.actions.snapshot(collection) == snapshot
+        state.indexed = snapshot if is_settled else {}
+        state.changed_at = None if is_settled else self.clock()
         state.lacks_vectors = True
 
     def _tell(self, collection: Collection, known: str | None, error: QmdError) -> str:

@@ -106,6 +106,23 @@ def test_changed_and_deleted_files_count() -> None:
     assert world.refreshed == ["notes", "notes"]
 
 
+def test_a_file_that_came_during_a_refresh_and_went_after_it_does_not_stay_in_the_index() -> None:
+    class Busy(World):
+        def refresh(self, collection: Collection) -> None:
+            super().refresh(collection)
+            if len(self.refreshed) == 1:
+                self.files["notes"]["brief.md"] = (1, 1)
+
+    world = Busy(known=[NOTES])
+    watcher = Watcher(world, world.said.append, SystemEvents(world.said.append), lambda: world.now)
+    watcher.look()
+    del world.files["notes"]["brief.md"]
+    world.look_after(watcher, 5)
+    assert world.refreshed == ["notes", "notes"]
+    world.look_after(watcher, 5)
+    assert world.refreshed == ["notes", "notes"]
+
+
 def test_files_that_keep_changing_are_taken_over_after_a_while() -> None:
     world = World()
     watcher = world.watcher()
