@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from qmd.app.notices import Notices
@@ -206,7 +206,7 @@ class MappingConfiguration:
 
     def open_writer(self) -> IndexWriter:
         """The index, made when missing, without the documents of collections that are not in the mapping."""
-        return _mirrored_writer(self._locations, self.load, self._notices)
+        return _mirrored_writer(self._locations, self.load(), self._notices)
 
     def _edit(self, change: Change) -> Config:
         change(self._content)
@@ -250,7 +250,7 @@ class IndexConfiguration:
         content = self._content()
         change(content)
         config = _parse(content, self._locations)
-        _mirrored_writer(self._locations, lambda: config, self._notices).close()
+        _mirrored_writer(self._locations, config, self._notices).close()
         return config
 
     def _content(self) -> dict[str, Any]:
@@ -276,10 +276,9 @@ class IndexConfiguration:
         return {**content, "global_context": note} if note else content
 
 
-def _mirrored_writer(locations: Locations, load: Callable[[], Config], notices: Notices) -> IndexWriter:
+def _mirrored_writer(locations: Locations, config: Config, notices: Notices) -> IndexWriter:
     from qmd.app.mirroring import mirror, open_or_make
 
-    config = load()
     writer = open_or_make(locations, notices.say)
     try:
         mirror(writer, config, config)

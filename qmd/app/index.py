@@ -7,7 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from qmd.app.collections import as_names
+from qmd.app.collections import (
+    add_collection,
+    as_names,
+    ensure_collection,
+    find_place,
+    refuse_unknown,
+    remove_collection,
+    rename_collection,
+    require_collection,
+)
 from qmd.app.reading import ReadingIndex
 from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest
 from qmd.config.paths import expand_home
@@ -51,8 +60,6 @@ class Index(ReadingIndex):
             QmdError: The name is taken, or another collection has this folder and pattern.
             UsageError: The name cannot be part of an address.
         """
-        from qmd.app.collections import add_collection, require_collection
-
         folder = (self._locations.cwd / expand_home(Path(path))).resolve()
         if not folder.exists():
             raise NotFoundError(f"path '{path}' does not exist")
@@ -67,8 +74,6 @@ class Index(ReadingIndex):
         Raises:
             UsageError: `name` is taken, no usable name, or given for several paths.
         """
-        from qmd.app.collections import ensure_collection
-
         if name and len(paths) > 1:
             raise UsageError("--name fits one path only", "index the paths one by one")
         return tuple(ensure_collection(self._configuration, path, name, pattern) for path in paths)
@@ -79,8 +84,6 @@ class Index(ReadingIndex):
         Raises:
             NotFoundError: There is no such collection.
         """
-        from qmd.app.collections import remove_collection, require_collection
-
         config = self._configuration.written()
         require_collection(config, name)
         with self._configuration.open_writer() as writer:
@@ -95,8 +98,6 @@ class Index(ReadingIndex):
             NotFoundError: There is no collection `old`.
             QmdError: `new` is taken.
         """
-        from qmd.app.collections import rename_collection, require_collection
-
         config = self._configuration.written()
         require_collection(config, old)
         with self._configuration.open_writer() as writer:
@@ -141,8 +142,6 @@ class Index(ReadingIndex):
         Raises:
             NotFoundError: It is in no collection.
         """
-        from qmd.app.collections import find_place
-
         return find_place(self._configuration.written(), path, collection, self._locations.cwd)
 
     def add_context(self, collection: str, prefix: str, text: str) -> None:
@@ -181,7 +180,7 @@ class Index(ReadingIndex):
         config = self._configuration.written()
         places = [(one.name, "") for one in config.collections if not one.context]
         if self.path.exists():
-            with self._readers.reader() as reader:
+            with self.reader() as reader:
                 for one in config.collections:
                     paths = (document.path for document in reader.iter_documents(Scope((one.name,))))
                     folders = {path.partition("/")[0] for path in paths if "/" in path}
@@ -210,7 +209,6 @@ class Index(ReadingIndex):
             NotFoundError: An unknown collection.
             BusyError: Another process keeps the index.
         """
-        from qmd.app.collections import refuse_unknown
         from qmd.app.mirroring import mend
         from qmd.app.updating import Update
 
@@ -266,7 +264,6 @@ class Index(ReadingIndex):
             BusyError: Another process keeps the index.
             NotFoundError: An unknown collection.
         """
-        from qmd.app.collections import refuse_unknown
         from qmd.app.locks import embed_lock
         from qmd.app.updating import AlreadyEmbeddingError, embed
 

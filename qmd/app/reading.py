@@ -11,25 +11,26 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from msgspec.structs import replace
 
+from qmd.app.collections import refuse_unknown, require_collection
 from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
-from qmd.app.records import DEFAULT_MAX_BYTES
+from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview
 from qmd.clock import days_since
 from qmd.errors import ModelError, NotFoundError, StoreError
-from qmd.records import Scope
+from qmd.records import IndexStatus, Scope
 from qmd.retrieval.listening import CancelledSearch, Listener
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.app.engines import EnginePool
-    from qmd.app.records import DocumentText, DocumentTexts, IndexHealth, Listing, Overview
+    from qmd.app.records import DocumentText, DocumentTexts, Listing
     from qmd.app.searching import SearchRequest, SearchWishes
     from qmd.config.paths import Locations
     from qmd.inference.base import Engines
     from qmd.inference.models.catalogue import Role
     from qmd.inference.settings import EngineSettings
-    from qmd.records import Collection, IndexStatus, Query, SearchResponse, StoredDocument, SubQuery
+    from qmd.records import Collection, Query, SearchResponse, StoredDocument, SubQuery
     from qmd.retrieval.options import SearchOptions
     from qmd.store.index import IndexReader
 
@@ -245,8 +246,6 @@ class ReadingIndex:
         Raises:
             NotFoundError: An unknown collection.
         """
-        from qmd.app.collections import refuse_unknown
-
         with self._request() as (reader, _):
             names = None if collection is None else (collection,)
             refuse_unknown(names or (), reader.collections())
@@ -283,8 +282,6 @@ class ReadingIndex:
         Raises:
             NotFoundError: There is none; the hint names the nearest.
         """
-        from qmd.app.collections import require_collection
-
         return require_collection(self._configuration.written(), name)
 
     def default_collections(self) -> tuple[str, ...]:
@@ -297,8 +294,6 @@ class ReadingIndex:
 
     def status(self) -> IndexStatus:
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
-        from qmd.records import IndexStatus
-
         try:
             with self._request() as (reader, _):
                 return reader.status(None)
@@ -313,8 +308,6 @@ class ReadingIndex:
 
     def health(self) -> IndexHealth:
         """Whether the index needs an update or vectors."""
-        from qmd.app.records import IndexHealth
-
         status = self.status()
         days = None if status.updated_at is None else self.days_since_update()
         return IndexHealth(status.documents, status.pending_documents, days)
@@ -325,8 +318,6 @@ class ReadingIndex:
         Raises:
             NotFoundError: There is no index.
         """
-        from qmd.app.records import Overview
-
         with self._request() as (reader, _):
             names = tuple(collection.name for collection in reader.collections() if collection.include_by_default)
             return Overview(reader.count_documents(), reader.global_context(), names)

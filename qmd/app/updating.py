@@ -71,8 +71,9 @@ def embed(
 
     if request.force:
         writer.clear_vectors(request.collections)
-    forget_outdated_chunks(writer, embedder.fingerprint)
     if on_start is not None:
+        # `embed_pending` forgets them, too; here they would be counted as done.
+        forget_outdated_chunks(writer, embedder.fingerprint)
         pending, _ = writer.count_pending(embedder.fingerprint, request.collections)
         on_start(EmbeddingStart(embedder.description, pending))
     end = None if request.timeout_s is None else time.monotonic() + request.timeout_s

@@ -141,12 +141,11 @@ def _identifiers(found: DocumentTexts, index_name: str) -> dict[str, str]:
 
 
 def _fetched(entry: DocumentText | SkippedDocument, identifier: str, on_disk: str | None) -> FetchedDocument:
-    text = getattr(entry, "text", "")
-    reason = getattr(entry, "reason", None)
-    skipped = reason and f"{reason}. Use 'qmd get {entry.document.uri}' to retrieve."
-    return FetchedDocument(
-        entry.document, on_disk or identifier, entry.context, text, skipped, on_disk=on_disk is not None
-    )
+    name, has_path = on_disk or identifier, on_disk is not None
+    if isinstance(entry, SkippedDocument):
+        reason = f"{entry.reason}. Use 'qmd get {entry.document.uri}' to retrieve."
+        return FetchedDocument(entry.document, name, entry.context, "", reason, on_disk=has_path)
+    return FetchedDocument(entry.document, name, entry.context, entry.text, on_disk=has_path)
 
 
 def list_files(

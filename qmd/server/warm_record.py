@@ -1,4 +1,4 @@
-"""Where the warm process of an index is reached, and for whom it answers. Standard library only.
+"""Where the warm process of an index is reached, and for whom it answers.
 
 The process listens on a Unix socket in the cache folder, or on a loopback port where there are none. A record beside it
 holds that address and a token: whoever can read the record, which is its owner, may ask.
@@ -7,7 +7,6 @@ holds that address and a token: whoever can read the record, which is its owner,
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import socket
 import sys
@@ -15,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 import qmd
 from qmd.config.paths import Locations
@@ -43,7 +42,7 @@ class WarmFiles(Struct, frozen=True):
     log: Path
 
 
-class WarmRecord(Struct, frozen=True):
+class WarmRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """A warm process. Commands of another version or environment do not ask it."""
 
     pid: int
@@ -69,15 +68,14 @@ def make_record(environ: Mapping[str, str], address: str | int | None) -> WarmRe
 
 def write_record(files: WarmFiles, record: WarmRecord) -> None:
     """Publish a warm process, for its owner alone; the one before it then finds that it was replaced, and ends."""
-    fields = {name: getattr(record, name) for name in WarmRecord.__match_args__}
-    write_atomically(files.record, json.dumps(fields))
+    write_atomically(files.record, json.encode(record).decode())
 
 
 def read_record(files: WarmFiles) -> WarmRecord | None:
     """The warm process as published, dead or alive; None without a usable record."""
     try:
-        return WarmRecord(**json.loads(files.record.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        return json.decode(files.record.read_bytes(), type=WarmRecord)
+    except (OSError, ValueError):
         return None
 
 
