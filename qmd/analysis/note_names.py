@@ -12,7 +12,7 @@ _BETWEEN = re.compile(r"[^\w+#&@]+|_+")
 
 
 def name_key(name: str) -> str:
-    """A name in the form in which two are equal: case, accents, hyphens, underscores, punctuation and emoji do not matter.
+    """A name in the form in which two are equal: case, accents, hyphens, punctuation and emoji do not matter.
 
     `+` and `#` do (`C++`, `C#`), but for the sign of a tag. A name of nothing but signs stands for itself.
     """
