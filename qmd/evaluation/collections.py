@@ -23,10 +23,19 @@ _CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 
 class JudgedQueries(Struct, frozen=True):
-    """Queries by id with their judgements; queries without a judgement are left out."""
+    """Queries by id with their judgements; queries without a judgement are left out.
+
+    Attributes:
+        queries: Id → text.
+        qrels: What each should find; nothing where the collection holds no answer.
+        kinds: Id → kind, of every query or of none.
+        expected_texts: Id → texts of which the passage shown should hold one, where that is known.
+    """
 
     queries: Mapping[str, str]
     qrels: Qrels
+    kinds: Mapping[str, str] = {}
+    expected_texts: Mapping[str, tuple[str, ...]] = {}
 
 
 class CorpusText(Struct, frozen=True):
