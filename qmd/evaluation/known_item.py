@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import random
 import re
-from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from qmd.evaluation.answers import folded
 from qmd.evaluation.collections import JudgedQueries
 from qmd.ingest.document import parse_document
-from qmd.records import Scope, StoredDocument
+from qmd.ingest.titles import aliases_of, file_name
+from qmd.records import Scope
 from qmd.store import IndexReader
 
 _LEVELS = (2, 3, 4)
 """A heading of level 1 is the document's title, and one below 4 mostly a label."""
-
-_ALIAS_FIELDS = ("aliases", "alias")
 
 _LINK = re.compile(r"\[([^\]\[]{8,80})\]\((?!https?:|#|mailto:)([^)\s#]+\.md)[^)]*\)")
 _MARKUP = re.compile(r"[`*_\[\]]|\([^)]*\)|\{[^}]*\}|<[^>]*>")
@@ -65,8 +63,8 @@ def name_queries(reader: IndexReader, scope: Scope, limit: int, seed: int = 0) -
     so that runs over two states of a collection can be compared. At most `limit`, drawn as `known_item_queries` does.
     """
     documents = list(reader.iter_documents(scope))
-    carried = [(PurePosixPath(one.path).stem, "name", one) for one in documents]
-    carried += [(alias, "alias", one) for one in documents for alias in _aliases(one)]
+    carried = [(file_name(one.path), "name", one) for one in documents]
+    carried += [(alias, "alias", one) for one in documents for alias in aliases_of(one.metadata)]
     queries: dict[str, str] = {}
     kinds: dict[str, str] = {}
     qrels: dict[str, dict[str, float]] = {}
@@ -78,11 +76,6 @@ def name_queries(reader: IndexReader, scope: Scope, limit: int, seed: int = 0) -
             qrels.setdefault(key, {})[f"{document.collection}/{document.path}"] = 1.0
     chosen = random.Random(seed).sample(sorted(queries), min(limit, len(queries)))
     return JudgedQueries({key: queries[key] for key in chosen}, qrels, kinds)
-
-
-def _aliases(document: StoredDocument) -> list[str]:
-    values = [document.metadata[field] for field in _ALIAS_FIELDS if field in document.metadata]
-    return [str(alias) for value in values for alias in (value if isinstance(value, tuple) else (value,))]
 
 
 def _clean(label: str) -> str:
