@@ -34,7 +34,7 @@ from qmd.evaluation.report import (
     render_reports,
     reports_json,
 )
-from qmd.evaluation.runs import BackendReport, evaluate, measure_run, require_models
+from qmd.evaluation.runs import BackendReport, evaluate, measure_run, measure_stored, require_models
 from qmd.records import SearchResponse
 
 
@@ -105,7 +105,7 @@ def score_run(path: Path, request: Request) -> int:
         raise UsageError(f"the run '{path}' needs judgements", f"qmd bench {path} --qrels FILE")
     judged = JudgedQueries({}, read_qrels(request.qrels))
     run = read_run(path)
-    report = BackendReport(path.stem, measure_run(run, judged.qrels), run, {}, {}, ())
+    report = BackendReport(path.stem, measure_stored(run, judged.qrels), run, {}, {}, ())
     return _finish(path.name, judged, _Outcome([report]), request)
 
 
@@ -191,7 +191,7 @@ def _compare(outcome: _Outcome, qrels: Mapping[str, Mapping[str, float]], reques
         try:
             _compare_answers(outcome, report, answers_path(path))
             if report.metrics["nDCG@10"]:
-                before = measure_run(read_run(path), qrels)["nDCG@10"]
+                before = measure_stored(read_run(path), qrels)["nDCG@10"]
                 outcome.comparisons[report.backend] = compare_runs(before, report.metrics["nDCG@10"])
         except ValueError as exc:
             raise UsageError(f"'{path}' cannot be compared: {exc}", "it must answer the same queries") from exc

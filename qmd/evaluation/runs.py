@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError, QmdError
 from qmd.evaluation.answers import Answer
-from qmd.evaluation.collections import Qrels
+from qmd.evaluation.collections import Qrels, run_name
 from qmd.evaluation.metrics import average, mrr_at, ndcg_at, precision_at, recall_at
 from qmd.inference.base import Engines
 from qmd.records import Scope, SearchResponse, StoredDocument
@@ -136,6 +136,12 @@ def measure_run(run: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, dic
         "MRR@10": {q: mrr_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
         "P@10": {q: precision_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
     }
+
+
+def measure_stored(run: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, dict[str, float]]:
+    """`measure_run` of a run that was read from a file, under the names of the judgements."""
+    found = {query_id: run[run_name(query_id)] for query_id in qrels if run_name(query_id) in run}
+    return measure_run(found, {q: {run_name(name): grade for name, grade in qrels[q].items()} for q in found})
 
 
 def require_models(reader: IndexReader, engines: Engines, modes: Sequence[str]) -> None:

@@ -319,3 +319,16 @@ def test_names_ask_for_each_note_by_what_it_is_called(indexed: Qmd, notes: Path)
     assert report["backends"]["bm25"]["kinds"]["name"]["cases"] == 4
     few = json.loads(indexed("bench", "--names", "2", "--backends", "bm25", "--json").out)
     assert few["queries"] == 2
+
+
+def test_names_and_ids_with_blanks_are_the_same_in_a_stored_run(indexed: Qmd, home: Path) -> None:
+    rows = [{"id": "the tomato\u3000case", "query": "tomatoes", "expected_files": ["we ird/c & d.md"]}]
+    (home / "fx.json").write_text(json.dumps({"queries": rows}))
+    assert indexed("bench", "fx.json", "--backends", "bm25", "--save-run", "runs").status == 0
+    run = indexed("bench", "fx.json", "--backends", "bm25", "--compare", "runs", "--json")
+    assert run.status == 0
+    comparison = json.loads(run.out)["backends"]["bm25"]["comparison"]
+    assert (comparison["old"], comparison["new"]) == (1.0, 1.0)
+    (home / "qrels.tsv").write_text("the tomato\u3000case\twe ird/c & d.md\t1\n")
+    run = indexed("bench", "runs/bm25.run", "--qrels", "qrels.tsv", "--json")
+    assert json.loads(run.out)["backends"]["bm25"]["metrics"]["nDCG@10"] == 1.0
