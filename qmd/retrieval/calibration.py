@@ -23,11 +23,16 @@ class Evidence(Struct, frozen=True):
     """What speaks for one document.
 
     Attributes:
-        coverage: Weighted share of the query's terms anywhere in title, path and text, in [0, 1].
+        coverage: Weighted share of the query's terms anywhere in names, path and text, in [0, 1].
         window: Weighted share inside the best 400 code points, in [0, 1].
         mass: Weight of all the query's terms, in units of the rarest possible term's: about the number of rare words.
         cosine: Cosine of the best chunk, None where no vector was asked.
         background: Mean cosine of this query with the documents it has nothing to do with, None as above.
+        in_names: Weighted share in title, aliases and path, in [0, 1].
+        n_terms: Terms of the query.
+        n_documents: Documents in scope.
+        spread: Standard deviation of the cosines of this query, None as above.
+        is_named: Whether the query is what the document, or a part of it, is called.
     """
 
     coverage: float
@@ -35,6 +40,11 @@ class Evidence(Struct, frozen=True):
     mass: float
     cosine: float | None = None
     background: float | None = None
+    in_names: float = 0.0
+    n_terms: int = 3
+    n_documents: int = 1_000
+    spread: float | None = None
+    is_named: bool = False
 
 
 class LogisticModel(Struct, frozen=True):
@@ -91,6 +101,14 @@ def background_cosine(cosines: Sequence[float]) -> float | None:
         return None
     tail = cosines[len(cosines) // 2 :]
     return math.fsum(tail) / len(tail)
+
+
+def spread_of(cosines: Sequence[float]) -> float | None:
+    """Standard deviation of the cosines of a dense ranking; None without one."""
+    if not cosines:
+        return None
+    mean = math.fsum(cosines) / len(cosines)
+    return math.sqrt(math.fsum((cosine - mean) ** 2 for cosine in cosines) / len(cosines))
 
 
 def non_increasing(values: Sequence[float]) -> list[float]:

@@ -8,12 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.batches import batches
+from qmd.file_names import aliases_of
 from qmd.records import Candidate, Explanation, Hit
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
+from qmd.retrieval.naming import NAME
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_passage
 from qmd.store import IndexReader
@@ -48,6 +50,7 @@ class Scale(Struct, frozen=True):
     terms: Sequence[WeightedTerm]
     n_documents: int
     background: float | None
+    spread: float | None
     judge: Callable[[Evidence], float]
 
 
@@ -72,9 +75,10 @@ def build_hits(
             text = texts.get(document.hash) if document is not None else None
             if document is None or text is None:
                 continue
-            # Title and path stand in front of the text, so that they count as said together with its first lines.
-            matched = match_text(text, scale.terms, before=f"{document.path}\n{document.title}\n")
-            raw.append(scale.judge(_measure(matched, entry.chunk, scale)))
+            # Names stand in front of the text, so that they count as said together with its first lines.
+            names = "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
+            matched = match_text(text, scale.terms, before=names)
+            raw.append(scale.judge(_measure(matched, len(names), entry, scale)))
             if len(shown) < options.limit:
                 passage = best_passage(
                     text,
@@ -97,14 +101,22 @@ def build_hits(
     return hits, tuple(relevances)
 
 
-def _measure(matched: MatchedText, chunk: Candidate | None, scale: Scale) -> Evidence:
-    """The evidence that calibration judges one document by."""
+def _measure(matched: MatchedText, names_end: int, entry: RankedCandidate, scale: Scale) -> Evidence:
+    """The evidence that calibration judges one document by; its names end at `names_end`."""
+    chunk = entry.chunk
+    # Folding may move that border by a letter or two, which the evidence survives.
+    in_names = [occurrence for occurrence in matched.occurrences if occurrence.offset < names_end]
     return Evidence(
         coverage=coverage(matched.occurrences, scale.terms),
         window=coverage(matched.occurrences, scale.terms, WINDOW_CHARS),
         mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
         background=scale.background,
+        in_names=coverage(in_names, scale.terms),
+        n_terms=len(scale.terms),
+        n_documents=scale.n_documents,
+        spread=scale.spread,
+        is_named=any(part.source == NAME for part in entry.fused.contributions),
     )
 
 

@@ -14,6 +14,9 @@ from qmd.store import IndexReader
 BONUS: Mapping[str, float] = {"file": 40.0, "title": 35.0, "alias": 30.0, "heading": 20.0}
 """Added to the fused score, which is at most 10 standard deviations (of 100 scores), by what the query names."""
 
+NAME = "name"
+"""Source of the contribution."""
+
 MANY_NOTES = 20
 """Notes of one name (`index`) among which the name tells nothing."""
 
@@ -42,7 +45,7 @@ def put_first(fused: Sequence[Fused], named: Mapping[int, str], query: str) -> l
     for document_id, kind in named.items():
         before = held.get(document_id) or Fused(document_id, lowest, ())
         bonus = BONUS[kind]
-        part = Contribution("name", kind, query, None, 1.0, bonus, bonus)
+        part = Contribution(NAME, kind, query, None, 1.0, bonus, bonus)
         held[document_id] = Fused(document_id, before.score + bonus, (*before.contributions, part))
     return sorted(held.values(), key=lambda entry: (-entry.score, entry.document_id))
 

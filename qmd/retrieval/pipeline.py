@@ -114,7 +114,8 @@ class _Search:
         with trace.stage("passages"):
             cosines = [candidate.score for candidate in self._dense[0].ranking.candidates] if self._dense else []
             background = calibration.background_cosine(cosines)
-            scale = Scale(terms, self._reader.count_documents(query.scope), background, judge)
+            spread = calibration.spread_of(cosines)
+            scale = Scale(terms, self._reader.count_documents(query.scope), background, spread, judge)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
         if not hits:
             self._explain_emptiness(relevances)
