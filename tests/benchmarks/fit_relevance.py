@@ -5,9 +5,9 @@
 
 Indexes of the collections are those of bench_quality.py, which must have run on the folders; INDEX is any embedded
 index of notes, FIXTURE holds questions about it (see `qmd bench`). Prints the constants of `qmd.retrieval.calibration`,
-how each source fares when the constants are fitted without it, and what the shipped constants give: the 95th percentile
-of the first relevance where nothing answers, and the share of answerable queries that keep a relevance of 0.2, and of 0.5,
-by kind of query and size of the collection, over those whose answer is among the first three.
+how each source fares when the constants are fitted without it, and what the shipped constants give: the share refused
+and the 95th percentile of the first relevance where nothing answers, and the shares of answerable queries that keep a
+relevance of 0.2 and of 0.5, by kind of query and size of the collection, over those with an answer in the first three.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Evidence of relevance, gathered from real searches: what `fit_relevance.py` fits the calibration on.
 
-Asked are the judged queries of test collections, and of folders of notes their own names, headings and one- and two-word
-topics with questions that a person wrote; all of it once more in collections of 1 to 30 notes drawn from those folders.
+Asked are the judged queries of test collections, and of folders of notes their own names, headings and topics of one or
+two words with questions that a person wrote; all of it once more in collections of 1 to 30 notes drawn from those.
 Beside them stand queries that nothing answers: random words, keyboard noise and other languages.
 """
 
