@@ -84,5 +84,5 @@ def test_any_chunk_span_is_survived(text: str, query: str, start: int, length: i
 def test_a_declaration_is_shown_rather_than_an_equally_good_use() -> None:
     text = "from door import unlock\n\nunlock(1)\n\n\ndef unlock(number):\n    return number\n"
     terms = query_terms("unlock")
-    assert best_passage(text, terms, is_source=True).line == 6
+    assert best_passage(text, terms, path="door.py").line == 6
     assert best_passage(text, terms).line == 1
