@@ -51,10 +51,11 @@ class Layout:
         self.text = text
         self.lines = text.split("\n")
         self.starts = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
-        self.headings = headings
+        self._headings = headings
         self.first, self.last = 0, len(self.lines) - 1
         self._is_source = is_source
-        self._heading_lines = {self.line_at(heading.offset) for heading in headings}
+        self._heading_lines = [self.line_at(heading.offset) for heading in headings]
+        self._is_heading = frozenset(self._heading_lines)
         self._fences = [(self.line_at(start), self.line_at(max(end - 1, start))) for start, end in fences]
 
     def line_at(self, offset: int) -> int:
@@ -64,13 +65,15 @@ class Layout:
     def trail(self, line: int) -> tuple[str, ...]:
         """Texts of the headings that `line` stands under, outermost first; its own, where it is one, comes last."""
         found: list[Heading] = []
-        for heading in self.headings:
-            if heading.offset >= self.starts[line + 1]:
+        level = 7
+        for number in range(bisect_right(self._heading_lines, line) - 1, -1, -1):
+            heading = self._headings[number]
+            if heading.level < level:
+                found.append(heading)
+                level = heading.level
+            if level == 1:
                 break
-            while found and found[-1].level >= heading.level:
-                found.pop()
-            found.append(heading)
-        return tuple(heading.text for heading in found)
+        return tuple(heading.text for heading in reversed(found))
 
     def units(self, offset: int, room: int) -> list[Unit]:
         """The units around an offset, in order: those of its own block, and as many as `room` code points may hold."""
@@ -105,7 +108,7 @@ class Layout:
         if number >= 0 and self._fences[number][1] >= line:
             first, last = self._fences[number]
             return "fence", max(first, self.first), min(last, self.last)
-        if line > self.first and line - 1 in self._heading_lines and self._is_underline(line):
+        if line > self.first and line - 1 in self._is_heading and self._is_underline(line):
             line -= 1
         kind = self._kind(line)
         if kind == "heading":
@@ -126,7 +129,7 @@ class Layout:
             return "blank"
         if self._is_source:
             return "text"
-        if line in self._heading_lines:
+        if line in self._is_heading:
             return "heading"
         return "row" if re.match(_ROW, text) else "text"
 

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, takewhile
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from qmd.ingest.fences import Span
 from qmd.records import Passage
 from qmd.retrieval.blocks import Layout, Unit
 from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, find_occurrences, fold, match_text, windows
@@ -20,11 +22,12 @@ from qmd.retrieval.options import PASSAGE_CHARS
 LINES = 4
 """Lines that are not blank in a passage, unless more of them are short or hold further words of the query."""
 
-SHORT_CHARS = 320
-"""Code points up to which a passage may have more lines than that: about four lines of prose."""
+SHORT_CHARS = 400
+"""Code points up to which a passage may have more lines than that: about five lines of prose."""
 
 CHUNK_BONUS = 0.15
-"""What lying in the chunk that vectors found is worth, as a share of the weight of all terms that the text holds."""
+"""What lying in the chunk that vectors found is worth, as a share of the weight of all terms: it decides where the text
+holds few of them."""
 
 CLOSE_CHARS = 120
 """Stretch in which terms stand close together: a sentence."""
@@ -34,9 +37,6 @@ CLOSE_BONUS = 0.3
 
 HEADING_SHARE = 0.4
 """What a term in a heading above the passage counts, against 1 in the passage."""
-
-REPEAT_BONUS = 0.02
-"""What each further place of a term in the passage is worth, up to ten of them; it only breaks ties."""
 
 EXACT_BONUS = 0.1
 """What standing there exactly as the user wrote it adds to a term's weight."""
@@ -55,6 +55,7 @@ _MOST_PLACES = 10
 """Places that a passage is put together for, so that the best of them can be taken."""
 
 _ELLIPSIS = "..."
+_ADDRESS = r"https?://[^\s<>]+"
 _DECLARATION = (
     r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
     r"|extern|declare|pub(?:\([^)]*\))?)\s+)*"
@@ -140,11 +141,13 @@ class _Chooser:
         self._text = text
         self._chunk = chunk
         self._room = max_chars
-        self._matched = matched
+        self._matched = matched = _without_addresses(matched)
         self._lines = list(accumulate((len(line) + 1 for line in matched.folded.split("\n")), initial=0))
         self._offsets = [occurrence.offset for occurrence in matched.occurrences]
+        self._known_trails: dict[tuple[str, ...], frozenset[int]] = {}
+        self._known: dict[Span, frozenset[int]] = {}
         self._terms = self._locally_weighed(terms)
-        self._total = math.fsum(self._terms[number].weight for number in {o.term for o in matched.occurrences})
+        self._total = math.fsum(term.weight for term in self._terms)
 
     def _locally_weighed(self, terms: Sequence[WeightedTerm]) -> list[WeightedTerm]:
         """The terms with what they tell of a place in this text: less, the more places have them.
@@ -197,7 +200,6 @@ class _Chooser:
             offset = occurrences[last].offset
             if chunk[0] <= offset < chunk[1]:
                 weight += CHUNK_BONUS * self._total
-            weight += REPEAT_BONUS * self._total * min(last - first, 10)
             scored.append((weight, -last, first))
         taken: list[tuple[int, int]] = []
         for _, last, first in heapq.nlargest(8 * _MOST_PLACES, scored):
@@ -213,7 +215,7 @@ class _Chooser:
             start, end = self._original(self._offsets[first]), self._original(self._offsets[last])
             units = self._layout.units(end, self._room)
             weights = {
-                n: self._weight(self._held(unit.start, unit.end))
+                n: self._weight(self._held(unit))
                 for n, unit in enumerate(units)
                 if unit.end > start and unit.start <= end
             }
@@ -231,13 +233,13 @@ class _Chooser:
     def _grown(self, units: Sequence[Unit], seed: int) -> _Draft:
         """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room."""
         low = high = seed
-        held = self._held(units[seed].start, units[seed].end)
+        held = self._held(units[seed])
         while True:
             choices = []
             for step, at in ((1, high + 1), (-1, low - 1)):
                 if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed].block):
                     continue
-                new = self._held(units[at].start, units[at].end) - held
+                new = self._held(units[at]) - held
                 has_room = self._has_room(units[min(low, at)], units[max(high, at)])
                 if new or has_room:
                     turn = (high - seed <= seed - low) == (step == 1)
@@ -246,7 +248,7 @@ class _Chooser:
                 break
             _, _, at = max(choices)
             low, high = min(low, at), max(high, at)
-            held |= self._held(units[at].start, units[at].end)
+            held |= self._held(units[at])
         low = self._with_header(units, low, high)
         return _Draft(units, low, high, *self._judge(units[low].start, units[high].end))
 
@@ -257,7 +259,7 @@ class _Chooser:
         if end - start + 2 * len(_ELLIPSIS) * unit.is_piece > self._room:
             return False
         only_headings = units[high].kind == "heading"
-        if unit.kind == "heading" and at > high or units[low].kind == "heading" and at < low:
+        if (unit.kind == "heading" and at > high) or (units[low].kind == "heading" and at < low):
             return only_headings and at > high
         is_long = units[high].end - units[low].start > SHORT_CHARS // 2
         return not unit.is_piece or unit.block == block or only_headings or not is_long
@@ -288,10 +290,9 @@ class _Chooser:
         occurrences = self._matched.occurrences[first:last]
         held = {occurrence.term for occurrence in occurrences}
         line = self._best_line(occurrences) if occurrences else self._layout.line_at(self._first_letter(start, end))
-        above = fold("\n".join(self._layout.trail(line)))
-        headings = {one.term for one in find_occurrences(above, self._terms)} - held if above else set()
+        headings = self._terms_above(line) - held
         close = max((weight for _, weight in windows(occurrences, self._terms, CLOSE_CHARS)), default=0.0)
-        bonus = REPEAT_BONUS * min(len(occurrences), 10)
+        bonus = 0.0
         if self._is_in_chunk(start, end):
             bonus += CHUNK_BONUS
         folded = self._matched.folded[self._folded(start) : self._folded(end)]
@@ -302,6 +303,14 @@ class _Chooser:
             bonus += DECLARATION_BONUS
         score = self._weight(held) + HEADING_SHARE * self._weight(headings) + CLOSE_BONUS * close + bonus * self._total
         return line, score
+
+    def _terms_above(self, line: int) -> frozenset[int]:
+        """The terms in the headings that a line stands under, by index."""
+        trail = self._layout.trail(line)
+        if trail not in self._known_trails:
+            folded = fold("\n".join(trail))
+            self._known_trails[trail] = frozenset(one.term for one in find_occurrences(folded, self._terms))
+        return self._known_trails[trail]
 
     def _best_line(self, occurrences: Sequence[Occurrence]) -> int:
         """The line with the largest weight of distinct terms.
@@ -335,10 +344,13 @@ class _Chooser:
     def _weight(self, numbers: Iterable[int]) -> float:
         return math.fsum(self._terms[number].weight for number in numbers)
 
-    def _held(self, start: int, end: int) -> frozenset[int]:
-        """The terms in a span of the text, by index."""
-        first, last = (bisect_left(self._offsets, self._folded(offset)) for offset in (start, end))
-        return frozenset(occurrence.term for occurrence in self._matched.occurrences[first:last])
+    def _held(self, unit: Unit) -> frozenset[int]:
+        """The terms in a unit, by index."""
+        span = (unit.start, unit.end)
+        if span not in self._known:
+            first, last = (bisect_left(self._offsets, self._folded(offset)) for offset in span)
+            self._known[span] = frozenset(one.term for one in self._matched.occurrences[first:last])
+        return self._known[span]
 
     # --- offsets ----------------------------------------------------------------------------------
 
@@ -387,6 +399,20 @@ class _Chooser:
             lines_after=max(total - last.last - 1, 0),
             heading_trail=trail[1:] if trail and trail[0] == title else trail,
         )
+
+
+def _without_addresses(matched: MatchedText) -> MatchedText:
+    """`matched` less the places inside web addresses, which nobody reads; all of them where there are no others."""
+    if "://" not in matched.folded:
+        return matched
+    spans = [match.span() for match in re.finditer(_ADDRESS, matched.folded)]
+    starts = [start for start, _ in spans]
+    kept = [
+        one
+        for one in matched.occurrences
+        if not (number := bisect_right(starts, one.offset)) or one.offset >= spans[number - 1][1]
+    ]
+    return replace(matched, occurrences=kept or matched.occurrences)
 
 
 def _is_source(path: str) -> bool:
