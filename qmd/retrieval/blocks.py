@@ -170,7 +170,10 @@ class Layout:
         if end - start <= longest:
             yield start, end
             return
-        borders = [match.end() for match in re.compile(_SENTENCE_END).finditer(self.text, start, end)]
+        # What is behind the last word belongs to it.
+        written = start + len(self.text[start:end].rstrip())
+        borders = [match.end() for match in re.compile(_SENTENCE_END).finditer(self.text, start, written)]
+        borders = [border for border in borders if border < written]
         for border in (*borders, end):
             while border - start > longest:
                 cut = self.text.rfind(" ", start + 1, start + longest + 1)

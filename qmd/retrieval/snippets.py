@@ -198,12 +198,14 @@ class _Chooser:
 
     def _grown(self, units: Sequence[Unit], seed: int) -> _Draft:
         """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room."""
+        if units[seed].kind == "heading" and seed + 1 < len(units) and units[seed + 1].kind == "fence":
+            seed += units[seed + 1].is_piece  # the two cannot be shown together
         low, high = self._with_header(units, seed), seed
         held = self._places.held(units[low].start, units[high].end)
         while True:
             choices = []
             for step, at in ((1, high + 1), (-1, low - 1)):
-                if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed].block):
+                if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed]):
                     continue
                 new = self._places.held(units[at].start, units[at].end) - held
                 has_room = self._has_room(units[min(low, at)], units[max(high, at)])
@@ -217,9 +219,14 @@ class _Chooser:
             held |= new
         return _Draft(units, low, high, *self._judge(units[low].start, units[high].end))
 
-    def _may_join(self, units: Sequence[Unit], low: int, high: int, at: int, block: int) -> bool:
-        """Whether a unit may become the new first or last one of `units[low:high + 1]`."""
+    def _may_join(self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit) -> bool:
+        """Whether a unit may become the new first or last one of `units[low:high + 1]`.
+
+        A part of fenced code stands alone: between it and its neighbours lies a mark that nothing would close.
+        """
         unit = units[at]
+        if unit.block != seed.block and any(one.kind == "fence" and one.is_piece for one in (unit, seed)):
+            return False
         start, end = min(units[low].start, unit.start), max(units[high].end, unit.end)
         if end - start + 2 * len(_ELLIPSIS) * unit.is_piece > self._room:
             return False
@@ -227,7 +234,7 @@ class _Chooser:
         if (unit.kind == "heading" and at > high) or (units[low].kind == "heading" and at < low):
             return only_headings and at > high
         is_long = units[high].end - units[low].start > SHORT_CHARS // 2
-        return not unit.is_piece or unit.block == block or only_headings or not is_long
+        return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
 
     def _has_room(self, first: Unit, last: Unit) -> bool:
         lines = self._layout.lines[first.first : last.last + 1]
@@ -298,10 +305,10 @@ class _Chooser:
         layout = self._layout
         first, last = draft.units[draft.low], draft.units[draft.high]
         shown = self._text[first.start : last.end]
+        rest = self._text[last.end : layout.starts[last.last + 1] - 1]
         if first.start > layout.starts[first.first]:
             shown = _ELLIPSIS + shown.lstrip()
-        if last.end < layout.starts[last.last + 1] - 1 and self._text[last.end : layout.starts[last.last + 1]].strip():
-            shown = shown.rstrip() + _ELLIPSIS
+        shown = shown.rstrip() + _ELLIPSIS if rest.strip() else shown + rest
         shown = shown.replace("\r\n", "\n").removesuffix("\r")
         if len(shown) > self._room:
             shown = shown[: max(self._room - len(_ELLIPSIS), 0)] + _ELLIPSIS

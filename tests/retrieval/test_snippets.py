@@ -105,6 +105,8 @@ def test_fenced_code_is_shown_whole_or_without_its_marks() -> None:
     long = f"{PROSE}```sh\n{lines}\nvgextend group\n{lines}\n```\n\n{PROSE}"
     passage = best_passage(long, query_terms("vgextend"))
     assert "vgextend group\n" in passage.text
+    assert best_passage(f"## Scripts\n\n{long}", query_terms("scripts")).text.startswith("## Scripts\n\nThis")
+    assert best_passage(long[len(PROSE) :], query_terms("sh")).text.startswith("line 0 of the script\n")
     assert "`" not in passage.text and "..." not in passage.text
 
 
