@@ -6,12 +6,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from qmd.ingest.fences import Span
 from qmd.records import Heading
+
+if TYPE_CHECKING:
+    from qmd.ingest.fences import Span
 
 Kind = Literal["blank", "heading", "fence", "row", "text"]
 
