@@ -18,7 +18,10 @@ LINES = 4
 """Lines that are not blank in a passage, unless more of them are short or hold further words of the query."""
 
 SHORT_CHARS = 400
-"""Code points up to which a passage may have more lines than that: about five lines of prose."""
+"""Code points up to which a passage may have more lines than that, five lines of prose or so,"""
+
+SHORT_LINES = 12
+"""but at most so many."""
 
 CHUNK_BONUS = 0.05
 """What lying in the chunk that vectors found is worth, as a share of the weight of all terms: it settles near ties,
@@ -237,10 +240,8 @@ class _Chooser:
         return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
 
     def _has_room(self, first: Unit, last: Unit) -> bool:
-        lines = self._layout.lines[first.first : last.last + 1]
-        return (
-            last.end - first.start <= SHORT_CHARS or sum(not line.isspace() and line != "" for line in lines) <= LINES
-        )
+        written = sum(map(bool, map(str.strip, self._layout.lines[first.first : last.last + 1])))
+        return written <= (SHORT_LINES if last.end - first.start <= SHORT_CHARS else LINES)
 
     def _with_header(self, units: Sequence[Unit], row: int) -> int:
         """The first row of the table that `row` belongs to where there is room from there on, else `row`."""
