@@ -39,7 +39,7 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
-from qmd.render.hits import Format, HitOptions, render_hits
+from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
 from qmd.retrieval.options import CANDIDATES
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def find(
         overhead_ms=_START_MS,
         explain=explain,
         full_body=full,
+        snippet_chars=snippet_characters(chosen),
     )
     locations = invocation.locate(index)
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:

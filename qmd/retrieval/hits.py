@@ -86,7 +86,9 @@ def build_hits(
                     matched=matched,
                     chunk=entry.span,
                     max_chars=options.snippet_chars,
-                    is_source=_is_source(document.path),
+                    path=document.path,
+                    title=document.title,
+                    chunk_only=options.mode == "dense",
                 )
                 context = context_for(collections.get(document.collection), global_context, document.path)
                 body = text if options.full_body else None
@@ -129,11 +131,3 @@ def _explain(ranked: RankedCandidate, relevance: float) -> Explanation:
         blended_score=ranked.blended_score,
         relevance=relevance,
     )
-
-
-def _is_source(path: str) -> bool:
-    if path.endswith(".md"):
-        return False  # nearly all documents, decided without an import
-    from qmd.chunking.languages import language_of
-
-    return language_of(path) is not None

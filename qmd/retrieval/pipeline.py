@@ -281,7 +281,7 @@ def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> 
     hits = []
     for document in shown:
         text = texts.get(document.hash, "")
-        passage = best_passage(text, (), max_chars=options.snippet_chars)
+        passage = best_passage(text, (), path=document.path, title=document.title, max_chars=options.snippet_chars)
         hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None))
     warnings = () if hits else ("no document passes the filters",)
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)
