@@ -77,9 +77,31 @@ def test_a_cut_off_word_is_searched_as_a_prefix() -> None:
 
 
 def test_a_short_unknown_word_beside_known_ones_is_only_questioned() -> None:
-    answer = ask(notes(), "tomatoes flew away", LEXICAL)
+    answer = ask(notes(), "tomatoes flwo away", LEXICAL)
     assert paths(answer) == ["garden.md"]
-    assert "no document holds 'flew': did you mean 'flow'?" in answer.warnings
+    assert "no document holds 'flwo': did you mean 'flow'?" in answer.warnings
+
+
+def test_a_correct_word_that_no_document_holds_is_left_alone() -> None:
+    answer = ask(notes(), "slicing", LEXICAL)
+    assert answer.hits == ()
+    assert answer.warnings == ("no document holds 'slicing'",)
+
+
+def test_a_correct_word_is_no_prefix_of_a_longer_one() -> None:
+    reader = notes()
+    reader.add("tv.md", "the broadcast was informative\n")
+    assert paths(ask(reader, "broad", LEXICAL)) == []
+    assert paths(ask(reader, "info", LEXICAL)) == ["tv.md"]
+
+
+def test_a_short_unknown_word_near_to_several_is_only_questioned() -> None:
+    reader = notes()
+    reader.add("short.md", "rule rude rune\n")
+    answer = ask(reader, "ruoe", LEXICAL)
+    assert answer.hits == ()
+    (warning,) = answer.warnings
+    assert warning.startswith("no document holds 'ruoe': did you mean ")
 
 
 def test_an_unknown_word_is_named() -> None:
