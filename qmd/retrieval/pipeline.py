@@ -71,6 +71,9 @@ def search(
     check_size(query)
     if not query.text.strip() and not query.subqueries:
         return _list_by_date(reader, query, options)
+    texts = [subquery.text for subquery in query.subqueries] or [query.text]
+    if not any(map(str.isalnum, "".join(texts))):
+        return SearchResponse(query, (), "none", ("no words to search for: the query has no letter or digit",))
     trace = Trace(options.budget_ms, listener, strict=options.strict)
     return _Search(reader, engines, query, options, trace).run(judge)
 

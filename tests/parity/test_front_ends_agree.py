@@ -75,6 +75,8 @@ SEARCHES = (
     Ask("path:deep water"),
     Ask("after:2020 pricing"),
     Ask("before:1990 pricing"),
+    Ask("%%%%"),
+    Ask("lex: ?\nvec: %%%%"),
     Ask("-roses water", mode="lexical"),
     Ask("+water roses", mode="lexical"),
     Ask('"sliding window"', mode="lexical"),

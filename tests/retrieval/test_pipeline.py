@@ -111,6 +111,21 @@ def test_an_unknown_word_is_named() -> None:
     assert "no document holds 'zzzqqq'" in answer.warnings
 
 
+@pytest.mark.parametrize("text", ["%%%%", "?", "\N{CRAB}", "lex: %%%\nvec: ???", "tag:home %%%%"])
+@pytest.mark.parametrize("options", [LEXICAL, DENSE, HYBRID], ids=lambda options: options.mode)
+def test_a_query_without_words_is_answered_with_one_line(text: str, options: SearchOptions) -> None:
+    answer = ask(notes(EMBEDDER), text, options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
+    assert (answer.hits, answer.verdict) == ((), "none")
+    assert answer.warnings == ("no words to search for: the query has no letter or digit",)
+
+
+def test_passages_that_a_model_leaves_out_are_no_matter_of_a_budget_that_nobody_set() -> None:
+    reranker = fakes.OverlapReranker(allowed=0)
+    answer = ask(notes(EMBEDDER), "window water", HYBRID, embedder=EMBEDDER, reranker=reranker)
+    (warning,) = answer.warnings
+    assert warning.startswith("overlap: 0 of ")
+
+
 def test_of_hundreds_of_unknown_words_the_first_are_named_and_the_others_counted() -> None:
     answer = ask(notes(), "tomatoes " + " ".join(f"zqx{number}zqx" for number in range(300)), LEXICAL)
     assert paths(answer) == ["garden.md"]
