@@ -33,7 +33,7 @@ def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
 
 
 def _row(hit: Hit, file: str) -> dict[str, Any]:
-    return {
+    row = {
         "docid": hit.document.docid,
         "file": file,
         "title": hit.document.title,
@@ -43,6 +43,9 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
         "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
         "uri": document_uri(hit.document),
     }
+    if hit.also_in:
+        row["also_in"] = [quote(uri, safe="/:!'()*") for uri in hit.also_in]
+    return row
 
 
 def structured_results(response: SearchResponse) -> dict[str, Any]:
@@ -70,6 +73,7 @@ def _hit_text(row: dict[str, Any]) -> str:
     if row["context"]:
         lines.append(f"Context: {row['context']}")
     lines.append(f"Line {row['line']}, {row['uri']}")
+    lines += [f"Also in {uri}" for uri in row.get("also_in", ())]
     return "\n".join([*lines, row["snippet"]])
 
 

@@ -140,7 +140,9 @@ def gather(
 def observe(reader: IndexReader, engines: Engines, text: str, mode: str) -> list[tuple[str, Evidence]]:
     """(path, evidence) of the first ten hits of the real pipeline, caught where it judges them."""
     seen: list[Evidence] = []
-    options = SearchOptions(mode="lexical" if mode == "lexical" else "hybrid", rerank=False, expand=False, limit=10)
+    options = SearchOptions(
+        mode="lexical" if mode == "lexical" else "hybrid", rerank=False, expand=False, limit=10, folds_copies=False
+    )
 
     def listen(evidence: Evidence) -> float:
         seen.append(evidence)

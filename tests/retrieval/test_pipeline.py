@@ -355,3 +355,67 @@ def test_no_query_text_raises_anything_but_a_usage_error(text: str, mode: Mode) 
     relevances = [hit.relevance for hit in answer.hits]
     assert relevances == sorted(relevances, reverse=True)
     assert answer.hits or answer.warnings
+
+
+COPIED = "# Fermentation\n\n" + "Cabbage and salt ferment for three weeks in a cool cellar. " * 5 + "\n"
+
+
+def kitchen(n_copies: int = 3) -> NoteIndex:
+    reader = NoteIndex(embedder=EMBEDDER)
+    for number in range(n_copies):
+        reader.add(f"{number}/fermentation.md", COPIED, collection=f"kitchen{number}")
+    for number in range(5):
+        reader.add(f"cabbage{number}.md", f"# Cabbage {number}\n\nCabbage soup number {number}.\n")
+    return reader
+
+
+@pytest.mark.parametrize("options", [LEXICAL, DENSE, HYBRID], ids=lambda options: options.mode)
+def test_one_text_in_several_places_is_one_hit_that_names_the_others(options: SearchOptions) -> None:
+    answer = ask(kitchen(), "cabbage salt ferment", options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
+    hit = answer.hits[0]
+    assert [path for path in paths(answer) if path.endswith("fermentation.md")] == [hit.document.path]
+    places = {f"qmd://kitchen{number}/{number}/fermentation.md" for number in range(3)}
+    assert {hit.document.uri, *hit.also_in} == places
+    assert len(hit.also_in) == 2
+
+
+def test_copies_are_folded_before_the_limit() -> None:
+    answer = ask(kitchen(60), "cabbage", replace(LEXICAL, limit=5, candidate_limit=5))
+    assert len(answer.hits) == 5
+    assert len({hit.document.hash for hit in answer.hits}) == 5
+
+
+def test_the_copy_whose_name_answers_is_shown() -> None:
+    reader = kitchen(1)
+    reader.add("sauerkraut.md", COPIED, collection="recipes")
+    (hit,) = ask(reader, "sauerkraut ferment", replace(LEXICAL, limit=1)).hits
+    assert hit.document.uri == "qmd://recipes/sauerkraut.md"
+    assert hit.also_in == ("qmd://kitchen0/0/fermentation.md",)
+
+
+def test_empty_texts_and_stubs_of_other_names_are_no_copies() -> None:
+    reader = NoteIndex()
+    for path in ("a/oven.md", "b/oven.md"):
+        reader.add(path, "")
+    for path in ("stove.md", "stove plan.md", "old/stove.md"):
+        reader.add(path, "#todo\n")
+    assert sorted(paths(ask(reader, "oven", LEXICAL))) == ["a/oven.md", "b/oven.md"]
+    hits = ask(reader, "stove", LEXICAL).hits
+    assert len(hits) == 2
+    assert sum(len(hit.also_in) for hit in hits) == 1
+
+
+def test_copies_outside_the_scope_are_not_named() -> None:
+    hits = ask(kitchen(), "collection:kitchen1 ferment", LEXICAL).hits
+    assert [(hit.document.collection, hit.also_in) for hit in hits] == [("kitchen1", ())]
+
+
+def test_a_list_by_date_folds_copies_too() -> None:
+    answer = ask(kitchen(), "path:fermentation", LEXICAL)
+    assert len(answer.hits) == 1
+    assert len(answer.hits[0].also_in) == 2
+
+
+def test_measuring_sees_every_copy() -> None:
+    answer = ask(kitchen(), "ferment", replace(LEXICAL, folds_copies=False))
+    assert len(answer.hits) == 3
