@@ -64,8 +64,7 @@ class Document(Struct, frozen=True):
 
     path: str
     title: str
-    title_is_filename: bool
-    """True when the text names no title and the file name stands in for it."""
+    title_source: Literal["front matter", "heading", "file"]
     text: str
     hash: str
     """sha-256 hex of `text` in UTF-8."""
@@ -73,6 +72,8 @@ class Document(Struct, frozen=True):
     headings: tuple[Heading, ...]
     metadata: Mapping[str, MetadataValue]
     """Typed front matter, keys lower-case; lists as tuples of strings."""
+    aliases: tuple[str, ...] = ()
+    """Other names that its front matter gives it."""
     warnings: tuple[str, ...] = ()
 
 
@@ -158,6 +159,9 @@ class Query(Struct, frozen=True):
 # --- retrieval ------------------------------------------------------------------------------------
 
 
+NameKind = Literal["file", "title", "alias"]
+
+
 class Candidate(Struct, frozen=True):
     """One document in one ranking. `score` is comparable only inside that ranking, larger is better."""
 
@@ -189,6 +193,8 @@ class StoredDocument(Struct, frozen=True):
     size: int
     """Length of the text in code points."""
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    date: str | None = None
+    """The day that the note is about, or else was written (`2024-02-02`); None where it says nothing of it."""
 
     @property
     def docid(self) -> str:

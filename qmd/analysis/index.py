@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qmd.analysis.identifiers import camel_words, identifier_parts, symbol_terms
+from qmd.analysis.note_names import note_names
 from qmd.analysis.scripts import normalize, split_cjk
 from qmd.records import Document, IndexTerms
 
@@ -10,14 +11,15 @@ from qmd.records import Document, IndexTerms
 def analyze_document(document: Document) -> IndexTerms:
     """The FTS5 columns of `document`.
 
-    `body` is the whole text, front matter included: its keywords and descriptions are written to be found. ASCII text
-    passes unchanged. `extra` holds each derived term once.
+    `title` holds all that the note is called. `body` is the whole text, front matter included: its keywords and
+    descriptions are written to be found. ASCII text passes unchanged. `extra` holds each derived term once.
     """
-    path, title, text = document.path, document.title, document.text
-    derived = f"{path}\n{title}\n{text}"
+    path, text = document.path, document.text
+    names = "\n".join(note_names(document))
+    derived = f"{path}\n{names}\n{text}"
     parts = [part for word in camel_words(derived) for part in identifier_parts(word) if len(part) > 1]
     return IndexTerms(
-        title=analyze_text(title),
+        title=analyze_text(names),
         headings=analyze_text("\n".join([heading.text for heading in document.headings])),
         path=analyze_text(path),
         body=analyze_text(text),

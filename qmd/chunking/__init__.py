@@ -6,5 +6,5 @@ It must not know files, models or the index.
 
 from __future__ import annotations
 
-CHUNKING_VERSION = 2
+CHUNKING_VERSION = 3
 """To be raised with every change that moves a border: texts that were cut by another version are cut again."""

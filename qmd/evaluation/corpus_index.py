@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from qmd.analysis.index import analyze_document
 from qmd.evaluation.collections import CorpusText, read_corpus
 from qmd.indexing.embed import embed_pending
+from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
 from qmd.records import Collection, StoredDocument
-from qmd.store import open_writer, pack_text
+from qmd.store import open_writer
 from qmd.store.documents import NewDocument
 
 COLLECTION = "corpus"
 SUFFIX = ".md"
 """Entries are indexed as markdown files, so that their titles are headings as they would be in a folder of notes."""
-
-_EPOCH = "2026-01-01T00:00:00Z"
 
 
 def index_corpus(
@@ -60,16 +57,4 @@ def _as_markdown(entry: CorpusText) -> NewDocument:
     raw = source.encode("utf-8", "replace")
     path = entry.id + SUFFIX
     document = parse_document(path, raw, max_size_bytes=len(raw))
-    return NewDocument(
-        path=path,
-        title=entry.title or document.title,
-        hash=hashlib.sha256(raw).hexdigest(),
-        n_chars=len(document.text),
-        doc=pack_text(document.text),
-        terms=analyze_document(document),
-        metadata_json="{}",
-        size_bytes=len(raw),
-        mtime_ns=0,
-        created_at=_EPOCH,
-        modified_at=_EPOCH,
-    )
+    return stored_form(document, len(raw), 0, 0, 0)

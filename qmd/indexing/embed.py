@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from qmd.analysis.note_names import note_names
 from qmd.chunking.declarations import GrammarError, find_declarations
 from qmd.chunking.languages import suffix_of
 from qmd.chunking.split import split_code, split_document
@@ -17,6 +18,7 @@ from qmd.errors import QmdError
 from qmd.indexing.reading import short_reason
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_document
+from qmd.ingest.titles import is_telling
 from qmd.records import Chunk, Document, Heading
 from qmd.store import IndexWriter
 from qmd.store.chunks import ChunkRecord, PendingContent
@@ -35,6 +37,10 @@ _GROUP_CHUNKS = 256
 
 _CHARS_PER_CHUNK = 800
 """First guess for the progress estimate, replaced by the true mean as soon as there is one."""
+
+
+MAX_NAMES = 4
+"""Names that stand in front of a chunk: more would leave little room for its text."""
 
 
 class EmbedReport(Struct, frozen=True):
@@ -66,14 +72,16 @@ class _Chunker(Struct):
         """Chunks with the text to embed; none for an empty text, or, with a warning, for one that cannot be cut."""
         try:
             document = parse_stored(content.path, content.text)
-            text, limit = content.text, self.embedder.max_tokens
-            token_starts = self.embedder.token_starts(text)
+            token_starts = self.embedder.token_starts(content.text)
             declarations = self._declarations(content) if self.cut_declarations else ()
-            if declarations:
-                chunks = split_code(text, declarations, token_starts, limit)
-            else:
-                chunks = split_document(text, document.headings, document.body_offset, token_starts, limit)
-            return [(chunk, embedded_text(document, chunk)) for chunk in chunks]
+            cut: dict[tuple[int, int], Chunk] = {}
+            for limit in self.embedder.windows:
+                if declarations:
+                    chunks = split_code(content.text, declarations, token_starts, limit)
+                else:
+                    chunks = split_document(content.text, document.headings, document.body_offset, token_starts, limit)
+                cut.update({(chunk.start, chunk.end): chunk for chunk in chunks})
+            return [(chunk, embedded_text(document, chunk)) for chunk in cut.values()]
         except (QmdError, MemoryError):
             raise
         # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
@@ -209,20 +217,22 @@ def parse_stored(path: str, text: str) -> Document:
 
 
 def embedded_text(document: Document, chunk: Chunk) -> str:
-    """What the model reads for a chunk: the title, the headings above it, its text.
+    """What the model reads for a chunk: the note's names, the headings above it, its text.
 
-    A file name that stands in for a title says nothing and is left out, and so is a heading that repeats the title. The
-    lines of the text that these headings stand in are not repeated: read twice, they drown what follows. Without them
-    hybrid nDCG@10 is .571 instead of .568 on cranfield and .523 instead of .514 on cacm.
+    A file name that says nothing is no name, and a heading that repeats a name is left out. The lines of the text that
+    these headings stand in are not repeated: read twice, they drown what follows. Without them hybrid nDCG@10 is .571
+    instead of .568 on cranfield and .523 instead of .514 on cacm.
     """
-    headings = [heading for heading in chunk.heading_path if heading != document.title]
-    title = [] if document.title_is_filename or not document.title else [document.title]
-    if not title and not headings:
+    names = note_names(document)[:MAX_NAMES]
+    if document.title_source == "file" and not is_telling(document.title):
+        names = names[1:]
+    headings = [heading for heading in chunk.heading_path if heading not in names]
+    if not names and not headings:
         return chunk.text
     text = chunk.text
-    while text.startswith("#") and _heading_at(document.headings, chunk.end - len(text)) in (*title, *headings):
+    while text.startswith("#") and _heading_at(document.headings, chunk.end - len(text)) in (*names, *headings):
         text = text.partition("\n")[2].lstrip()
-    return f"{' > '.join([*title, *headings])}\n{text}"
+    return f"{' > '.join([*([', '.join(names)] if names else ()), *headings])}\n{text}"
 
 
 def _heading_at(headings: Sequence[Heading], offset: int) -> str | None:
@@ -245,7 +255,7 @@ def _groups(pending: Iterator[PendingContent], chunker: _Chunker) -> Iterator[_G
                 continue
             key = chunk_key(text)
             group.texts[key] = text
-            records.append(ChunkRecord(chunk.seq, chunk.start, chunk.end, key))
+            records.append(ChunkRecord(len(records), chunk.start, chunk.end, key))
         group.n_chunks += len(records)
         if group.n_chunks >= _GROUP_CHUNKS or len(group.contents) >= _GROUP_CHUNKS:
             yield group

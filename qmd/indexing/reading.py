@@ -10,11 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.index import analyze_document
+from qmd.analysis.note_names import name_key
 from qmd.chunking.declarations import GrammarError, declared_headings, find_declarations
 from qmd.clock import file_time_text
 from qmd.ingest.document import read_document
 from qmd.ingest.errors import UnindexableFileError, UnindexableReason
-from qmd.records import FileEntry
+from qmd.ingest.titles import file_name
+from qmd.records import Document, FileEntry, NameKind
 from qmd.store import pack_text
 from qmd.store.documents import NewDocument
 
@@ -82,22 +84,48 @@ def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
     except GrammarError as exc:
         warnings.append(f"{exc.message}; {exc.hint}")
         is_plain = True
-    new = NewDocument(
-        path=entry.path,
+    new = stored_form(document, entry.size_bytes, _known_time(entry, read_at_ns), read_at_ns, entry.mtime_ns)
+    # What the index cannot store must be noticed here, where it concerns this file alone.
+    "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
+    return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
+
+
+def stored_form(
+    document: Document, size_bytes: int, known_mtime_ns: int, created_ns: int, modified_ns: int
+) -> NewDocument:
+    """A parsed file as the index keeps it.
+
+    Args:
+        document: The file.
+        size_bytes: Its size.
+        known_mtime_ns: The time by which the next update may know it again.
+        created_ns: When it was read first.
+        modified_ns: When it was written.
+    """
+    return NewDocument(
+        path=document.path,
         title=document.title,
         hash=document.hash,
         n_chars=len(document.text),
         doc=pack_text(document.text),
         terms=analyze_document(document),
         metadata_json=json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":")),
-        size_bytes=entry.size_bytes,
-        mtime_ns=_known_time(entry, read_at_ns),
-        created_at=file_time_text(read_at_ns),
-        modified_at=file_time_text(entry.mtime_ns),
+        size_bytes=size_bytes,
+        mtime_ns=known_mtime_ns,
+        created_at=file_time_text(created_ns),
+        modified_at=file_time_text(modified_ns),
+        heading=document.title if document.title_source == "heading" else None,
+        names=_names(document),
     )
-    # What the index cannot store must be noticed here, where it concerns this file alone.
-    "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
-    return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
+
+
+def _names(document: Document) -> dict[str, NameKind]:
+    """What a document is called; the first meaning of a key counts."""
+    named: list[tuple[str, NameKind]] = [(file_name(document.path), "file"), (document.title, "title")]
+    names: dict[str, NameKind] = {}
+    for name, kind in (*named, *((alias, "alias") for alias in document.aliases)):
+        names.setdefault(name_key(name), kind)
+    return names
 
 
 def _known_time(entry: FileEntry, read_at_ns: int) -> int:

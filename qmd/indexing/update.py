@@ -181,6 +181,7 @@ def update_collection(
     gone = [path for path in known if path not in present and not scan.is_undecided(path)]
     # Last, so that a renamed file finds its text still in place.
     removed = writer.remove_documents(collection.name, [*gone, *update.stale])
+    writer.settle_titles(collection.name)
     elsewhere = [one for one in left_out_before if not is_below(one.path, below)]
     writer.put_left_out(collection.name, [*elsewhere, *update.left_out])
     writer.mark_updated(collection.name)

@@ -8,7 +8,8 @@ import hashlib
 from qmd.files import read_regular_file
 from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.frontmatter import read_front_matter
-from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, extract_title, find_headings, find_tags, structure_of
+from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_headings, find_tags, structure_of
+from qmd.ingest.titles import aliases_of, title_of
 from qmd.records import Document, FileEntry, MetadataValue
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
@@ -62,11 +63,12 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
             warnings = (*warnings, f"only the first {limit:,} {what} are taken")
     if tags:
         metadata["tags"] = tuple(dict.fromkeys((*_as_tuple(metadata.get("tags")), *tags)))
-    title, title_is_filename = extract_title(path, text, structure, headings, metadata)
+    title = title_of(path, text, structure, headings, metadata)
     return Document(
         path=path,
-        title=title,
-        title_is_filename=title_is_filename,
+        title=title.text,
+        title_source=title.source,
+        aliases=aliases_of(metadata),
         text=text,
         hash=hashlib.sha256(text.encode("utf-8")).hexdigest(),
         body_offset=body_offset,

@@ -1,15 +1,15 @@
-"""What a text says of itself: headings, title and inline tags, with fenced code left out."""
+"""What a text says of itself: headings and inline tags, with fenced code left out."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Literal
 
 from qmd.ingest.fences import FENCE, FenceScanner, Span
-from qmd.records import Heading, MetadataValue
+from qmd.records import Heading
 
 Structure = Literal["markdown", "org", "plain"]
 
@@ -28,7 +28,6 @@ _LINE_MARK = (
 _MARK_AFTER_BREAK = re.compile(r"\n(?=[ #`~=-])" + _LINE_MARK)
 _MARK_AT_START = re.compile(_LINE_MARK)
 _ORG_MARK = re.compile(r"^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|#\+(?P<block>begin|end)_(?:src|example)\b)", re.M | re.I)
-_ORG_TITLE = re.compile(r"^#\+TITLE:[ \t]*(\S[^\n]*)", re.M | re.I)
 _NOT_PARAGRAPH = re.compile(r"\s*(?:[#>|]|[-*+][ \t]|\d+[.)][ \t]|`{3}|~{3}|<!--|\Z)")
 _TAG = re.compile(r"#(?<![^\s#]#)(?<!##)([^\W\d_][\w/-]*)(?![\w#])")
 _DIRECTIVES = frozenset(
@@ -123,41 +122,14 @@ def _org_headings(text: str) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
             code.append((opened, match.end()))
             opened = None
         elif match["stars"] and opened is None and match["text"].strip() and len(headings) < MAX_HEADINGS:
-            title = match["text"].strip()[:_MAX_HEADING_CHARACTERS]
+            title = match["text"].strip()[:MAX_HEADING_CHARACTERS]
             headings.append(Heading(min(len(match["stars"]), 6), title, match.start()))
     return tuple(headings), tuple(code)
 
 
-# --- titles ---------------------------------------------------------------------------------------
+# --- plain text ---------------------------------------------------------------------------------
 
-
-def extract_title(
-    path: str, text: str, structure: Structure, headings: Sequence[Heading], metadata: Mapping[str, MetadataValue]
-) -> tuple[str, bool]:
-    """(title, whether the file name stands in for it): front matter, then the first heading of level 1 or 2.
-
-    A heading `Notes` or `📝 Notes` names every daily note alike, so the first level-2 heading after it wins.
-    """
-    named = metadata.get("title")
-    if isinstance(named, (str, int, float)) and not isinstance(named, bool) and str(named).strip():
-        return plain_text(" ".join(str(named).split())), False
-    if structure == "org":
-        match = _ORG_TITLE.search(text)
-        if match:
-            return match[1].strip()[:_MAX_HEADING_CHARACTERS], False
-        if headings:
-            return headings[0].text, False
-    first = next((h for h in headings if h.level <= 2), None)
-    if first is not None and structure == "markdown":
-        if first.text in ("Notes", "📝 Notes"):
-            first = next((h for h in headings if h.level == 2 and h is not first), first)
-        return first.text, False
-    name = path.rpartition("/")[2]
-    stem, dot, _ = name.rpartition(".")
-    return (stem if dot and stem else name), True
-
-
-_MAX_HEADING_CHARACTERS = 500
+MAX_HEADING_CHARACTERS = 500
 """Every chunk below a heading is embedded with it, so a paragraph behind a `#` must not come along whole."""
 
 _MAX_MARKED_UP_CHARACTERS = 4_000
@@ -185,7 +157,7 @@ def plain_text(text: str) -> str:
     """
     text = text[:_MAX_MARKED_UP_CHARACTERS]
     if _MARKED_UP.search(text) is None:
-        return text[:_MAX_HEADING_CHARACTERS]
+        return text[:MAX_HEADING_CHARACTERS]
     kept: list[str] = []
     if "`" in text:
         text = _without_code_spans(text, kept)
@@ -208,7 +180,7 @@ def plain_text(text: str) -> str:
         text = html.unescape(text)
     if kept:
         text = re.sub("\ue000(\\d+)\ue001", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else "", text)
-    return " ".join(text.split())[:_MAX_HEADING_CHARACTERS]
+    return " ".join(text.split())[:MAX_HEADING_CHARACTERS]
 
 
 def _without_code_spans(text: str, kept: list[str]) -> str:

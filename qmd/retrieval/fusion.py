@@ -12,8 +12,9 @@ from qmd.records import Contribution, Ranking
 SCORE_DEPTH = 100
 """Candidates of a list that its mean and standard deviation are taken over."""
 
-SCORE_CAP = 5.0
-"""Largest standardised score: the one document of a hundred that holds a rare word would otherwise stand at 9.9."""
+COSINE_FLOOR = -2.0
+"""Least standardised cosine: what a document says beyond meaning nothing counts against its words no further. With it,
+and without a cap on either, a rare word that one document alone holds is found first: +.004 nDCG@10 on six sets."""
 
 SPREAD_FLOOR = 1e-9
 
@@ -57,11 +58,12 @@ def fuse_zscores(rankings: Sequence[Ranking], weights: Sequence[float]) -> tuple
             # A list that ended early left out documents that hold no term at all: their score is known, it is 0.
             head += [0.0] * (min(SCORE_DEPTH, len(ids)) - len(head))
         mean, spread = _moments(head)
+        least = -math.inf if ranking.source == "bm25" else COSINE_FLOOR
         standard: Mapping[int, tuple[int | None, float, float]] = {
-            candidate.document_id: (rank, candidate.score, min((candidate.score - mean) / spread, SCORE_CAP))
+            candidate.document_id: (rank, candidate.score, max((candidate.score - mean) / spread, least))
             for rank, candidate in enumerate(ranking.candidates, start=1)
         }
-        parts.append((ranking, weight, standard, (min(head) - mean) / spread))
+        parts.append((ranking, weight, standard, max((min(head) - mean) / spread, least)))
     fused = []
     for document_id in ids:
         contributions = []

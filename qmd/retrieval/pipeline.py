@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from qmd.errors import UsageError
 from qmd.inference.base import Engines, Expansion
 from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, SubQuery
-from qmd.retrieval import calibration, dense, lexical
+from qmd.retrieval import calibration, dense, lexical, naming
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.copies import fold_copies
 from qmd.retrieval.dense import DenseRanking
@@ -95,6 +95,7 @@ class _Search:
         self._lexical_queries: list[LexicalQuery] = []
         self._lexical: list[Ranking] = []
         self._dense: list[DenseRanking] = []
+        self._named: dict[int, str] = {}
 
     def run(self, judge: Callable[[Evidence], float]) -> SearchResponse:
         """Every stage in its order."""
@@ -227,7 +228,12 @@ class _Search:
 
     def _fuse(self) -> Sequence[Fused]:
         """One ranking of everything; what the user required or excluded holds for documents found by vectors, too."""
-        fused = fuse_zscores([*self._lexical, *(entry.ranking for entry in self._dense)], self._weights())
+        fused: Sequence[Fused] = fuse_zscores(
+            [*self._lexical, *(entry.ranking for entry in self._dense)], self._weights()
+        )
+        if not self._query.subqueries:
+            self._named = naming.find_named(self._reader, self._query.text, self._query.scope)
+            fused = naming.put_first(fused, self._named, self._query.text)
         if not any(term.required or term.excluded for one in self._lexical_queries for term in one.terms):
             return fused
         is_admitted = lexical.term_filter(self._reader, self._lexical_queries, self._query.scope)

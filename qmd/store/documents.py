@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from qmd.names import to_disk, to_text
-from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, StoredDocument
+from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, NameKind, StoredDocument
+from qmd.store import names
 from qmd.store.connection import Database, Row
 
 # zlib level 6 against 1: a tenth smaller for half the time more, spent beside the writer and not by it.
 _COMPRESSION_LEVEL = 6
 
-COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata"
+COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata, date"
 """In the order of `StoredDocument`."""
 _LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 """In the order of `LeftOutFile`."""
@@ -39,6 +40,12 @@ class NewDocument(Struct, frozen=True):
     mtime_ns: int
     created_at: str
     modified_at: str
+    heading: str | None = None
+    """The title where it is a heading of the text, which other notes may share."""
+    names: Mapping[str, NameKind] = field(default_factory=dict)
+    """What the note is called, as keys of `qmd.analysis.note_names`."""
+    date: str | None = None
+    """The day that the note is about (`2024-02-02`)."""
 
 
 class KnownFile(Struct, frozen=True):
@@ -60,7 +67,7 @@ def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
 def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
     """Documents of rows of `COLUMNS`."""
     with database.decoding():
-        facts = [(*row[:-1], _metadata(row[-1])) for row in rows]
+        facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
         return [StoredDocument(*one) for one in facts]
 
 
@@ -177,7 +184,7 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
             database.run("INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)", content)
         database.run(
             "INSERT INTO documents (id, collection, path, title, hash, created_at, modified_at, n_chars, size_bytes,"
-            " mtime_ns, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " mtime_ns, metadata, heading, date) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 document_id,
                 collection,
@@ -190,8 +197,11 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
                 document.size_bytes,
                 document.mtime_ns,
                 document.metadata_json,
+                document.heading,
+                document.date,
             ),
         )
+        names.put_names(database, document_id, document.names)
         terms = document.terms
         database.run(
             "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
@@ -213,6 +223,7 @@ def _remove_rows(database: Database, collection: str, paths: Sequence[str]) -> d
     found = list(database.select_in(sql, paths, (collection,)))
     ids = [(document_id,) for document_id in sorted(row[3] for row in found)]
     database.run_many("DELETE FROM terms WHERE rowid = ?", ids)
+    database.run_many("DELETE FROM names WHERE document = ?", ids)
     database.run_many("DELETE FROM documents WHERE id = ?", ids)
     return {path: (created_at, content_hash) for path, created_at, content_hash, _ in found}
 

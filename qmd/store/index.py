@@ -17,7 +17,7 @@ from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError, UsageError
 from qmd.files import tighten
 from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
-from qmd.store import chunks, documents, health, lexical
+from qmd.store import chunks, documents, health, lexical, names
 from qmd.store.connection import (
     DamagedIndexError,
     Database,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from qmd.store.chunks import ChunkRecord, PendingContent, VectorCoverage
     from qmd.store.dense import VectorCache
     from qmd.store.documents import KnownFile, NewDocument
+    from qmd.store.names import NamedDocument
 
 _COLLECTION_FACTS = ("updated_at", "made_by:analysis")
 """Entries of the key-value table that belong to a collection, its name after a colon."""
@@ -176,6 +177,10 @@ class IndexReader:
         found = documents.stored_documents(self._database, self._database.rows(sql, (collection, path)))
         return found[0] if found else None
 
+    def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
+        """Documents in scope whose file, title or alias is `name` as `note_names.name_key` writes it, by id."""
+        return names.find_named(self._database, name, scope, limit)
+
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
         if not prefix:
@@ -297,6 +302,11 @@ class IndexWriter(IndexReader):
         """Insert or replace by (collection, path); content is stored once per hash."""
         with self.transaction():
             documents.put_documents(self._database, collection, new_documents)
+
+    def settle_titles(self, collection: str) -> None:
+        """Let the titles of a collection tell its notes apart; to be called when its documents are complete."""
+        with self.transaction():
+            names.settle_titles(self._database, collection)
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         """Remember new file times of a document whose text did not change."""

@@ -67,7 +67,18 @@ CREATE TABLE left_out (
 _NO_CACHE = "DROP TABLE cache"
 """Nothing ever filled it."""
 
-MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME, _LEFT_OUT, _NO_CACHE)
+_NAMES_AND_DATES = """
+CREATE TABLE names (
+  key TEXT NOT NULL, document INTEGER NOT NULL, kind TEXT NOT NULL, PRIMARY KEY (key, document)
+) WITHOUT ROWID;
+CREATE INDEX names_by_document ON names (document);
+ALTER TABLE documents ADD COLUMN heading TEXT;
+ALTER TABLE documents ADD COLUMN date TEXT;
+"""
+"""Filled by the next update, as the version of the analysis has risen with it. `heading` is a title that was taken from
+the text, kept because `title` shows the file's name instead where many notes have the same one."""
+
+MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME, _LEFT_OUT, _NO_CACHE, _NAMES_AND_DATES)
 """Entry n takes a file from version n to n + 1."""
 
 _TABLES_OF_THE_ORIGINAL = ("content_vectors", "documents_fts", "store_config")

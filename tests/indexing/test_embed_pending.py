@@ -118,13 +118,19 @@ def test_one_text_in_two_files_is_embedded_once(writer: IndexWriter, notes: Path
     assert writer.status(embedder.fingerprint).embedded_documents == 2
 
 
-def test_the_model_reads_title_and_headings_but_no_front_matter_and_no_file_name() -> None:
+def test_the_model_reads_title_and_headings_but_no_front_matter_and_no_meaningless_file_name() -> None:
     titled = parse_document("x.md", b"---\nstatus: draft\n---\n# Guide\n\n## Set-up\n\nbody text")
     chunk = Chunk(0, 0, 9, "body text", ("Guide", "Set-up"))
     assert embedded_text(titled, chunk) == "Guide > Set-up\nbody text"
-    untitled = parse_document("2024-01-01.md", b"body text")
-    assert untitled.title_is_filename
+    untitled = parse_document("3f9a01c2.md", b"body text")
     assert embedded_text(untitled, Chunk(0, 0, 9, "body text", ())) == "body text"
+
+
+def test_the_model_reads_every_name_of_a_note_once() -> None:
+    named = parse_document("a/Control flow.md", b"---\naliases: [CFG, control-flow]\n---\n# Flow graphs\n\nbody text")
+    assert embedded_text(named, Chunk(0, 0, 9, "body text", ("Flow graphs",))) == (
+        "Flow graphs, Control flow, CFG\nbody text"
+    )
 
 
 def test_headings_in_front_of_a_chunk_are_not_read_twice() -> None:
@@ -250,7 +256,7 @@ def test_source_code_is_embedded_by_declaration_under_its_qualified_name(writer:
     embedder = RecordingEmbedder()
     embed_pending(writer, embedder)
     heads = {text.split("\n")[0] for text in embedder.texts}
-    assert {f"class Store > def method_{number}" for number in range(4)} <= heads
+    assert {f"store > class Store > def method_{number}" for number in range(4)} <= heads
 
 
 def test_source_code_is_cut_as_plain_text_when_asked(writer: IndexWriter, notes: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_vanished_file_is_unreadable(tmp_path: Path) -> None:
 
 def test_whitespace_alone_gives_an_empty_text() -> None:
     document = parse(" \n\t\n", "a/empty.md")
-    assert (document.text, document.title, document.title_is_filename) == ("", "empty", True)
+    assert (document.text, document.title, document.title_source) == ("", "empty", "file")
 
 
 def test_html_comments_stay_in_the_text() -> None:
@@ -88,14 +88,11 @@ def test_any_bytes_give_a_document_or_the_expected_error(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "title"),
     [
-        ("---\ntitle: From front matter\n---\n# Heading\n", "From front matter"),
-        ("---\ntitle: 2024\n---\n", "2024"),
         ("text\n\n## Second level\n# First\n", "Second level"),
         ("```\n# comment\n```\n# Real\n", "Real"),
         ("~~~~\n# a\n~~~\n# b\n~~~~\n# Real\n", "Real"),
         ("# Notes\n\n## Meeting\n", "Meeting"),
         ("# 📝 Notes\n\n## Meeting\n", "Meeting"),
-        ("# Notes\ntext\n", "Notes"),
         ("#\n\n# Real\n", "Real"),
         ("Title\n=====\n", "Title"),
         ("# **Bold** _it_ `x_y` [link](http://a(b)) { #anchor }\n", "Bold it x_y link"),
@@ -108,18 +105,57 @@ def test_any_bytes_give_a_document_or_the_expected_error(raw: bytes) -> None:
         ("# A \\* B &amp; C\r\n", "A * B & C"),
     ],
 )
-def test_title_comes_from_front_matter_or_the_first_heading(text: str, title: str) -> None:
-    document = parse(text)
-    assert (document.title, document.title_is_filename) == (title, False)
+def test_the_title_of_a_file_whose_name_says_nothing_is_its_heading(text: str, title: str) -> None:
+    document = parse(text, "notes/12.md")
+    assert (document.title, document.title_source) == (title, "heading")
+
+
+@pytest.mark.parametrize(("value", "title"), [("From front matter", "From front matter"), ("2024", "2024")])
+def test_a_title_of_the_front_matter_goes_before_all_else(value: str, title: str) -> None:
+    document = parse(f"---\ntitle: {value}\n---\n# Heading\n", "Plan for spring.md")
+    assert (document.title, document.title_source) == (title, "front matter")
 
 
 @pytest.mark.parametrize(
-    ("path", "title"),
-    [("a/My note.md", "My note"), ("a/v1.2.md", "v1.2"), ("Makefile", "Makefile"), ("dir.d/.md", ".md")],
+    ("path", "text", "title"),
+    [
+        ("a/My note.md", "just text", "My note"),
+        ("a/My note.md", "## Steps\ntext\n## Results\n", "My note"),
+        ("a/My note.md", "# Monday\ntext\n# Tuesday\n", "My note"),
+        ("a/My note.md", "# Notes\ntext\n", "My note"),
+        ("2018-10-17.md", "## Agenda\n", "2018-10-17"),
+        ("2018/W42.md", "text", "W42"),
+        ("会议.md", "## 议程\n", "会议"),
+        ("a/v1.2.md", "text", "v1.2"),
+        ("Makefile", "text", "Makefile"),
+        ("dir.d/.md", "text", ".md"),
+        ("garden/index.md", "text", "garden"),
+        ("Reading list/README.md", "text", "Reading list"),
+        ("README.md", "text", "README"),
+    ],
 )
-def test_the_file_name_stands_in_for_a_title(path: str, title: str) -> None:
-    document = parse("just text", path)
-    assert (document.title, document.title_is_filename) == (title, True)
+def test_the_file_name_is_the_title_of_a_note_without_one(path: str, text: str, title: str) -> None:
+    document = parse(text, path)
+    assert (document.title, document.title_source) == (title, "file")
+
+
+@pytest.mark.parametrize("path", ["3f9a01c2b7.md", "12.md", "index.md", "202103041200.md", "untitled.md"])
+def test_a_name_that_says_nothing_gives_way_to_the_first_heading(path: str) -> None:
+    assert parse("text\n\n## Steps\n## Results\n", path).title == "Steps"
+
+
+@pytest.mark.parametrize(
+    ("front_matter", "aliases"),
+    [
+        ("aliases: [CFG, Control  flow]", ("CFG", "Control flow")),
+        ("aliases:\n  - CFG\n  - CFG\n  - ''", ("CFG",)),
+        ("alias: CFG", ("CFG",)),
+        ("aliases:", ()),
+        ("aliases: 2024", ("2024",)),
+    ],
+)
+def test_aliases_come_from_the_front_matter(front_matter: str, aliases: tuple[str, ...]) -> None:
+    assert parse(f"---\n{front_matter}\n---\ntext").aliases == aliases
 
 
 def test_org_titles() -> None:

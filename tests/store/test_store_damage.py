@@ -176,7 +176,8 @@ def test_an_index_with_the_unused_table_of_answers_opens_keeps_its_documents_and
             "CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL)"
         )
         writer._database.run("INSERT INTO cache (key, value) VALUES ('question', 'answer')")
-        writer._database.run("PRAGMA user_version = 3")
+        writer._database.run("DROP TABLE names; ALTER TABLE documents DROP COLUMN heading")
+        writer._database.run("ALTER TABLE documents DROP COLUMN date; PRAGMA user_version = 3")
     with open_reader(index_path) as reader:
         assert [one.path for one in reader.iter_documents()] == ["a.md"]
         assert reader._database.value("SELECT 1 FROM sqlite_schema WHERE name = 'cache'") is None

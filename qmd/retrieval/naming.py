@@ -1,0 +1,69 @@
+"""Notes that the query calls by their name: they come first, whatever words and vectors say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from qmd.analysis.index import analyze_text
+from qmd.analysis.note_names import name_key
+from qmd.records import Contribution, LexicalTerm, Scope
+from qmd.retrieval.fusion import Fused
+from qmd.store import IndexReader
+
+BONUS: Mapping[str, float] = {"file": 40.0, "title": 35.0, "alias": 30.0, "heading": 20.0}
+"""Added to the fused score, which is at most 10 standard deviations (of 100 scores), by what the query names."""
+
+MANY_NOTES = 20
+"""Notes of one name (`index`) among which the name tells nothing."""
+
+MANY_HEADINGS = 3
+"""The same for a heading: what several notes have is a label (`Examples`)."""
+
+MAX_WORDS = 20
+
+
+def find_named(reader: IndexReader, text: str, scope: Scope) -> dict[int, str]:
+    """What the query is in the documents, by id, that have it for a name (file, title, alias) or, else, a heading."""
+    if not text.strip() or len(text.split()) > MAX_WORDS:
+        return {}
+    found = reader.find_named(name_key(text), scope, MANY_NOTES + 1)
+    if found:
+        return {one.document_id: one.kind for one in found} if len(found) <= MANY_NOTES else {}
+    return dict.fromkeys(_with_heading(reader, text, scope), "heading")
+
+
+def put_first(fused: Sequence[Fused], named: Mapping[int, str], query: str) -> list[Fused]:
+    """The ranking with the documents that the query names in front of it, in their own order."""
+    if not named:
+        return list(fused)
+    held = {entry.document_id: entry for entry in fused}
+    lowest = min((entry.score for entry in fused), default=0.0)
+    for document_id, kind in named.items():
+        before = held.get(document_id) or Fused(document_id, lowest, ())
+        bonus = BONUS[kind]
+        part = Contribution("name", kind, query, None, 1.0, bonus, bonus)
+        held[document_id] = Fused(document_id, before.score + bonus, (*before.contributions, part))
+    return sorted(held.values(), key=lambda entry: (-entry.score, entry.document_id))
+
+
+def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:
+    words = re.findall(r"[^\W_]+", analyze_text(text))
+    if not words:
+        return []
+    heading = LexicalTerm(text, f'headings : "{" ".join(words)}"')
+    holding = reader.search_lexical([heading], 4 * MANY_HEADINGS, scope)
+    documents = reader.documents([candidate.document_id for candidate in holding])
+    if not documents:
+        return []
+    from qmd.ingest.document import parse_document
+
+    key = name_key(text)
+    texts = reader.texts([document.hash for document in documents.values()])
+    found = []
+    for document in documents.values():
+        raw = texts.get(document.hash, "").encode("utf-8", "surrogatepass")
+        headings = parse_document(document.path, raw.replace(b"\0", b" "), max_size_bytes=len(raw)).headings
+        if any(name_key(heading.text) == key for heading in headings):
+            found.append(document.id)
+    return found if len(found) <= MANY_HEADINGS else []

@@ -1,0 +1,57 @@
+"""What notes are called: which note has a name, and the title shown where many notes have the same heading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from qmd.ingest.titles import file_name, is_telling
+from qmd.records import NameKind, Scope
+from qmd.store.connection import Database
+from qmd.store.scope import scope_condition
+
+MANY_NOTES = 3
+"""Notes of one collection that make their common heading no title; two may well be drafts of one another."""
+
+
+class NamedDocument(Struct, frozen=True):
+    """A document that has a name, and what the name is there."""
+
+    document_id: int
+    kind: NameKind
+
+
+def put_names(database: Database, document_id: int, names: Mapping[str, NameKind]) -> None:
+    """Store what a new document is called."""
+    rows = [(key, document_id, kind) for key, kind in names.items()]
+    database.run_many("INSERT INTO names (key, document, kind) VALUES (?, ?, ?)", rows)
+
+
+def find_named(database: Database, key: str, scope: Scope, limit: int) -> list[NamedDocument]:
+    """Documents in scope that are called `key`, by id."""
+    condition = scope_condition(scope)
+    rows = database.rows(
+        "SELECT names.document, names.kind FROM names CROSS JOIN documents ON documents.id = names.document"
+        f" WHERE names.key = ? {'AND ' + condition.sql if condition.sql else ''} ORDER BY names.document LIMIT ?",
+        (key, *condition.bindings, limit),
+    )
+    return [NamedDocument(*row) for row in rows]
+
+
+def settle_titles(database: Database, collection: str) -> None:
+    """Show the file's name for a heading that many notes of a collection have, and the heading where few have it."""
+    mine = "FROM documents WHERE collection = ? AND heading IS NOT NULL"
+    many = database.rows(f"SELECT heading {mine} GROUP BY heading HAVING count(*) >= {MANY_NOTES}", (collection,))
+    shared = {heading for (heading,) in many}
+    wanted = (
+        f"SELECT id, path, title, heading {mine} AND (title != heading OR heading IN (SELECT value FROM json_each(?)))"
+    )
+    changed = []
+    for document_id, path, title, heading in database.rows(wanted, (collection, json.dumps(sorted(shared)))):
+        name = file_name(path)
+        settled = name if heading in shared and is_telling(name) else heading
+        if settled != title:
+            changed.append((settled, document_id))
+    database.run_many("UPDATE documents SET title = ? WHERE id = ?", changed)
