@@ -253,6 +253,8 @@ class Hit(Struct, frozen=True):
     body: str | None = None
     """Whole text, only when asked for."""
     explanation: Explanation | None = None
+    also_in: tuple[str, ...] = ()
+    """Addresses of the other documents found that hold the same text."""
 
 
 class StageTiming(Struct, frozen=True):

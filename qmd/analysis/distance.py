@@ -7,6 +7,16 @@ def edit_distance(left: str, right: str, limit: int) -> int:
     """Edits (insert, delete, substitute, swap of neighbours) between two words, or `limit + 1` when there are more."""
     if abs(len(left) - len(right)) > limit:
         return limit + 1
+    return min(_distances(left, right, limit)[-1], limit + 1)
+
+
+def front_distance(left: str, right: str, limit: int) -> int:
+    """Edits between `left` and the beginning of `right` that is nearest to it, or `limit + 1` when there are more."""
+    return min(*_distances(left, right[: len(left) + limit], limit), limit + 1)
+
+
+def _distances(left: str, right: str, limit: int) -> list[int]:
+    """Edits between `left` and each beginning of `right`, the empty one first; all of them too many beyond `limit`."""
     before: list[int] = []
     above = list(range(len(right) + 1))
     for i, a in enumerate(left, start=1):
@@ -17,6 +27,6 @@ def edit_distance(left: str, right: str, limit: int) -> int:
                 cost = min(cost, before[j - 2] + 1)
             current.append(cost)
         if min(current) > limit:
-            return limit + 1
+            return current
         before, above = above, current
-    return min(above[-1], limit + 1)
+    return above

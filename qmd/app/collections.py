@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
+from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError, nearest_name
 from qmd.names import to_text
-from qmd.records import DEFAULT_PATTERN
+from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.config.edits import Target
-    from qmd.records import Collection
     from qmd.store.index import IndexWriter
 
 
@@ -98,8 +98,8 @@ def add_collection(
     return config
 
 
-def ensure_collection(configuration: Configuration, path: Path, name: str | None, pattern: str | None) -> str:
-    """The name of the collection at `path` (with that name and pattern, where given), added when there is none.
+def ensure_collection(configuration: Configuration, path: Path, name: str | None, pattern: str | None) -> Part:
+    """The collection at `path`, or the part of one (with that name and pattern, where given), added when there is none.
 
     Raises:
         UsageError: `name` is taken, or no usable name.
@@ -107,6 +107,8 @@ def ensure_collection(configuration: Configuration, path: Path, name: str | None
     from qmd.config import edits
 
     while (known := _known_at(config := configuration.written(), path, name, pattern)) is None:
+        if name is None and (part := _part_at(config, path, pattern)) is not None:
+            return part
         new = name or _free_name(config, path)
         check_name(new)
         if config.collection(new) is not None:
@@ -115,13 +117,26 @@ def ensure_collection(configuration: Configuration, path: Path, name: str | None
         with suppress(UsageError):
             edits.add_collection(configuration.target, new, path, pattern or DEFAULT_PATTERN)
             configuration.vouch()
-    return known
+    return Part(known)
 
 
 def _known_at(config: Config, path: Path, name: str | None, pattern: str | None) -> str | None:
     for one in config.collections:
         if one.path.resolve() == path and pattern in (None, one.pattern) and name in (None, one.name):
             return one.name
+    return None
+
+
+def _part_at(config: Config, path: Path, pattern: str | None) -> Part | None:
+    """The part of a collection that `path` is; None where no collection takes care of the files there."""
+    from qmd.ingest.scan import scan_collection
+
+    for one, below in places_on_disk(path, config.collections):
+        if pattern not in (None, one.pattern):
+            continue
+        # What its ignore files or its mask keep out of a collection is indexed when somebody asks for it by name.
+        if scan_collection(one, below).files or not scan_collection(Collection("", path, one.pattern)).files:
+            return Part(one.name, below)
     return None
 
 

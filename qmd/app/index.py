@@ -18,7 +18,7 @@ from qmd.app.collections import (
     require_collection,
 )
 from qmd.app.reading import ReadingIndex
-from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest
+from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest, Part
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 
@@ -68,8 +68,11 @@ class Index(ReadingIndex):
 
     def ensure_collections(
         self, paths: Sequence[Path], *, name: str | None = None, pattern: str | None = None
-    ) -> tuple[str, ...]:
-        """Names of the collections at absolute paths (with that name and pattern, where given), new ones added.
+    ) -> tuple[Part, ...]:
+        """The collections at absolute paths (with that name and pattern, where given), new ones added.
+
+        A path inside of a collection is a part of it. It becomes a collection of its own where a name is given, and
+        where it holds files of which the collection selects none.
 
         Raises:
             UsageError: `name` is taken, no usable name, or given for several paths.

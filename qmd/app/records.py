@@ -90,6 +90,13 @@ class Overview(Struct, frozen=True):
     default_collections: tuple[str, ...]
 
 
+class Part(Struct, frozen=True):
+    """A collection, or what lies `below` one folder or file of it."""
+
+    collection: str
+    below: str = ""
+
+
 class EmbedRequest(Struct, frozen=True):
     """Which texts get vectors, and for how long."""
 

@@ -39,17 +39,19 @@ class Update:
         self,
         collection: Collection,
         on_progress: Callable[[int, int], None] | None = None,
+        below: str = "",
     ) -> UpdateReport:
         """Make the index equal to the files of one collection.
 
         Args:
             collection: One of `collections`.
+            below: Only this folder or file of it.
             on_progress: Gets (files done, files to read).
 
         Raises:
             NotFoundError: Its folder cannot be read.
         """
-        return update_collection(self._writer, collection, verify=self._verify, on_progress=on_progress)
+        return update_collection(self._writer, collection, below=below, verify=self._verify, on_progress=on_progress)
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,11 +46,18 @@ def index(
     cut_declarations = cuts_declarations(chunk_strategy)
     absolute = [_existing(invocation, path) for path in paths or ()]
     with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
-        names = opened.ensure_collections(absolute, name=name, pattern=glob) if paths else None
+        parts = opened.ensure_collections(absolute, name=name, pattern=glob) if paths else None
+        names = None if parts is None else [part.collection for part in parts]
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
-            failures = [_refresh(update, collection) for collection in update.collections]
+            failures = [
+                _refresh(update, collection, below)
+                for collection in update.collections
+                for below in _folders_to_refresh(
+                    part.below for part in parts or () if part.collection == collection.name
+                )
+            ]
         if not no_embed:
             embed_index(opened, names, cut_declarations=cut_declarations)
     return NotFoundError.exit_code if any(failures) else 0
@@ -64,23 +72,30 @@ def _existing(invocation: Invocation, path: Path) -> Path:
     return absolute
 
 
-def _refresh(update: Update, collection: Collection) -> bool:
-    """Update one collection and print its line; True when its folder cannot be read."""
+def _folders_to_refresh(folders: Iterable[str]) -> Sequence[str]:
+    """What there is to refresh of a collection: all of it where it, or nothing, was named."""
+    named = dict.fromkeys(folders)
+    return tuple(named) if named and "" not in named else ("",)
+
+
+def _refresh(update: Update, collection: Collection, below: str) -> bool:
+    """Update one collection, or a part of it, and print its line; True when its folder cannot be read."""
     try:
-        report = run_update(update, collection)
+        report = run_update(update, collection, below)
     except NotFoundError as exc:
         warn(exc.message)
         if exc.hint:
             say(f"hint: {exc.hint}")
         return True
-    out(f"{collection.name}: {change_summary(report)}  ({to_text(collection.path)}, {collection.pattern})\n")
+    head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
+    out(f"{head} {change_summary(report)}  ({to_text(collection.path)}, {collection.pattern})\n")
     return False
 
 
-def run_update(update: Update, collection: Collection) -> UpdateReport:
-    """Update one collection with progress and warnings on stderr."""
+def run_update(update: Update, collection: Collection, below: str = "") -> UpdateReport:
+    """Update one collection, or a part of it, with progress and warnings on stderr."""
     with ProgressLine(f"Indexing {collection.name}") as line:
-        report = update.run(collection, line.update)
+        report = update.run(collection, line.update, below)
     for warning in report.warnings[:_WARNINGS_SHOWN]:
         warn(warning)
     if len(report.warnings) > _WARNINGS_SHOWN:

@@ -103,7 +103,7 @@ def evaluate(
     done = 0
     reports = []
     for mode in modes:
-        options = replace(BACKENDS[mode], limit=max(depth, RECALL_DEPTH), strict=True)
+        options = replace(BACKENDS[mode], limit=max(depth, RECALL_DEPTH), strict=True, folds_copies=False)
         rows: dict[str, SearchResponse] = {}
         latencies: dict[str, float] = {}
         failures: list[Failure] = []

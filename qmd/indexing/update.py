@@ -12,7 +12,7 @@ from qmd import __version__
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking.languages import suffix_of
 from qmd.indexing.stamps import Stamp, stamp_analysis
-from qmd.ingest.scan import scan_collection
+from qmd.ingest.scan import is_below, scan_collection
 from qmd.records import Collection, FileEntry, LeftOutFile
 from qmd.store import IndexWriter
 from qmd.store.documents import KnownFile, NewDocument
@@ -144,6 +144,7 @@ def update_collection(
     writer: IndexWriter,
     collection: Collection,
     *,
+    below: str = "",
     verify: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> UpdateReport:
@@ -152,6 +153,7 @@ def update_collection(
     Args:
         writer: The index.
         collection: Name, folder and mask.
+        below: Only this folder or file of the collection; all of it where another version of the program made it.
         verify: Read every file, even those whose size and time are known.
         on_progress: Gets (files done, files to read) after every few files.
 
@@ -160,24 +162,28 @@ def update_collection(
         BusyError: Another process kept the index longer than the time-out.
     """
     started = time.monotonic()
-    scan = scan_collection(collection)
     stamp = Stamp.parse(writer.version_stamp(f"analysis:{collection.name}"))
     plain = stamp.still_plain(ANALYSIS_VERSION)
-    known = writer.known_files(collection.name)
+    is_current = stamp == Stamp(ANALYSIS_VERSION, plain)
+    below = below if is_current else ""
+    scan = scan_collection(collection, below)
+    known = {path: file for path, file in writer.known_files(collection.name).items() if is_below(path, below)}
     update = _Update(writer, collection.name, known, stamp.outdated(ANALYSIS_VERSION), set(plain))
     for one in scan.skipped:
         update.leave_out(LeftOutFile(collection.name, one.path, f"'{one.path}' skipped: {one.detail or one.reason}"))
-    left_out = {one.path: one for one in writer.left_out(collection.name) if one.program == __version__}
+    left_out_before = writer.left_out(collection.name)
+    left_out = {one.path: one for one in left_out_before if one.program == __version__}
     changed = scan.files if verify else update.changed(scan.files, left_out)
     # While an older version's documents are being replaced, only the end may say that this version made them all.
-    stamps_early = not known or stamp == Stamp(ANALYSIS_VERSION, plain)
+    stamps_early = not known or is_current
     update.take(changed, stamps_early=stamps_early, on_progress=on_progress)
     present = {entry.path for entry in scan.files}
     gone = [path for path in known if path not in present and not scan.is_undecided(path)]
     # Last, so that a renamed file finds its text still in place.
     removed = writer.remove_documents(collection.name, [*gone, *update.stale])
     writer.settle_titles(collection.name)
-    writer.put_left_out(collection.name, update.left_out)
+    elsewhere = [one for one in left_out_before if not is_below(one.path, below)]
+    writer.put_left_out(collection.name, [*elsewhere, *update.left_out])
     writer.mark_updated(collection.name)
     stamp_analysis(writer, collection.name, update.plain)
     return UpdateReport(

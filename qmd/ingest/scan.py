@@ -83,8 +83,13 @@ class _Walk(Struct):
     ignored_files: int = 0
 
 
-def scan_collection(collection: Collection) -> ScanResult:
-    """Files of `collection` that its mask selects, sorted by POSIX path.
+def is_below(path: str, folder: str) -> bool:
+    """Whether a collection-relative path is `folder`, or in it; everything is in the empty one."""
+    return not folder or path == folder or path.startswith(f"{folder}/")
+
+
+def scan_collection(collection: Collection, below: str = "") -> ScanResult:
+    """Files of `collection` that its mask selects, sorted by POSIX path; where `below` is given, only those in it.
 
     The mask is a comma list of globs (`**`, `{a,b}`, `[…]`, extended globs, `!glob` to exclude), case-sensitive.
     Segments that start with a dot are never entered, symlinked folders not followed, linked files that lead out of the
@@ -111,11 +116,12 @@ def scan_collection(collection: Collection) -> ScanResult:
     todo: list[tuple[str, Sequence[IgnoreFile]]] = [("", repository_ignores(Path(root)))]
     while todo:
         prefix, ignores = todo.pop()
-        todo.extend(_visit(walk, prefix, ignores))
+        folders = _visit(walk, prefix, ignores)
+        todo.extend(one for one in folders if is_below(one[0], below) or is_below(below, one[0].rstrip("/")))
     by_path = attrgetter("path")
-    return ScanResult(
-        tuple(sorted(walk.files, key=by_path)), tuple(sorted(walk.skipped, key=by_path)), walk.ignored_files
-    )
+    files = sorted((one for one in walk.files if is_below(one.path, below)), key=by_path)
+    skipped = (one for one in walk.skipped if is_below(one.path, below) or is_below(below, one.path))
+    return ScanResult(tuple(files), tuple(sorted(skipped, key=by_path)), walk.ignored_files)
 
 
 def _single_file(path: Path) -> ScanResult:

@@ -124,7 +124,7 @@ def _json(row: _Row, options: HitOptions) -> dict[str, object]:
     entry["body" if options.full else "snippet"] = _shown_text(hit, options, JSON_SNIPPET_CHARACTERS)
     if options.explain and hit.explanation:
         entry["explain"] = explain_object(hit.explanation)
-    return entry | {
+    entry |= {
         "collection": document.collection,
         "path": document.path,
         "uri": document.uri,
@@ -132,6 +132,9 @@ def _json(row: _Row, options: HitOptions) -> dict[str, object]:
         "end_line": hit.passage.end_line,
         "heading_trail": list(hit.passage.heading_trail),
     }
+    if hit.also_in:
+        entry["also_in"] = list(hit.also_in)
+    return entry
 
 
 def _csv(row: _Row, options: HitOptions) -> str:
@@ -156,6 +159,7 @@ def _md(row: _Row, options: HitOptions) -> str:
         lines.append(f"**docid:** `{row.docid}`")
     if hit.context:
         lines.append(f"**context:** {hit.context}")
+    lines += [f"**also in:** `{file_identifier(uri, options.index_name)}`" for uri in hit.also_in]
     return "\n".join([*lines, "", _shown_text(hit, options), "", ""])
 
 
@@ -203,4 +207,9 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
     lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
     if options.explain and hit.explanation:
         lines += explain_lines(hit.explanation)
-    return [name, "\n".join(lines), "\n\n", shown, "\n"]
+    also_in = "".join(f"\nalso in {file_identifier(uri, options.index_name)}" for uri in hit.also_in)
+    if options.editor_template and also_in:
+        from qmd.render.terminal import dim
+
+        also_in = dim(also_in)
+    return [name, "\n".join(lines), also_in, "\n\n", shown, "\n"]

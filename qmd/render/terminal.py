@@ -61,6 +61,11 @@ def hyperlink(text: str, template: str, path: str, line: int) -> Styled:
     return Styled(f"\x1b]8;;{target}\x07{visible(text)}\x1b]8;;\x07")
 
 
+def dim(text: str) -> Styled:
+    """`text` in a fainter colour."""
+    return Styled(f"\x1b[2m{visible(text)}\x1b[0m")
+
+
 def highlight(text: str, words: Sequence[str]) -> Styled:
     """`text` with every occurrence of a word of three or more characters in bold yellow."""
     shown = visible(text)

@@ -28,13 +28,14 @@ BATCH = 200
 
 
 class RankedCandidate(Struct, frozen=True):
-    """A candidate in its final place: its fused entry, what reranking said, and the chunk that matched."""
+    """A candidate in its final place: its fused entry, what reranking said, the chunk that matched, and its copies."""
 
     fused: Fused
     fused_rank: int
     rerank_score: float | None
     blended_score: float
     chunk: Candidate | None
+    also_in: tuple[str, ...] = ()
 
     @property
     def span(self) -> tuple[int, int] | None:
@@ -92,7 +93,7 @@ def build_hits(
                 )
                 context = context_for(collections.get(document.collection), global_context, document.path)
                 body = text if options.full_body else None
-                shown.append((entry, Hit(document, raw[-1], passage, context, body)))
+                shown.append((entry, Hit(document, raw[-1], passage, context, body, also_in=entry.also_in)))
     # The relevance of a hit depends on those of its neighbours.
     relevances = calibration.non_increasing(raw)
     hits = tuple(

@@ -22,17 +22,18 @@ SPELLING_TRUST = 0.5
 """Share of a term's weight that a corrected spelling of it earns in coverage."""
 
 SURE_LENGTH = 7
-"""Letters from which a corrected spelling is searched beside known words; `hate` is near to too many other words."""
+"""Letters from which a corrected spelling is searched beside known words, or though several words are equally near;
+`hate` is near to too many others."""
 
 SPELLINGS = 2
 """Corrected spellings tried for one unknown term."""
 
-SCOPED_SPELLINGS = 50
-"""Spellings looked through for those that a scope's documents hold: the index ranks them by what all documents hold."""
+CLIPPED_LENGTH = 4
+"""Most letters of a correct word that may stand for longer ones: `info`, `exam`, but not `broad` for `broadcast`."""
 
 MOST_UNKNOWN = 20
-"""Unknown words of one text whose spelling is looked up, at 50 ms each: a pasted page has hundreds of them, and enough
-words that are known."""
+"""Unknown words of one text whose spelling is looked up, at up to 100 ms each: a pasted page has hundreds of them, and
+enough words that are known."""
 
 
 class LexicalQuery(Struct, frozen=True):
@@ -119,29 +120,24 @@ def _substitutes(
     reader: IndexReader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool
 ) -> list[LexicalTerm]:
     """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none."""
+    from qmd.inference.models.words import is_word
+
     prefix = prefix_form(term)
-    if prefix is not None and reader.document_frequencies([prefix], scope)[0]:
+    is_absent = is_word(term.text)
+    may_be_clipped = len(term.text) <= CLIPPED_LENGTH or not is_absent
+    if prefix is not None and may_be_clipped and reader.document_frequencies([prefix], scope)[0]:
         return [prefix]
-    spellings = _spellings(reader, term.text, scope) if len(term.text) > 3 else []
+    spellings = () if is_absent or len(term.text) < 4 else reader.similar_terms(term.text, SPELLINGS + 1, scope)
     if not spellings:
         trace.warn(f"no document holds '{term.text}'")
         return []
-    if term.required or not (is_alone or len(term.text) >= SURE_LENGTH):
+    is_sure = len(term.text) >= SURE_LENGTH or (is_alone and len(spellings) <= SPELLINGS)
+    if term.required or not is_sure:
         trace.warn(f"no document holds '{term.text}': did you mean '{spellings[0]}'?")
         return []
-    trace.warn(f"no document holds '{term.text}': searched for {_quoted(spellings)} instead")
-    return [LexicalTerm(spelling, f'"{spelling}"') for spelling in spellings]
-
-
-def _spellings(reader: IndexReader, word: str, scope: Scope) -> list[str]:
-    """Corrected spellings of a word that documents in scope hold."""
-    if scope.collections is None:
-        return list(reader.similar_terms(word, SPELLINGS))
-    near = list(reader.similar_terms(word, SCOPED_SPELLINGS))
-    known = reader.document_frequencies([LexicalTerm(one, f'"{one}"') for one in near], scope)
-    # What other collections hold must not decide between two words that this scope holds.
-    held = sorted((-frequency, one) for one, frequency in zip(near, known, strict=True) if frequency)
-    return [one for _, one in held[:SPELLINGS]]
+    tried = spellings[:SPELLINGS]
+    trace.warn(f"no document holds '{term.text}': searched for {_quoted(tried)} instead")
+    return [LexicalTerm(spelling, f'"{spelling}"') for spelling in tried]
 
 
 def _ids(candidates: Sequence[Candidate]) -> frozenset[int]:

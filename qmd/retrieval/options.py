@@ -35,6 +35,8 @@ class SearchOptions(Struct, frozen=True):
     """Wall time for the whole query; stages are cut to hold it, and a warning says which."""
     strict: bool = False
     """Whether a model that fails ends the search instead of being left out with a warning: for measuring."""
+    folds_copies: bool = True
+    """Whether documents with one text are one hit; False for measuring, where judgements name each of them."""
     explain: bool = False
     full_body: bool = False
     snippet_chars: int = PASSAGE_CHARS

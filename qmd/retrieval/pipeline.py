@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Literal
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from qmd.inference.base import Engines, Expansion
 from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, SubQuery
 from qmd.retrieval import calibration, dense, lexical, naming
 from qmd.retrieval.calibration import Evidence
+from qmd.retrieval.copies import fold_copies
 from qmd.retrieval.dense import DenseRanking
 from qmd.retrieval.expansion import should_expand
 from qmd.retrieval.fusion import Fused, fuse_zscores
@@ -71,6 +73,9 @@ def search(
     check_size(query)
     if not query.text.strip() and not query.subqueries:
         return _list_by_date(reader, query, options)
+    texts = [subquery.text for subquery in query.subqueries] or [query.text]
+    if not any(map(str.isalnum, "".join(texts))):
+        return SearchResponse(query, (), "none", ("no words to search for: the query has no letter or digit",))
     trace = Trace(options.budget_ms, listener, strict=options.strict)
     return _Search(reader, engines, query, options, trace).run(judge)
 
@@ -104,9 +109,14 @@ class _Search:
         chunks = dense.best_chunks(self._dense)
         keep = max(options.candidate_limit, options.limit)
         terms = self._lexical_queries[0].weighted
+        entries = {fused.document_id: fused for fused in self._fuse()}
+        # Before any cut, so that copies take no place that another text could have.
+        documents = self._reader.documents(list(entries))
+        found = [documents[id_] for id_ in entries if id_ in documents]
+        copies = fold_copies(found) if options.folds_copies else {document.id: () for document in found}
         ranked = [
-            RankedCandidate(fused, rank, None, fused.score, chunks.get(fused.document_id))
-            for rank, fused in enumerate(self._fuse()[:keep], start=1)
+            RankedCandidate(entries[id_], rank, None, entries[id_].score, chunks.get(id_), also_in)
+            for rank, (id_, also_in) in enumerate(islice(copies.items(), keep), start=1)
         ]
         if options.rerank and options.mode != "lexical" and len(ranked) > 1:
             with trace.stage("rerank"):
@@ -276,12 +286,13 @@ def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> 
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
     # Stable: of one time, by collection and path, as they come.
     documents = sorted(reader.iter_documents(query.scope), key=lambda document: document.modified_at, reverse=True)
-    shown = documents[: options.limit]
+    copies = fold_copies(documents)
+    shown = [document for document in documents if document.id in copies][: options.limit]
     texts = reader.texts([document.hash for document in shown])
     hits = []
     for document in shown:
         text = texts.get(document.hash, "")
         passage = best_passage(text, (), path=document.path, title=document.title, max_chars=options.snippet_chars)
-        hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None))
+        hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None, also_in=copies[document.id]))
     warnings = () if hits else ("no document passes the filters",)
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)

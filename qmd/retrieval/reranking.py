@@ -90,7 +90,8 @@ def rerank(
     listener.check()
     read = [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
     if len(read) < len(head):
-        trace.warn(f"budget of {options.budget_ms} ms: {len(read)} of {len(head)} passages reranked")
+        cause = reranker.description.model if options.budget_ms is None else f"budget of {options.budget_ms} ms"
+        trace.warn(f"{cause}: {len(read)} of {len(head)} passages reranked")
     if len(read) < 2:
         return list(ranked)
     trace.used(reranker.description)

@@ -33,7 +33,7 @@ def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
 
 
 def _row(hit: Hit, file: str) -> dict[str, Any]:
-    return {
+    row = {
         "docid": hit.document.docid,
         "file": file,
         "title": hit.document.title,
@@ -44,6 +44,9 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
         "uri": document_uri(hit.document),
         "heading_trail": list(hit.passage.heading_trail),
     }
+    if hit.also_in:
+        row["also_in"] = [quote(uri, safe="/:!'()*") for uri in hit.also_in]
+    return row
 
 
 def structured_results(response: SearchResponse) -> dict[str, Any]:
@@ -73,6 +76,7 @@ def _hit_text(row: dict[str, Any]) -> str:
     if row["heading_trail"]:
         lines.append(f"Section: {' › '.join(row['heading_trail'])}")
     lines.append(f"Line {row['line']}, {row['uri']}")
+    lines += [f"Also in {uri}" for uri in row.get("also_in", ())]
     return "\n".join([*lines, row["snippet"]])
 
 

@@ -215,11 +215,11 @@ class IndexReader:
         """Number of documents that match each term, in the scope's collections; its other parts do not count."""
         return lexical.document_frequencies(self._database, terms, scope)
 
-    def similar_terms(self, term: str, limit: int = 5) -> Sequence[str]:
-        """Indexed words within edit distance 2 of `term`, the likeliest first (for spelling suggestions)."""
+    def similar_terms(self, term: str, limit: int = 5, scope: Scope = Scope()) -> Sequence[str]:
+        """Words of documents in the scope's collections that are spelled most like `term`, most frequent first."""
         from qmd.store import spelling
 
-        return spelling.similar_terms(self._database, term, limit)
+        return spelling.similar_terms(self._database, term, limit, scope)
 
     def search_dense(
         self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str

@@ -2,94 +2,180 @@
 
 from __future__ import annotations
 
-import math
 import re
+import string
+import unicodedata
+from collections.abc import Iterable, Iterator
 
-from qmd.analysis.distance import edit_distance
+from msgspec import Struct
+from msgspec.structs import replace
+
+from qmd.analysis.distance import edit_distance, front_distance
+from qmd.records import LexicalTerm, Scope
 from qmd.store.connection import Database
 from qmd.store.documents import fetch_texts
+from qmd.store.lexical import document_frequencies
 
-_WORD = re.compile(r"[^\W_]+")
+LONG_WORD = 8
+"""Letters from which a word may have two typing errors; two edits make any shorter word into many others."""
+
+STEMS = 8
+"""Stems whose written words are looked for, the nearest ones."""
+
+LONG_STEM = 5
+"""Letters of a stem that can be known without its ending: where documents write `aggressively` alone, `agressive` means
+that."""
+
+LONGER_ENDING = 2
+"""Further edits that the ending of such a word may take."""
+
+DOCUMENTS = 60
+"""Documents that are read for the written words of one stem."""
+
+CHARACTERS = 60_000
+"""Characters of them, about 2 ms; the last document may be longer."""
+
+_MARKS = "[\u0300-\u036f]*"
+"""Accents of a letter, which the index leaves out."""
 
 
-def similar_terms(database: Database, term: str, limit: int) -> list[str]:
-    """Indexed words within edit distance 2 of `term` that share its first letter, likeliest first.
+class _Near(Struct, frozen=True, order=True):
+    """A stem of the index that may be that of the word meant; the likeliest is the first in order."""
 
-    The vocabulary holds stems, so both sides are compared as stems; what is given is a word as some document writes it.
+    distance: int
+    length_difference: int
+    minus_frequency: int
+    stem: str
+
+
+class _Written(Struct, frozen=True, order=True):
+    """A word as a document writes it, and how far it is from the one asked for; the likeliest is the first in order."""
+
+    distance: int
+    minus_frequency: int
+    word: str
+
+
+def similar_terms(database: Database, term: str, limit: int, scope: Scope) -> list[str]:
+    """The words of documents in the scope's collections that are nearest to `term`, the most frequent first.
+
+    They are one edit away; where there is none, it is one word two edits away, for a long `term`. The index holds
+    stems, which are no words: each is asked of the documents as they write it, and words are compared.
     """
-    meant = {form for form in (_stem(database, term), *_bare_forms(term)) if len(form) >= 3}
-    if not meant:
+    word = _indexed_form(database, term, stemmed=False)
+    if len(word) < 3:
         return []
-    first = min(meant)[0]
-    # One pass over the words of one letter; numbered codes are as many as words and nobody means another one of them.
-    digits = "" if any(map(str.isdigit, term)) else "AND term NOT GLOB '*[0-9]*'"
-    vocabulary = database.rows(
-        f"SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ? {digits}",
-        (first, chr(ord(first) + 1), min(map(len, meant)) - 5, max(map(len, meant)) + 2),
-    )
-    near = [
-        (distance, -frequency, candidate)
-        for candidate, frequency in vocabulary
-        if candidate not in meant and (distance := _distance_to_any(meant, candidate)) is not None
-    ]
-    # A much more frequent word at distance 2 beats a rare one at 1: the rare one is often another misspelling.
-    near.sort(key=lambda item: (item[0] - math.log10(-item[1]), item[2]))
-    return [_as_written(database, stem) for _, _, stem in near[:limit]]
+    allowed = 1 if len(word) < LONG_WORD else 2
+    found = _nearest_words(database, word, [word[0]], allowed, scope)
+    if not found and word.isascii():
+        # The first letter is seldom wrong. Each of these beginnings is shared by few stems.
+        letters = string.ascii_lowercase
+        starts = {word[1::-1], word[1:3], *(c + word[1:3] for c in letters), *(c + word[:2] for c in letters)}
+        found = _nearest_words(database, word, starts, 1, scope)
+    nearest = [one for one in found if one.distance == found[0].distance]
+    if len(nearest) > 1 and nearest[0].distance > 1:
+        return []
+    return [one.word for one in nearest[:limit]]
 
 
-def _as_written(database: Database, stem: str) -> str:
-    """A word of a document that has this stem, or the stem where none is found.
-
-    A stem is no word to show, and asking for it may find nothing: the stemmer makes `deci` of the stem `decis`.
-    """
-    # Terms of words that were taken apart, such as names in code, stand in no text by themselves.
-    database.run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.places USING fts5vocab (main, terms, instance)")
-    place = database.rows(
-        "SELECT d.hash, d.title, d.path FROM temp.places p JOIN documents d ON d.id = p.doc WHERE p.term = ? LIMIT 1",
-        (stem,),
-    )
-    for hash_, title, path in place:
-        text: str = f"{title} {path} {fetch_texts(database, [hash_]).get(hash_, '')}".lower()
-        for word in dict.fromkeys(match[0] for match in _WORD.finditer(text)):
-            if word[:2] == stem[:2] and _stem(database, word) == stem:
-                return word
-    return stem
-
-
-def _distance_to_any(forms: set[str], candidate: str) -> int | None:
-    """Edits to the nearest of `forms`; None when there are too many for its length."""
-    letters = set(candidate)
-    best: int | None = None
-    for form in forms:
-        allowed = 1 if len(form) < 5 else 2
-        if len(candidate) >= 6 and len(form) - len(candidate) <= 5 and form.startswith(candidate):
-            # A typing error in a long ending ("configuraton") leaves the stem whole at the front of the word.
-            distance = 1
-        elif abs(len(form) - len(candidate)) > allowed or len(letters.difference(form)) > allowed:
-            # Each letter that the form lacks costs an edit: this spares the table for nearly all words.
+def _nearest_words(database: Database, word: str, starts: Iterable[str], allowed: int, scope: Scope) -> list[_Written]:
+    """Written words near to `word` whose stems have one of these beginnings, the nearest first."""
+    own = _indexed_form(database, word, stemmed=True)
+    found: list[_Written] = []
+    for near in _near_stems(database, word, own, starts, allowed)[:STEMS]:
+        written = _as_written(database, near, word)
+        if written is None:
             continue
-        elif len(set(form) - letters) > allowed:
-            continue
-        else:
-            distance = edit_distance(form, candidate, allowed)
-        if distance <= allowed and (best is None or distance < best):
-            best = distance
+        if written.distance <= allowed:
+            found.append(written)
+        elif _shares_stem(own, near.stem) and written.distance <= allowed + LONGER_ENDING:
+            found.append(replace(written, distance=allowed + 1))
+    if scope.collections is not None:
+        # What other collections hold must not decide between two words that this scope holds.
+        terms = [LexicalTerm(one.word, f'"{one.word}"') for one in found]
+        frequencies = document_frequencies(database, terms, scope)
+        found = [replace(one, minus_frequency=-n) for one, n in zip(found, frequencies, strict=True) if n]
+    return sorted(found)
+
+
+def _shares_stem(own: str, stem: str) -> bool:
+    """Whether two stems are so long and so near that they are one with a typing error in it."""
+    return len(stem) >= LONG_STEM and own[:1] == stem[0] and edit_distance(own, stem, 1) == 1
+
+
+def _near_stems(database: Database, word: str, own: str, starts: Iterable[str], allowed: int) -> list[_Near]:
+    """Stems with one of these beginnings that are near to the front of the word, whose stem is `own`."""
+    # Numbered codes are as many as words and nobody means another one of them.
+    digits = "" if any(map(str.isdigit, word)) else "AND term NOT GLOB '*[0-9]*'"
+    sql = f"SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ? {digits}"
+    letters = frozenset(word)
+    near: list[_Near] = []
+    for start in sorted(starts):
+        bounds = (start, start[:-1] + chr(ord(start[-1]) + 1), 2, len(word) + allowed)
+        for stem, frequency in database.rows(sql, bounds):
+            front = _front(stem)
+            # Each letter that one of them lacks costs an edit: this spares the table for nearly all stems.
+            if len(letters.union(front)) - len(letters) > allowed:
+                continue
+            if len(set(word[: len(front) - allowed]).difference(front)) > allowed:
+                continue
+            distance = front_distance(front, word, allowed)
+            if distance <= allowed:
+                near.append(_Near(distance, abs(len(stem) - len(own)), -frequency, stem))
+    return sorted(near)
+
+
+def _front(stem: str) -> str:
+    """What every word of this stem begins with: the stemmer makes `happi` of `happy` and `hope` of `hoping`."""
+    return stem[:-1] if stem[-1] in "ie" and len(stem) > 3 else stem
+
+
+def _as_written(database: Database, near: _Near, word: str) -> _Written | None:
+    """The word nearest to `word` that has this stem and stands in a document; None where none is found."""
+    best: _Written | None = None
+    seen: set[str] = set()
+    front = _MARKS.join(map(re.escape, unicodedata.normalize("NFD", _front(near.stem))))
+    pattern = re.compile(rf"{front}(?:[^\W_]|[\u0300-\u036f])*")
+    for text in _texts_with(database, near.stem):
+        for match in pattern.finditer(text):
+            form = match[0]
+            if form in seen or text[match.start() - 1].isalnum():
+                continue
+            seen.add(form)
+            # Terms of words that were taken apart, such as names in code, stand in no text by themselves.
+            if _indexed_form(database, form, stemmed=True) == near.stem:
+                distance = edit_distance(word, _indexed_form(database, form, stemmed=False), len(word))
+                if best is None or distance < best.distance:
+                    best = _Written(distance, near.minus_frequency, unicodedata.normalize("NFC", form))
+        if best is not None and best.distance <= 1:
+            break
     return best
 
 
-def _bare_forms(term: str) -> list[str]:
-    """The word without a common ending: a typing error in front of it can keep the stemmer from taking it off."""
-    folded = term.casefold()
-    return [folded.removesuffix(ending) for ending in ("ing", "ed", "es", "s", "ion") if folded.endswith(ending)]
+def _texts_with(database: Database, stem: str) -> Iterator[str]:
+    """Title, path and text of documents with a term, in lower case, accents apart from their letters."""
+    database.run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.places USING fts5vocab (main, terms, instance)")
+    places = database.rows(
+        "SELECT hash, title, path, n_chars FROM documents"
+        " WHERE id IN (SELECT DISTINCT doc FROM temp.places WHERE term = ? LIMIT ?) ORDER BY n_chars",
+        (stem, DOCUMENTS),
+    )
+    n_characters = 0
+    for hash_, title, path, n_chars in places:
+        text = f" {title} {path} {fetch_texts(database, [hash_]).get(hash_, '')}".lower()
+        yield text if text.isascii() else unicodedata.normalize("NFD", text)
+        n_characters += n_chars
+        if n_characters > CHARACTERS:
+            return
 
 
-def _stem(database: Database, term: str) -> str:
-    """The term as the index holds it; empty when it is not exactly one."""
+def _indexed_form(database: Database, term: str, *, stemmed: bool) -> str:
+    """The term as the index holds it, or would without its stemmer; empty when it is not exactly one."""
     import apsw
 
     from qmd.store.schema import TOKENIZER
 
-    name, *arguments = TOKENIZER.split()
+    name, *arguments = TOKENIZER.split() if stemmed else TOKENIZER.split()[1:]
     tokenize = database.connection.fts5_tokenizer(name, arguments)
     flags = {"include_offsets": False, "include_colocated": False}
     tokens = list(tokenize(term.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags))

@@ -97,7 +97,7 @@ def inherited_fusion(reader: IndexReader, engines: Engines, text: str) -> list[s
         reader,
         engines,
         parse_query(text),
-        SearchOptions(rerank=False, expand=False, limit=200, candidate_limit=200, explain=True),
+        SearchOptions(rerank=False, expand=False, limit=200, candidate_limit=200, folds_copies=False, explain=True),
     )
     lists: dict[tuple[str, str], list[tuple[int, int]]] = {}
     names = {hit.document.id: entry_id(hit.document) for hit in answer.hits}

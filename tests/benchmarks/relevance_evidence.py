@@ -200,7 +200,7 @@ def ask_all(
 def observe(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> list[tuple[StoredDocument, Evidence]]:
     """The first ten hits of the real pipeline, each with the evidence caught where it is judged."""
     seen: list[Evidence] = []
-    options = SearchOptions(mode=mode, rerank=False, expand=False, limit=JUDGED)
+    options = SearchOptions(mode=mode, rerank=False, expand=False, limit=JUDGED, folds_copies=False)
 
     def listen(evidence: Evidence) -> float:
         seen.append(evidence)

@@ -27,6 +27,47 @@ def test_index_of_a_known_folder_refreshes_it_under_its_name(indexed: Qmd, notes
     assert "notes: 0 new, 0 updated, 3 unchanged, 0 removed" in indexed("index", f"{notes}/", "--no-embed").out
 
 
+def names(qmd: Qmd) -> list[str]:
+    return [row["name"] for row in json.loads(qmd("collection", "list", "--json").out)]
+
+
+def test_index_of_a_folder_in_a_collection_refreshes_that_part_of_it(indexed: Qmd, notes: Path) -> None:
+    (notes / "daily/monday.md").write_text("# Monday\n")
+    (notes / "elsewhere.md").write_text("# Elsewhere\n")
+    (notes / "pricing.md").unlink()
+    run = indexed("index", str(notes / "daily"), "--no-embed")
+    assert run.out == (
+        f"notes already holds 'daily': refreshed, 1 new, 0 updated, 1 unchanged, 0 removed  ({notes}, **/*.md)\n"
+    )
+    assert names(indexed) == ["notes"]
+    run = indexed("index", str(notes / "elsewhere.md"), str(notes / "daily"), "--no-embed")
+    assert "notes already holds 'elsewhere.md': refreshed, 1 new" in run.out
+    assert "notes already holds 'daily': refreshed, 0 new" in run.out
+    assert (
+        "notes: 0 new, 0 updated, 4 unchanged, 1 removed"
+        in indexed("index", str(notes / "daily"), str(notes), "--no-embed").out
+    )
+
+
+def test_a_named_folder_in_a_collection_is_a_collection_of_its_own(indexed: Qmd, notes: Path) -> None:
+    indexed("index", str(notes / "daily"), "--name", "diary", "--no-embed")
+    assert names(indexed) == ["notes", "diary"]
+    assert "diary: 0 new" in indexed("index", str(notes / "daily"), "--no-embed").out
+
+
+def test_a_folder_around_a_collection_and_other_masks_make_collections(indexed: Qmd, notes: Path) -> None:
+    indexed("index", str(notes.parent), "--no-embed")
+    indexed("index", str(notes / "daily"), "--glob", "**/*.txt", "--no-embed")
+    assert names(indexed) == ["notes", "home", "daily"]
+
+
+def test_a_folder_that_its_collection_keeps_out_is_indexed_when_it_is_named(indexed: Qmd, notes: Path) -> None:
+    (notes / ".qmdignore").write_text("daily/\n")
+    assert "daily: 1 new" in indexed("index", str(notes / "daily"), "--no-embed").out
+    (notes / "empty").mkdir()
+    assert "notes already holds 'empty': refreshed, 0 new" in indexed("index", str(notes / "empty"), "--no-embed").out
+
+
 def test_a_single_file_is_a_collection(qmd: Qmd, notes: Path) -> None:
     assert "pricing: 1 new" in qmd("index", str(notes / "pricing.md"), "--no-embed").out
 

@@ -276,3 +276,28 @@ def test_a_missing_grammar_is_said_once_and_made_good_when_it_is_there(
     assert writer.version_stamp("analysis:notes") == f"{ANALYSIS_VERSION} .py"
     update_collection(writer, code)
     assert writer.version_stamp("analysis:notes") == str(ANALYSIS_VERSION)
+
+
+def test_a_part_of_a_collection_is_updated_alone(writer: IndexWriter, notes: Path) -> None:
+    for path in ("a.md", "sub/b.md", "sub/c.md"):
+        write(notes, path, f"# {path}\n\nfirst")
+    write(notes, "binary.md", b"\0\1\2")
+    collection = Collection("notes", notes)
+    update_collection(writer, collection)
+    (left_out,) = writer.left_out("notes")
+    (notes / "a.md").unlink()
+    (notes / "sub/b.md").unlink()
+    write(notes, "sub/c.md", "second", LONG_AGO_NS + 1)
+    write(notes, "sub/d.md", "fourth")
+    write(notes, "e.md", "fifth")
+    report = update_collection(writer, collection, below="sub")
+    assert (report.new, report.updated, report.unchanged, report.removed) == (1, 1, 0, 1)
+    assert sorted(one.path for one in writer.iter_documents()) == ["a.md", "sub/c.md", "sub/d.md"]
+    assert writer.left_out("notes") == [left_out]
+
+
+def test_what_another_version_made_is_updated_as_a_whole(writer: IndexWriter, notes: Path) -> None:
+    write(notes, "a.md", "first")
+    write(notes, "sub/b.md", "second")
+    update_collection(writer, Collection("notes", notes), below="sub")
+    assert sorted(one.path for one in writer.iter_documents()) == ["a.md", "sub/b.md"]

@@ -184,3 +184,13 @@ def test_hostile_names_survive_literally(tmp_path: Path, name: str) -> None:
     except (OSError, UnicodeError):
         pytest.skip("this file system refuses the name")
     assert paths(scan(tmp_path)) == [to_text(name)]
+
+
+def test_a_part_of_a_collection_is_scanned_by_the_rules_of_all_of_it(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "sub/b.md", "sub/deep/c.md", "sub/drafts/d.md", "subway/e.md", "sub.md")
+    write(tmp_path, ".gitignore", text="sub/drafts/\n")
+    part = scan_collection(Collection("notes", tmp_path), "sub")
+    assert paths(part) == ["sub/b.md", "sub/deep/c.md"]
+    assert paths(scan_collection(Collection("notes", tmp_path), "sub/deep")) == ["sub/deep/c.md"]
+    assert paths(scan_collection(Collection("notes", tmp_path), "sub/b.md")) == ["sub/b.md"]
+    assert paths(scan_collection(Collection("notes", tmp_path), "sub/drafts")) == []

@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -82,6 +82,11 @@ def _error_line(text: str) -> str:
     return first
 
 
+def _rows(found: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, float], ...]:
+    """The rows of a search; each copy of a hit is one more."""
+    return tuple((unquote(uri), row["score"]) for row in found for uri in (row["uri"], *row.get("also_in", ())))
+
+
 def _lines_of(address: str, text: str) -> tuple[str, str]:
     """(path, lines): `multi-get --json` has always named files by their path alone."""
     path = address.removeprefix("qmd://").partition("/")[2] if address.startswith("qmd://") else address
@@ -108,7 +113,7 @@ def ask_command_line(ask: Ask | Fetch) -> Answer:
     warnings = tuple(line.removeprefix("warning: ") for line in lines if line.startswith("warning: "))
     if isinstance(ask, Ask):
         found = json.loads(out)
-        return Answer(tuple((unquote(row["uri"]), row["score"]) for row in found), warnings)
+        return Answer(_rows(found), warnings)
     if ask.several:
         return Answer(tuple(_lines_of(row["file"], row["body"]) for row in json.loads(out)), warnings)
     head, _, body = out.partition("\n---\n\n")
@@ -176,8 +181,8 @@ def _found(index: qmd.Index, ask: Ask) -> Answer:
         wishes |= {"intent": ask.intent, "rerank": ask.rerank}
         wishes |= {"candidate_limit": ask.candidate_limit} if ask.candidate_limit is not None else {}
     response = index.search(ask.text, collections=ask.collections, **wishes)
-    rows = tuple((hit.document.uri, _score(hit.relevance)) for hit in response.hits)
-    return Answer(rows, response.warnings)
+    found = [{"uri": hit.document.uri, "score": _score(hit.relevance), "also_in": hit.also_in} for hit in response.hits]
+    return Answer(_rows(found), response.warnings)
 
 
 def _fetched(index: qmd.Index, ask: Fetch) -> Answer:
@@ -208,8 +213,7 @@ def mcp_front_end(index: Index) -> FrontEnd:
             return Answer(error=_error_line("\n".join(texts)))
         if isinstance(ask, Ask):
             found = result.structured_content
-            rows = tuple((unquote(row["uri"]), row["score"]) for row in found["results"])
-            return Answer(rows, tuple(found.get("warnings", ())))
+            return Answer(_rows(found["results"]), tuple(found.get("warnings", ())))
         resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
         texts_of = [one for one in resources if isinstance(one, TextResourceContents)]
         return Answer(tuple(_lines_of(str(one.uri), one.text) for one in texts_of))
@@ -247,8 +251,7 @@ def http_front_end(index: Index) -> FrontEnd:
         content = response.json()
         if response.status_code != 200:
             return Answer(error=_error_line(content["error"]))
-        rows = tuple((unquote(row["uri"]), row["score"]) for row in content["results"])
-        return Answer(rows, tuple(content.get("warnings", ())))
+        return Answer(_rows(content["results"]), tuple(content.get("warnings", ())))
 
     return ask_http
 

@@ -38,6 +38,7 @@ FILES = {
     "work/pricing.md": "# Pricing decision\n\nWe chose per-seat pricing after the March interviews.\n",
     "work/rust.md": "# Ownership\n\nOwnership is how Rust manages memory.\n\n```rust\nlet owner = 1;\n```\n",
     "work/limiter.md": "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n",
+    "garden/old notes/limiter.md": "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n",
     "hidden/kiwi.md": "# Secret kiwi\n\nThe kiwi in this collection is searched only when it is named.\n",
 }  # fmt: skip
 
@@ -61,6 +62,10 @@ SEARCHES = (
     Ask("autumn fruit", candidate_limit=12),
     Ask("autumn fruit", candidate_limit=30, limit=30),
     Ask("autumn fruit", limit=1),
+    Ask("sliding window", limit=1),
+    Ask("sliding window", mode="lexical"),
+    Ask("sliding window", mode="dense"),
+    Ask("sliding window", collections=("work",)),
     Ask("autumn fruit", limit=30, rerank=False),
     Ask("autumn fruit", min_score=0.3),
     Ask("autumn fruit", min_score=1.0),
@@ -75,6 +80,8 @@ SEARCHES = (
     Ask("path:deep water"),
     Ask("after:2020 pricing"),
     Ask("before:1990 pricing"),
+    Ask("%%%%"),
+    Ask("lex: ?\nvec: %%%%"),
     Ask("-roses water", mode="lexical"),
     Ask("+water roses", mode="lexical"),
     Ask('"sliding window"', mode="lexical"),

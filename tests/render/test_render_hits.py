@@ -52,6 +52,17 @@ def test_json_scores_round_half_up_and_print_whole_numbers_bare(relevance: float
     assert f'"score": {shown},' in render("json", replace(HIT, relevance=relevance))
 
 
+def test_copies_are_named_in_a_row_of_their_own() -> None:
+    copied = replace(HIT, also_in=("qmd://old/a.md", "qmd://b/c d.md"))
+    assert json.loads(render("json", copied))[0]["also_in"] == ["qmd://old/a.md", "qmd://b/c d.md"]
+    assert "also_in" not in json.loads(render("json", HIT))[0]
+    assert "**also in:** `qmd://old/a.md`\n" in render("md", copied)
+    shown = render("cli", copied, index_name="two")
+    assert "%\nalso in qmd://old/a.md?index=two\nalso in qmd://b/c d.md?index=two\n\n@@" in shown
+    shown = render("cli", copied, editor_template="edit://{path}")
+    assert "%\x1b[2m\nalso in qmd://old/a.md\nalso in qmd://b/c d.md\x1b[0m\n\n@@" in shown
+
+
 def test_an_absent_context_is_no_json_key() -> None:
     assert "context" not in json.loads(render("json", replace(HIT, context=None)))[0]
 

@@ -77,9 +77,31 @@ def test_a_cut_off_word_is_searched_as_a_prefix() -> None:
 
 
 def test_a_short_unknown_word_beside_known_ones_is_only_questioned() -> None:
-    answer = ask(notes(), "tomatoes flew away", LEXICAL)
+    answer = ask(notes(), "tomatoes flwo away", LEXICAL)
     assert paths(answer) == ["garden.md"]
-    assert "no document holds 'flew': did you mean 'flow'?" in answer.warnings
+    assert "no document holds 'flwo': did you mean 'flow'?" in answer.warnings
+
+
+def test_a_correct_word_that_no_document_holds_is_left_alone() -> None:
+    answer = ask(notes(), "slicing", LEXICAL)
+    assert answer.hits == ()
+    assert answer.warnings == ("no document holds 'slicing'",)
+
+
+def test_a_correct_word_is_no_prefix_of_a_longer_one() -> None:
+    reader = notes()
+    reader.add("tv.md", "the broadcast was informative\n")
+    assert paths(ask(reader, "broad", LEXICAL)) == []
+    assert paths(ask(reader, "info", LEXICAL)) == ["tv.md"]
+
+
+def test_a_short_unknown_word_near_to_several_is_only_questioned() -> None:
+    reader = notes()
+    reader.add("short.md", "rule rude rune\n")
+    answer = ask(reader, "ruoe", LEXICAL)
+    assert answer.hits == ()
+    (warning,) = answer.warnings
+    assert warning.startswith("no document holds 'ruoe': did you mean ")
 
 
 def test_an_unknown_word_is_named() -> None:
@@ -87,6 +109,21 @@ def test_an_unknown_word_is_named() -> None:
     assert answer.hits == ()
     assert answer.verdict == "none"
     assert "no document holds 'zzzqqq'" in answer.warnings
+
+
+@pytest.mark.parametrize("text", ["%%%%", "?", "\N{CRAB}", "lex: %%%\nvec: ???", "tag:home %%%%"])
+@pytest.mark.parametrize("options", [LEXICAL, DENSE, HYBRID], ids=lambda options: options.mode)
+def test_a_query_without_words_is_answered_with_one_line(text: str, options: SearchOptions) -> None:
+    answer = ask(notes(EMBEDDER), text, options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
+    assert (answer.hits, answer.verdict) == ((), "none")
+    assert answer.warnings == ("no words to search for: the query has no letter or digit",)
+
+
+def test_passages_that_a_model_leaves_out_are_no_matter_of_a_budget_that_nobody_set() -> None:
+    reranker = fakes.OverlapReranker(allowed=0)
+    answer = ask(notes(EMBEDDER), "window water", HYBRID, embedder=EMBEDDER, reranker=reranker)
+    (warning,) = answer.warnings
+    assert warning.startswith("overlap: 0 of ")
 
 
 def test_of_hundreds_of_unknown_words_the_first_are_named_and_the_others_counted() -> None:
@@ -318,3 +355,67 @@ def test_no_query_text_raises_anything_but_a_usage_error(text: str, mode: Mode) 
     relevances = [hit.relevance for hit in answer.hits]
     assert relevances == sorted(relevances, reverse=True)
     assert answer.hits or answer.warnings
+
+
+COPIED = "# Fermentation\n\n" + "Cabbage and salt ferment for three weeks in a cool cellar. " * 5 + "\n"
+
+
+def kitchen(n_copies: int = 3) -> NoteIndex:
+    reader = NoteIndex(embedder=EMBEDDER)
+    for number in range(n_copies):
+        reader.add(f"{number}/fermentation.md", COPIED, collection=f"kitchen{number}")
+    for number in range(5):
+        reader.add(f"cabbage{number}.md", f"# Cabbage {number}\n\nCabbage soup number {number}.\n")
+    return reader
+
+
+@pytest.mark.parametrize("options", [LEXICAL, DENSE, HYBRID], ids=lambda options: options.mode)
+def test_one_text_in_several_places_is_one_hit_that_names_the_others(options: SearchOptions) -> None:
+    answer = ask(kitchen(), "cabbage salt ferment", options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
+    hit = answer.hits[0]
+    assert [path for path in paths(answer) if path.endswith("fermentation.md")] == [hit.document.path]
+    places = {f"qmd://kitchen{number}/{number}/fermentation.md" for number in range(3)}
+    assert {hit.document.uri, *hit.also_in} == places
+    assert len(hit.also_in) == 2
+
+
+def test_copies_are_folded_before_the_limit() -> None:
+    answer = ask(kitchen(60), "cabbage", replace(LEXICAL, limit=5, candidate_limit=5))
+    assert len(answer.hits) == 5
+    assert len({hit.document.hash for hit in answer.hits}) == 5
+
+
+def test_the_copy_whose_name_answers_is_shown() -> None:
+    reader = kitchen(1)
+    reader.add("sauerkraut.md", COPIED, collection="recipes")
+    (hit,) = ask(reader, "sauerkraut ferment", replace(LEXICAL, limit=1)).hits
+    assert hit.document.uri == "qmd://recipes/sauerkraut.md"
+    assert hit.also_in == ("qmd://kitchen0/0/fermentation.md",)
+
+
+def test_empty_texts_and_stubs_of_other_names_are_no_copies() -> None:
+    reader = NoteIndex()
+    for path in ("a/oven.md", "b/oven.md"):
+        reader.add(path, "")
+    for path in ("stove.md", "stove plan.md", "old/stove.md"):
+        reader.add(path, "#todo\n")
+    assert sorted(paths(ask(reader, "oven", LEXICAL))) == ["a/oven.md", "b/oven.md"]
+    hits = ask(reader, "stove", LEXICAL).hits
+    assert len(hits) == 2
+    assert sum(len(hit.also_in) for hit in hits) == 1
+
+
+def test_copies_outside_the_scope_are_not_named() -> None:
+    hits = ask(kitchen(), "collection:kitchen1 ferment", LEXICAL).hits
+    assert [(hit.document.collection, hit.also_in) for hit in hits] == [("kitchen1", ())]
+
+
+def test_a_list_by_date_folds_copies_too() -> None:
+    answer = ask(kitchen(), "path:fermentation", LEXICAL)
+    assert len(answer.hits) == 1
+    assert len(answer.hits[0].also_in) == 2
+
+
+def test_measuring_sees_every_copy() -> None:
+    answer = ask(kitchen(), "ferment", replace(LEXICAL, folds_copies=False))
+    assert len(answer.hits) == 3

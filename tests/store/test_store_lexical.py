@@ -128,3 +128,64 @@ def test_similar_terms_find_the_word_that_was_meant(writer: IndexWriter, make_do
     assert writer.similar_terms("desicion")[:1] == ["decision"]
     assert writer.similar_terms("zzz") == []
     assert writer.similar_terms('"') == []
+
+
+def test_words_are_compared_and_not_their_stems(writer: IndexWriter, make_document: MakeDocument) -> None:
+    texts = [
+        "a selection of sets",
+        "our representatives, a representative sample",
+        "we resent resentment",
+        "it is useful",
+    ]
+    writer.put_documents("n", [make_document(str(n), text) for n, text in enumerate(texts)])
+    assert writer.similar_terms("selction") == ["selection"]
+    assert writer.similar_terms("reprsentative") == ["representative"]
+    assert writer.similar_terms("usefull") == ["useful"]
+
+
+def test_the_nearest_word_comes_before_frequent_ones(writer: IndexWriter, make_document: MakeDocument) -> None:
+    many = [make_document(f"many{n}", "configure configured") for n in range(20)]
+    writer.put_documents("n", [*many, make_document("one", "a configurator")])
+    assert writer.similar_terms("configuratr") == ["configurator"]
+    assert writer.similar_terms("confgure") == ["configure"]
+
+
+def test_a_wrong_first_letter_is_corrected_where_nothing_else_is_near(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document("a", "an integrated texture was joined")])
+    for typed, meant in (("ojined", "joined"), ("exture", "texture"), ("untegrated", "integrated")):
+        assert writer.similar_terms(typed) == [meant]
+
+
+def test_a_stem_stands_for_a_word_that_only_other_endings_of_it_are_written(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document("a", "it was pushed aggressively")])
+    assert writer.similar_terms("agressive") == ["aggressively"]
+
+
+def test_words_keep_their_accents_and_other_scripts_are_corrected(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    writer.put_documents(
+        "n", [make_document("a", "Die Bevölkerung und Übersetzung"), make_document("b", "перевод книги")]
+    )
+    assert writer.similar_terms("bevölkrung") == ["bevölkerung"]
+    assert writer.similar_terms("uebersetzung") == ["übersetzung"]
+    assert writer.similar_terms("перевдо") == ["перевод"]
+
+
+def test_two_edits_correct_a_long_word_only_where_one_is_meant(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document("a", "kubernetes"), make_document("b", "converted, then converged")])
+    assert writer.similar_terms("kubrntes") == ["kubernetes"]
+    assert writer.similar_terms("convexzed") == []
+    assert writer.similar_terms("kbrnet") == []
+
+
+def test_only_documents_in_scope_suggest_a_word(writer: IndexWriter, make_document: MakeDocument) -> None:
+    writer.put_documents("n", [make_document("a", "a comet")])
+    writer.put_documents("m", [make_document("b", "two combats"), make_document("c", "combat")])
+    assert writer.similar_terms("comat", scope=Scope(collections=("m",))) == ["combat"]
