@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
 from qmd.names import to_disk
+
+if TYPE_CHECKING:
+    from qmd.dates.days import DateSpan
 
 MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]
@@ -74,6 +77,10 @@ class Document(Struct, frozen=True):
     """Typed front matter, keys lower-case; lists as tuples of strings."""
     aliases: tuple[str, ...] = ()
     """Other names that its front matter gives it."""
+    date: str | None = None
+    """The day (`2024-02-02`) or month (`2024-02`) that it is about; None where it does not say."""
+    dates: tuple[DateSpan, ...] = ()
+    """All that its path, front matter and headings name."""
     warnings: tuple[str, ...] = ()
 
 
@@ -102,7 +109,7 @@ class IndexTerms(Struct, frozen=True):
     path: str
     body: str
     extra: str
-    """Derived terms that the text does not literally hold: identifier parts, stems of other languages."""
+    """Derived terms that the text does not literally hold: identifier parts, symbols, dates."""
 
 
 class LexicalTerm(Struct, frozen=True):
@@ -194,7 +201,7 @@ class StoredDocument(Struct, frozen=True):
     """Length of the text in code points."""
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
     date: str | None = None
-    """The day that the note is about, or else was written (`2024-02-02`); None where it says nothing of it."""
+    """The day (`2024-02-02`) or month (`2024-02`) that the note is about; None where it does not say."""
 
     @property
     def docid(self) -> str:

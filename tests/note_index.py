@@ -70,4 +70,5 @@ def _new_document(document: Document, title: str | None, modified_at: str) -> Ne
         mtime_ns=0,
         created_at=modified_at,
         modified_at=modified_at,
+        date=document.date,
     )

@@ -45,7 +45,7 @@ class NewDocument(Struct, frozen=True):
     names: Mapping[str, NameKind] = field(default_factory=dict)
     """What the note is called, as keys of `qmd.analysis.note_names`."""
     date: str | None = None
-    """The day that the note is about (`2024-02-02`)."""
+    """The day (`2024-02-02`) or month (`2024-02`) that the note is about."""
 
 
 class KnownFile(Struct, frozen=True):
