@@ -23,24 +23,28 @@ def date_terms(spans: Iterable[DateSpan]) -> list[str]:
     terms: dict[str, None] = {}
     for span in spans:
         if not _covers_month(span):
-            terms.update(dict.fromkeys(f"onday{day:%Y%m%d}" for day in _days(span.first, span.last)))
+            terms.update(dict.fromkeys(_day_term(day) for day in _days(span.first, span.last)))
         terms.update(dict.fromkeys(_months(span.first, span.last)))
     return list(terms)
 
 
 def terms_within(first: date, last: date) -> list[str]:
     """Terms of which every note has one that names a day from `first` to `last`, or a whole month among them."""
-    terms: list[str] = []
+    return [
+        _months(day, day)[0] if is_month else _day_term(day) for day, is_month in days_and_months(first, last)
+    ]
+
+
+def days_and_months(first: date, last: date) -> list[tuple[date, bool]]:
+    """The days of a span, whole months as their first day and True; of a long span nothing but months."""
+    parts: list[tuple[date, bool]] = []
     day = first
     while day <= last:
-        month, end = month_of(day.year, day.month)
-        if (day == month and end <= last) or (last - first).days > MANY_DAYS:
-            terms.extend(_months(day, day))
-            day = end
-        else:
-            terms.append(f"onday{day:%Y%m%d}")
-        day += timedelta(days=1)
-    return terms
+        start, end = month_of(day.year, day.month)
+        is_month = (day == start and end <= last) or (last - first).days > MANY_DAYS
+        parts.append((day, is_month))
+        day = (end if is_month else day) + timedelta(days=1)
+    return parts
 
 
 def _covers_month(span: DateSpan) -> bool:
@@ -49,6 +53,10 @@ def _covers_month(span: DateSpan) -> bool:
 
 def _days(first: date, last: date) -> Iterator[date]:
     return (first + timedelta(days=number) for number in range((last - first).days + 1))
+
+
+def _day_term(day: date) -> str:
+    return "onday" + day.isoformat().replace("-", "")
 
 
 def _months(first: date, last: date) -> list[str]:

@@ -17,6 +17,8 @@ MAX_CHARACTERS = 100_000
 _MARK = re.compile(r"(?:19|20)[0-9]{2}")
 """Every date that does not depend on today holds a year in full."""
 
+_LETTER = re.compile(r"[^\W\d_]")
+
 _YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
 _WORD = r"(?P<w>[^\W\d_]{3,12})"
 _SPACE = r"[ \t\u00a0_\-]"
@@ -40,8 +42,10 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
         return []
     text = text[:MAX_CHARACTERS]
     found: list[DateSpan] = []
-    patterns = _patterns()
-    for pattern, read in patterns if years else patterns[:-1]:
+    has_words = _LETTER.search(text) is not None
+    for pattern, read, needs_words in _patterns():
+        if (needs_words and not has_words) or (read is _year and not years):
+            continue
         for match in pattern.finditer(text):
             if any(match.start() < one.end and one.start < match.end() for one in found):
                 continue
@@ -54,9 +58,12 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
 
 
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], Reader], ...]:
-    """Ways to write a date, the more exact first: what one has taken no other reads."""
-    return tuple((re.compile(pattern, re.IGNORECASE), read) for pattern, read in _sources())
+def _patterns() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
+    """Ways to write a date, and whether they take letters; the more exact first: what one has taken no other reads."""
+    return tuple(
+        (re.compile(pattern, re.IGNORECASE), read, read not in (_day, _day_or_month_first, _month, _year) or "年" in pattern)
+        for pattern, read in _sources()
+    )
 
 
 def _sources() -> Iterator[tuple[str, Reader]]:
@@ -98,7 +105,7 @@ def _sources() -> Iterator[tuple[str, Reader]]:
     # 07/2019, 07.2019
     yield rf"(?<![0-9.\-/])(?P<m>0[1-9]|1[0-2]|[1-9](?=/))[-/.]{_YEAR}(?![0-9]|[-/.][0-9])", _month
     # 2018, last because only filters ask for it
-    yield rf"(?<![0-9]){_YEAR}(?![0-9])年?", _year
+    yield rf"(?<![0-9]){_YEAR}(?![0-9])", _year
 
 
 def _day(match: Match, day_first: bool | None) -> Sequence[Days]:

@@ -64,7 +64,8 @@ def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]
     """Dates of the front matter by key; of a value that can be read in two ways both, the American one first."""
     told: dict[str, Sequence[DateSpan]] = {}
     for key, value in metadata.items():
-        for text in value if isinstance(value, tuple) else (str(value),):
+        # Of a list the first entry: long ones are keywords.
+        for text in value[:1] if isinstance(value, tuple) else (str(value),):
             if len(text) <= _MAX_VALUE_CHARACTERS and (found := _dates(text)):
                 told.setdefault(_BETWEEN.sub("", key), found)
     return told

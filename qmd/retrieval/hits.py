@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,6 +49,8 @@ class Scale(Struct, frozen=True):
     n_documents: int
     background: float | None
     judge: Callable[[Evidence], float]
+    said: Mapping[int, str] = {}
+    """What is known to hold for a document beside its text, in words of the terms: its date. Whole lines, by id."""
 
 
 def build_hits(
@@ -73,7 +75,7 @@ def build_hits(
             if document is None or text is None:
                 continue
             # Title and path stand in front of the text, so that they count as said together with its first lines.
-            matched = match_text(text, scale.terms, before=f"{document.path}\n{document.title}\n")
+            matched = match_text(text, scale.terms, before=f"{document.path}\n{document.title}\n{scale.said.get(document.id, '')}")
             raw.append(scale.judge(_measure(matched, entry.chunk, scale)))
             if len(shown) < options.limit:
                 passage = best_passage(

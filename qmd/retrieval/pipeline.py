@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from qmd.errors import UsageError
 from qmd.inference.base import Engines, Expansion
 from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, SubQuery
-from qmd.retrieval import calibration, dense, lexical, naming
+from qmd.retrieval import calibration, dating, dense, lexical, naming
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.dense import DenseRanking
 from qmd.retrieval.expansion import should_expand
@@ -91,6 +91,7 @@ class _Search:
         self._lexical: list[Ranking] = []
         self._dense: list[DenseRanking] = []
         self._named: dict[int, str] = {}
+        self._dated = dating.Dated({}, query.text)
 
     def run(self, judge: Callable[[Evidence], float]) -> SearchResponse:
         """Every stage in its order."""
@@ -114,7 +115,8 @@ class _Search:
         with trace.stage("passages"):
             cosines = [candidate.score for candidate in self._dense[0].ranking.candidates] if self._dense else []
             background = calibration.background_cosine(cosines)
-            scale = Scale(terms, self._reader.count_documents(query.scope), background, judge)
+            n_documents = self._reader.count_documents(query.scope)
+            scale = Scale(terms, n_documents, background, judge, self._dated.words)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
         if not hits:
             self._explain_emptiness(relevances)
@@ -142,12 +144,18 @@ class _Search:
             self._lexical_queries = [self._lexical_query(query.text, Trace(None), lex_syntax=False)]
             return
         else:
-            with_operators = lex_operators(query.text, trace)
-            plain = self._lexical_query(with_operators or query.text, trace, lex_syntax=with_operators is not None)
+            self._dated = dating.find_dated(self._reader, query.text, query.scope)
+            text = self._dated.rest
+            with_operators = lex_operators(text, trace)
+            plain = self._lexical_query(with_operators or text, trace, lex_syntax=with_operators is not None)
+            plain = dating.complete_query(plain, self._dated, query.text)
             self._lexical_queries = [replace(plain, text=query.text)]
         if self._options.mode != "dense":
             kind: Literal["lex", "original"] = "lex" if typed else "original"
             self._lexical = [self._lexical_ranking(one, kind, self._depth) for one in self._lexical_queries]
+            self._lexical[0] = dating.complete_ranking(
+                self._reader, self._lexical_queries[0], self._lexical[0], self._dated, query.scope
+            )
 
     def _lexical_query(self, text: str, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
         return lexical.lexical_query(self._reader, text, self._query.scope, trace, lex_syntax=lex_syntax)
@@ -211,8 +219,9 @@ class _Search:
             return
         if not trace.has_time(dense.EMBED_ESTIMATE_MS, "vectors"):
             return
-        also = sorted({candidate.document_id for ranking in self._lexical for candidate in ranking.candidates})
-        self._dense = dense.dense_rankings(reader, embedder, texts, also, self._depth, scope, trace)
+        also = {candidate.document_id for ranking in self._lexical for candidate in ranking.candidates}
+        also.update(self._dated.documents)
+        self._dense = dense.dense_rankings(reader, embedder, texts, sorted(also), self._depth, scope, trace)
         if not self._dense:
             dense.explain_absence(reader, embedder, texts, scope, trace)
 
@@ -223,6 +232,7 @@ class _Search:
         )
         if not self._query.subqueries:
             self._named = naming.find_named(self._reader, self._query.text, self._query.scope)
+            fused = dating.put_first(fused, self._dated)
             fused = naming.put_first(fused, self._named, self._query.text)
         if not any(term.required or term.excluded for one in self._lexical_queries for term in one.terms):
             return fused
