@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]
 Verdict = Literal["good", "weak", "none"]
+Sort = Literal["relevance", "date", "-date"]
+"""The order of hits; `date` is newest first, `-date` oldest first."""
 
 DEFAULT_PATTERN = "**/*.md"
 """The mask of a collection that was given none."""
@@ -136,7 +138,11 @@ class SubQuery(Struct, frozen=True):
 
 
 class MetadataFilter(Struct, frozen=True):
-    """A condition on one document: `field` (tag, path, title, after, before or a front-matter key), operator, value."""
+    """A condition on one document: `field`, operator, value.
+
+    The field is tag, path, title, modified, a date (`after`, `before`, `on`) or a front-matter key. The value of a date
+    is ISO, whole or its start; that of `on` may be two of them with a slash between.
+    """
 
     field: str
     op: Literal["=", "!=", "<", "<=", ">", ">="]
@@ -161,6 +167,7 @@ class Query(Struct, frozen=True):
     subqueries: tuple[SubQuery, ...] = ()
     intent: str | None = None
     scope: Scope = Scope()
+    sort: Sort = "relevance"
 
 
 # --- retrieval ------------------------------------------------------------------------------------
@@ -202,6 +209,11 @@ class StoredDocument(Struct, frozen=True):
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
     date: str | None = None
     """The day (`2024-02-02`) or month (`2024-02`) that the note is about; None where it does not say."""
+
+    @property
+    def day(self) -> str:
+        """Its date, else the time at which its file was written."""
+        return self.date or self.modified_at
 
     @property
     def docid(self) -> str:

@@ -30,9 +30,7 @@ def date_terms(spans: Iterable[DateSpan]) -> list[str]:
 
 def terms_within(first: date, last: date) -> list[str]:
     """Terms of which every note has one that names a day from `first` to `last`, or a whole month among them."""
-    return [
-        _months(day, day)[0] if is_month else _day_term(day) for day, is_month in days_and_months(first, last)
-    ]
+    return [_months(day, day)[0] if is_month else _day_term(day) for day, is_month in days_and_months(first, last)]
 
 
 def days_and_months(first: date, last: date) -> list[tuple[date, bool]]:

@@ -12,8 +12,8 @@ def analyze_document(document: Document) -> IndexTerms:
     """The FTS5 columns of `document`.
 
     `title` holds all that the note is called. `body` is the whole text, front matter included: its keywords and
-    descriptions are written to be found. ASCII text passes unchanged. `extra` holds each derived term once, the dates that the
-    note names among them.
+    descriptions are written to be found. ASCII text passes unchanged. `extra` holds each derived term once,
+    among them the dates that the note names.
     """
     path, text = document.path, document.text
     names = "\n".join(note_names(document))

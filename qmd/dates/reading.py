@@ -61,7 +61,11 @@ def find_dates(text: str, *, day_first: bool | None = None, years: bool = False)
 def _patterns() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
     """Ways to write a date, and whether they take letters; the more exact first: what one has taken no other reads."""
     return tuple(
-        (re.compile(pattern, re.IGNORECASE), read, read not in (_day, _day_or_month_first, _month, _year) or "年" in pattern)
+        (
+            re.compile(pattern, re.IGNORECASE),
+            read,
+            read not in (_day, _day_or_month_first, _month, _year) or "年" in pattern,
+        )
         for pattern, read in _sources()
     )
 

@@ -15,7 +15,15 @@ from qmd.dates.reading import MAX_CHARACTERS
 from qmd.dates.words import AGO_AFTER, AGO_BEFORE, NUMBERS, SHIFTS_AFTER, SHIFTS_BEFORE, UNITS, WEEKDAYS, Unit
 
 _CHINESE_NUMBERS = "零一二三四五六七八九十"
-_CHINESE_UNITS = {"天": "day", "日": "day", "周": "week", "星期": "week", "礼拜": "week", "月": "month", "季度": "quarter"}
+_CHINESE_UNITS = {
+    "天": "day",
+    "日": "day",
+    "周": "week",
+    "星期": "week",
+    "礼拜": "week",
+    "月": "month",
+    "季度": "quarter",
+}
 _CHINESE_SHIFTS = {"上": -1, "这": 0, "本": 0, "下": 1}
 _CHINESE_YEARS = {"前年": -2, "去年": -1, "今年": 0, "明年": 1}
 _LARGEST = 4
@@ -61,7 +69,8 @@ def _words(text: str) -> list[_Word]:
 
 def _read(words: Sequence[_Word], position: int, today: date) -> tuple[int, Days | None]:
     """How many words from `position` on are a date, and its days; 0 and None where none begins."""
-    word, *rest = [*words[position : position + 6], *[""] * 5]
+    following: list[str] = [*words[position : position + 6]]
+    word, *rest = following + [""] * 5
     if word in vocabulary.DAYS and not (word == "hier" and not vocabulary.GERMAN.isdisjoint(words)):
         return 1, unit_around(today, "day", vocabulary.DAYS[word])
     if [word, *rest[:2]] == ["day", "before", "yesterday"]:

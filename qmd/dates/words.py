@@ -57,7 +57,9 @@ DAYS: Mapping[str, int] = {
 }
 """Days from today. Without German and Spanish tomorrow, which are the morning as well."""
 
-GERMAN = frozenset("auf das der die ein eine es gibt hat ich im ist kann man mit nicht sind und von was wer wie wir wo".split())
+GERMAN = frozenset(
+    _numbered("auf das der die ein eine es gibt hat ich im ist kann man mit nicht sind und von was wer wie wir wo")
+)
 """Beside one of these `hier` is German and means here."""
 
 UNITS = _named(
@@ -71,9 +73,9 @@ UNITS = _named(
 SHIFTS_BEFORE: Mapping[str, int] = {
     name: number - 1
     for name, number in _numbered(
-        "last past previous letzte letzten letzter letztes letztem vorige vorigen voriger voriges vergangene vergangenen"
-        " vergangener vergangenes último última últimos últimas ultimo ultima ultimos ultimas derniers dernières"
-        " dernieres прошлый прошлая прошлую прошлой прошлом последние последних",
+        "last past previous letzte letzten letzter letztes letztem vorige vorigen voriger voriges vergangene"
+        " vergangenen vergangener vergangenes último última últimos últimas ultimo ultima ultimos ultimas derniers"
+        " dernières dernieres прошлый прошлая прошлую прошлой прошлом последние последних",
         "this diese diesen dieser dieses diesem ce cette este esta этот эта эту этой этом",
         "next nächste nächsten nächster nächstes kommende kommenden próximo próxima proximo proxima следующий"
         " следующая следующую следующей следующем",
@@ -114,11 +116,11 @@ CHINESE = "年月周期天日昨今明"
 
 def may_name_date(text: str) -> bool:
     """Whether `text` holds a digit or a word that dates are made of; cheap, and nothing is imported for it."""
-    if any(character.isdigit() for character in text):
+    if any(map(str.isdigit, text)):
         return True
     if not text.isascii() and any(character in text for character in CHINESE):
         return True
-    words = text.lower().replace("d'", " ").replace("d’", " ").split()
-    return any(
-        word in DAYS or word in UNITS or word in WEEKDAYS for word in (word.strip(".,;:!?()[]¿¡\"'…") for word in words)
-    )
+    words = (word.strip(".,;:!?()[]¿¡\"'’…") for word in text.lower().split())
+    # Behind an elided article, too: d'hier, l'année.
+    forms = (form for word in words for form in (word, word[2:] if word[1:2] in ("'", "’") else ""))
+    return any(form in DAYS or form in UNITS or form in WEEKDAYS for form in forms)

@@ -20,15 +20,18 @@ _MAX_VALUE_CHARACTERS = 60
 """Longest front-matter value that is read for a date: longer ones are descriptions."""
 
 _OWN_KEYS = (
-    "date day datum fecha дата 日期 created createdat createdon creationdate datecreated erstellt créé creado создано"
-    " published publishedat publishedon publishdate publicationdate pubdate posted"
-).split()
+    *("date", "day", "datum", "fecha", "дата", "日期"),
+    *("created", "createdat", "createdon", "creationdate", "datecreated", "erstellt", "créé", "creado", "создано"),
+    *("published", "publishedat", "publishedon", "publishdate", "publicationdate", "pubdate", "posted"),
+)
 """Keys that date a note, without spaces, hyphens and underscores; the first that holds a date counts."""
 
 _BETWEEN = re.compile(r"[\s_-]+")
 _YEAR = re.compile(r"(?:19|20)[0-9]{2}")
 _FOLDER = r"(?:^|/)(?P<y>(?:19|20)[0-9]{2})[-_/. ]?(?P<m>0?[1-9]|1[0-2]|[^\W\d_]{3,12})(?:[-_ .]+[^\W\d_]{3,12})?/"
-_DAY_IN_FOLDER = re.compile(rf"{_FOLDER}(?:(?P<w>[^\W\d_]{{3,12}})[-_ .]*|(?P<n>[01]?[0-9])[-_])?(?P<d>[0-3]?[0-9])(?![0-9])[^/]*\Z")
+_DAY_IN_FOLDER = re.compile(
+    rf"{_FOLDER}(?:(?P<w>[^\W\d_]{{3,12}})[-_ .]*|(?P<n>[01]?[0-9])[-_])?(?P<d>[0-3]?[0-9])(?![0-9])[^/]*\Z"
+)
 _MONTH_FOLDER = re.compile(_FOLDER)
 
 

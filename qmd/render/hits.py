@@ -119,13 +119,14 @@ def _json(row: _Row, options: HitOptions) -> dict[str, object]:
     entry["body" if options.full else "snippet"] = _shown_text(hit, options, JSON_SNIPPET_CHARACTERS)
     if options.explain and hit.explanation:
         entry["explain"] = explain_object(hit.explanation)
-    return entry | {
+    entry |= {
         "collection": document.collection,
         "path": document.path,
         "uri": document.uri,
         "start_line": hit.passage.start_line,
         "end_line": hit.passage.end_line,
     }
+    return entry | {"date": document.date} if document.date else entry
 
 
 def _csv(row: _Row, options: HitOptions) -> str:
@@ -187,7 +188,12 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
         absolute = options.absolute_paths.get(hit.document.uri)
         name = hyperlink(name, options.editor_template, absolute, hit.passage.line) if absolute else name
         shown = highlight(shown, words)
-    lines = [f" {row.docid}" if row.docid else ""]
+    dated = f"  {hit.document.date}" if hit.document.date else ""
+    if options.editor_template:
+        from qmd.render.terminal import dim
+
+        dated = dim(dated)
+    lines = []
     if hit.document.title:
         lines.append(f"Title: {hit.document.title}")
     if hit.context:
@@ -195,4 +201,4 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
     lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
     if options.explain and hit.explanation:
         lines += explain_lines(hit.explanation)
-    return [name, "\n".join(lines), "\n\n", shown, "\n"]
+    return [name, f" {row.docid}" if row.docid else "", dated, "\n", "\n".join(lines), "\n\n", shown, "\n"]

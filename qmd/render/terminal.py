@@ -68,3 +68,8 @@ def highlight(text: str, words: Sequence[str]) -> Styled:
     if not long:
         return Styled(shown)
     return Styled(re.sub("|".join(long), lambda match: f"\x1b[1;33m{match[0]}\x1b[0m", shown, flags=re.IGNORECASE))
+
+
+def dim(text: str) -> Styled:
+    """`text` in the terminal's faint colour; nothing of nothing."""
+    return Styled(f"\x1b[2m{visible(text)}\x1b[0m" if text else "")

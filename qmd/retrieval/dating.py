@@ -88,12 +88,12 @@ def find_dated(reader: IndexReader, text: str, scope: Scope) -> Dated:
 def complete_query(query: LexicalQuery, dated: Dated, text: str) -> LexicalQuery:
     """The terms of the rest of a query with its dates as one more, as texts write them: some say it in their bodies.
 
-    Where nothing else is asked, what the index holds of the dates.
+    Where nothing else is asked, beside what the index holds of the dates.
     """
     if dated.term is None or dated.weighted is None:
         return query
     if dated.rest == text:
-        return replace(query, terms=(dated.term,), weighted=(dated.weighted,))
+        return replace(query, terms=(dated.term, dated.weighted.term), weighted=(dated.weighted,))
     return replace(query, terms=(*query.terms, dated.weighted.term), weighted=(*query.weighted, dated.weighted))
 
 
@@ -121,7 +121,10 @@ def _dates(text: str) -> list[DateSpan]:
 
     language = language_of(text.lower().split())
     # English is written with the day first and with the month first; the other languages agree.
-    spans = [*find_dates(text, day_first=None if language in (None, "en") else True), *find_relative(text, local_today())]
+    spans = [
+        *find_dates(text, day_first=None if language in (None, "en") else True),
+        *find_relative(text, local_today()),
+    ]
     marked = [match.span() for match in _QUOTED.finditer(text)]
     return [
         one

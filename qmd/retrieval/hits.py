@@ -75,7 +75,9 @@ def build_hits(
             if document is None or text is None:
                 continue
             # Title and path stand in front of the text, so that they count as said together with its first lines.
-            matched = match_text(text, scale.terms, before=f"{document.path}\n{document.title}\n{scale.said.get(document.id, '')}")
+            matched = match_text(
+                text, scale.terms, before=f"{document.path}\n{document.title}\n{scale.said.get(document.id, '')}"
+            )
             raw.append(scale.judge(_measure(matched, entry.chunk, scale)))
             if len(shown) < options.limit:
                 passage = best_passage(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError
 from qmd.inference.base import Engines, Expansion
-from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, SubQuery
+from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, Sort, SubQuery
 from qmd.retrieval import calibration, dating, dense, lexical, naming
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.dense import DenseRanking
@@ -122,7 +122,7 @@ class _Search:
             self._explain_emptiness(relevances)
         return SearchResponse(
             query=query,
-            hits=hits,
+            hits=_in_order(hits, query.sort),
             verdict=calibration.verdict(relevances),
             warnings=tuple(trace.warnings),
             expansions=expansion.subqueries,
@@ -280,11 +280,12 @@ class _Search:
 
 
 def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> SearchResponse:
-    """Documents that pass the filters of a query without words, newest first."""
-    if query.scope == Scope():
+    """Documents that pass the filters of a query without words, newest first unless it asks for the oldest."""
+    if query.scope == Scope() and query.sort == "relevance":
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
     # Stable: of one time, by collection and path, as they come.
-    documents = sorted(reader.iter_documents(query.scope), key=lambda document: document.modified_at, reverse=True)
+    is_newest_first = query.sort != "-date"
+    documents = sorted(reader.iter_documents(query.scope), key=lambda document: document.day, reverse=is_newest_first)
     shown = documents[: options.limit]
     texts = reader.texts([document.hash for document in shown])
     hits = []
@@ -294,3 +295,13 @@ def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> 
         hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None))
     warnings = () if hits else ("no document passes the filters",)
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)
+
+
+def _in_order(hits: tuple[Hit, ...], sort: Sort) -> tuple[Hit, ...]:
+    """The same hits by relevance or by date, hits of one day by relevance.
+
+    The order is not sought among more hits than are shown: the newest of all that hold a word is seldom an answer.
+    """
+    if sort == "relevance":
+        return hits
+    return tuple(sorted(hits, key=lambda hit: hit.document.day, reverse=sort == "date"))

@@ -33,7 +33,7 @@ def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
 
 
 def _row(hit: Hit, file: str) -> dict[str, Any]:
-    return {
+    row = {
         "docid": hit.document.docid,
         "file": file,
         "title": hit.document.title,
@@ -43,6 +43,7 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
         "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
         "uri": document_uri(hit.document),
     }
+    return row | {"date": hit.document.date} if hit.document.date else row
 
 
 def structured_results(response: SearchResponse) -> dict[str, Any]:
@@ -69,7 +70,8 @@ def _hit_text(row: dict[str, Any]) -> str:
     lines = [f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"]
     if row["context"]:
         lines.append(f"Context: {row['context']}")
-    lines.append(f"Line {row['line']}, {row['uri']}")
+    dated = f", {row['date']}" if "date" in row else ""
+    lines.append(f"Line {row['line']}, {row['uri']}{dated}")
     return "\n".join([*lines, row["snippet"]])
 
 

@@ -64,7 +64,8 @@ def _filter_condition(condition: MetadataFilter) -> tuple[str, list[object]]:
             sql, values = f"{_FIRST_DAY} < ?", [condition.value]
         case "on":
             first, _, last = condition.value.partition("/")
-            sql = f"({_LAST_DAY} >= ? AND {_FIRST_DAY} <= ?)"
+            # A month that is said without a day lies within its month and not within any day of it.
+            sql = f"({_FIRST_DAY} >= ? AND substr({_DATE} || '-28', 1, 10) <= ?)"
             values = [first, (last or first) + _AFTER_ANY_DAY]
         case "modified" | "modified_at":
             sql, values = f"documents.modified_at {_SQL_OPERATORS[condition.op]} ?", [condition.value]
@@ -89,8 +90,7 @@ def _tag_condition(key: str) -> str:
     """A tag, written with `#` or without, or one nested in it: `work` has `work/strategy` and not `workshop`."""
     tag = "ltrim(casefold(m.value), '#')"
     return (
-        f"EXISTS (SELECT 1 FROM json_each(documents.metadata, '$.{key}') AS m"
-        f" WHERE {tag} = ? OR instr({tag}, ?) = 1)"
+        f"EXISTS (SELECT 1 FROM json_each(documents.metadata, '$.{key}') AS m WHERE {tag} = ? OR instr({tag}, ?) = 1)"
     )
 
 
