@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from qmd.analysis.index import analyze_document
 from qmd.indexing.embed import embed_pending
+from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
 from qmd.records import Collection, Document, MetadataValue, StoredDocument
-from qmd.store import IndexWriter, open_writer, pack_text
+from qmd.store import IndexWriter, open_writer
 from qmd.store.documents import NewDocument
 
 
@@ -58,17 +57,5 @@ class NoteIndex(IndexWriter):
 
 
 def _new_document(document: Document, title: str | None, modified_at: str) -> NewDocument:
-    return NewDocument(
-        path=document.path,
-        title=title if title is not None else document.title,
-        hash=document.hash,
-        n_chars=len(document.text),
-        doc=pack_text(document.text),
-        terms=analyze_document(document),
-        metadata_json=json.dumps(dict(document.metadata)),
-        size_bytes=len(document.text),
-        mtime_ns=0,
-        created_at=modified_at,
-        modified_at=modified_at,
-        date=document.date,
-    )
+    stored = stored_form(document, len(document.text), 0, 0, 0)
+    return replace(stored, title=title or document.title, created_at=modified_at, modified_at=modified_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from qmd.analysis.scripts import normalize
+from qmd.analysis.scripts import normalize, without_accents
 from qmd.ingest.titles import file_name, is_telling
 from qmd.records import Document
 
@@ -12,11 +12,11 @@ _BETWEEN = re.compile(r"[^\w+#&@]+|_+")
 
 
 def name_key(name: str) -> str:
-    """A name in the form in which two are equal: case, hyphens, underscores, punctuation and emoji do not matter.
+    """A name in the form in which two are equal: case, accents, hyphens, punctuation and emoji do not matter.
 
     `+` and `#` do (`C++`, `C#`), but for the sign of a tag. A name of nothing but signs stands for itself.
     """
-    key = " ".join(_BETWEEN.sub(" ", normalize(name)).split()).lower().lstrip("#")
+    key = " ".join(_BETWEEN.sub(" ", without_accents(normalize(name))).split()).lower().lstrip("#")
     return key or name.strip()
 
 

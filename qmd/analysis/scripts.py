@@ -21,6 +21,7 @@ _CJK_RUN = f"[{CJK_CLASS}]+"
 
 _MARK_RUN = re.compile(r"[^\w\0-\x7f]{64,}")
 _LETTER = re.compile(r"[^\W\d_]")
+_ACCENTS = re.compile("[\u0300-\u036f]")
 
 
 def has_cjk(text: str) -> bool:
@@ -39,6 +40,11 @@ def cjk_share(text: str) -> float:
         return 0.0
     n_cjk = sum(map(len, re.findall(_CJK_RUN, text)))
     return n_cjk / max(len(_LETTER.findall(text)), n_cjk)
+
+
+def without_accents(text: str) -> str:
+    """`text` without accents; one with Chinese, Japanese or Korean as it is, where they make other letters."""
+    return text if text.isascii() or has_cjk(text) else _ACCENTS.sub("", normal_form("NFD", text))
 
 
 def normalize(text: str) -> str:

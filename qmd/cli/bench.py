@@ -12,9 +12,13 @@ from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
 from qmd.errors import UsageError
 
 _AUTO_QUERIES = 200
+_ALL = 1_000_000
 
 Target = Annotated[list[str] | None, Argument(help="A fixture, a BEIR folder, or a TREC run.")]
 Auto = Annotated[bool, Option("--auto", help="Ask the index its own headings and links; a number says how many [200].")]
+Names = Annotated[
+    bool, Option("--names", help="Ask for each note by its name and aliases; a number says for how many [all].")
+]
 Backends = Annotated[
     str | None, Option("--backends", metavar="LIST", help="Of bm25, vector, hybrid, full; with commas between.")
 ]
@@ -23,7 +27,9 @@ Queries = Annotated[
     Path | None, Option("--queries", metavar="FILE", help="Queries for --qrels: JSON lines, or id and text.")
 ]
 Most = Annotated[str | None, Option("-n", "--n", metavar="N", help="At most so many queries, evenly spread.")]
-SaveRun = Annotated[Path | None, Option("--save-run", metavar="DIR", help="Write a TREC run there for each backend.")]
+SaveRun = Annotated[
+    Path | None, Option("--save-run", metavar="DIR", help="Write each backend's TREC run and answers there.")
+]
 Compare = Annotated[
     Path | None, Option("--compare", metavar="RUN", help="Compare with a run, or a folder from --save-run.")
 ]
@@ -33,6 +39,7 @@ def bench(
     invocation: Invocation,
     target: Target = None,
     auto: Auto = False,
+    names: Names = False,
     collection: Collections = None,
     backends: Backends = None,
     qrels: Qrels = None,
@@ -49,18 +56,19 @@ def bench(
     from qmd.cli.bench_tasks import Request, open_task
 
     words = list(target or ())
-    asked = words.pop(0) if auto and words and words[0].isdecimal() else None
-    if len(words) > 1 or bool(words) + auto + bool(queries) != 1 or (queries and not qrels):
+    asked = words.pop(0) if (auto or names) and words and words[0].isdecimal() else None
+    if len(words) > 1 or bool(words) + auto + names + bool(queries) != 1 or (queries and not qrels):
         raise invocation.missing_argument()
     request = Request(
         target=Path(words[0]) if words else None,
         auto=positive_number(asked, "--auto", _AUTO_QUERIES) if auto else None,
+        names=positive_number(asked, "--names", _ALL) if names else None,
         collections=tuple(collection or ()),
         backends=_chosen_backends(backends),
         is_chosen=backends is not None,
         qrels=qrels,
         queries=queries,
-        most=positive_number(n, "-n", 1_000_000) if n is not None else None,
+        most=positive_number(n, "-n", _ALL) if n is not None else None,
         save=save_run,
         compare=compare,
         json=json,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -14,11 +14,28 @@ from qmd.cli.output import out, say, warn
 from qmd.cli.progress import ProgressLine
 from qmd.clock import time_text, utc_now
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, UsageError
+from qmd.evaluation.answers import (
+    Answer,
+    AnswerComparison,
+    answers_path,
+    compare_answers,
+    judge_answer,
+    read_answers,
+    write_answers,
+)
 from qmd.evaluation.collections import JudgedQueries, read_qrels, read_run, write_run
 from qmd.evaluation.compare import Comparison, compare_runs
 from qmd.evaluation.fixture import Fixture, expected_names, query_names, score_fixture
-from qmd.evaluation.report import FixtureResult, fixture_json, render_fixture, render_reports, reports_json
-from qmd.evaluation.runs import BackendReport, evaluate, measure_run, require_models
+from qmd.evaluation.report import (
+    FixtureResult,
+    answers_json,
+    fixture_json,
+    render_fixture,
+    render_reports,
+    reports_json,
+)
+from qmd.evaluation.runs import BackendReport, evaluate, measure_run, measure_stored, require_models
+from qmd.records import SearchResponse
 
 
 class _Outcome(Struct):
@@ -26,6 +43,7 @@ class _Outcome(Struct):
 
     reports: list[BackendReport] = field(default_factory=list)
     comparisons: dict[str, Comparison] = field(default_factory=dict)
+    answer_comparisons: dict[str, AnswerComparison] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
@@ -56,10 +74,21 @@ def measure(task: Task, request: Request) -> int:
             name_of=task.name_of,
             depth=max((query.depth for query in task.fixture.queries), default=0) if task.fixture is not None else 0,
             on_progress=lambda done: line.update(done, total),
+            answer_of=_answers_of(task) if task.judged.kinds else None,
         )
     if task.fixture is not None:
         return _finish_fixture(task, task.fixture, outcome, request)
     return _finish(task.name, task.judged, outcome, request)
+
+
+def _answers_of(task: Task) -> Callable[[str, SearchResponse], Answer]:
+    def answer_of(query_id: str, response: SearchResponse) -> Answer:
+        names = [task.name_of(hit.document) for hit in response.hits]
+        if task.fixture is not None:
+            names = expected_names(names, list(task.judged.qrels[query_id]))
+        return judge_answer(task.judged, query_id, names, response)
+
+    return answer_of
 
 
 def _thinned(judged: JudgedQueries, most: int | None) -> JudgedQueries:
@@ -76,7 +105,7 @@ def score_run(path: Path, request: Request) -> int:
         raise UsageError(f"the run '{path}' needs judgements", f"qmd bench {path} --qrels FILE")
     judged = JudgedQueries({}, read_qrels(request.qrels))
     run = read_run(path)
-    report = BackendReport(path.stem, measure_run(run, judged.qrels), run, {}, {}, ())
+    report = BackendReport(path.stem, measure_stored(run, judged.qrels), run, {}, {}, ())
     return _finish(path.name, judged, _Outcome([report]), request)
 
 
@@ -88,11 +117,14 @@ def _finish(name: str, judged: JudgedQueries, outcome: _Outcome, request: Reques
     _compare(outcome, judged.qrels, request)
     n_queries = max((len(report.run) + len(report.failures) for report in outcome.reports), default=0)
     if request.json:
-        rows = reports_json(outcome.reports, outcome.comparisons)
+        rows = reports_json(outcome.reports, outcome.comparisons, outcome.answer_comparisons)
         shown = {"timestamp": time_text(utc_now(), "seconds"), "name": name, "queries": n_queries, "backends": rows}
+        if judged.kinds:
+            shown["results"] = answers_json(judged, outcome.reports)
         out(_json({**shown, "unavailable": outcome.unavailable}))
     else:
-        out(f"{name}: {n_queries} queries\n\n{render_reports(outcome.reports, outcome.comparisons)}")
+        tables = render_reports(outcome.reports, outcome.comparisons, outcome.answer_comparisons)
+        out(f"{name}: {n_queries} queries\n\n{tables}")
     return _status(outcome)
 
 
@@ -103,26 +135,29 @@ def _finish_fixture(task: Task, fixture: Fixture, outcome: _Outcome, request: Re
     for name, query in zip(query_names(fixture), fixture.queries, strict=True):
         if name not in judged.queries:
             continue
-        scores, errors = {}, {}
+        scores, errors, answers = {}, {}, {}
         for report in outcome.reports:
             if name in report.run:
+                answers[report.backend] = report.answers[name]
                 files = report.run[name][: query.depth]
                 scores[report.backend] = score_fixture(query, files, round(report.latencies_ms[name], 1))
             failure = next((f for f in report.failures if f.query_id == name), None)
             if failure is not None:
                 errors[report.backend] = failure.message
-        results.append(FixtureResult(query.id, query.query, query.type, scores, errors))
+        results.append(FixtureResult(query.id, query.query, query.type, scores, answers, errors))
     outcome.reports = [_renamed(report, judged) for report in outcome.reports]
     _keep(outcome, request)
     _compare(outcome, judged.qrels, request)
-    if results and not any(score.hits_at_k for result in results for score in result.scores.values()):
+    scored = [score for result in results for score in result.scores.values() if score.total_expected]
+    if scored and not any(score.hits_at_k for score in scored):
         warn("no expected file was found by any backend: are its names those of 'qmd ls'?")
     if request.json:
         shown = fixture_json(task.name, time_text(utc_now(), "seconds"), results)
-        shown["backends"] = reports_json(outcome.reports, outcome.comparisons)
+        shown["backends"] = reports_json(outcome.reports, outcome.comparisons, outcome.answer_comparisons)
         out(_json({**shown, "unavailable": outcome.unavailable}))
     else:
-        out(render_fixture(results) + "\n" + render_reports(outcome.reports, outcome.comparisons))
+        tables = render_reports(outcome.reports, outcome.comparisons, outcome.answer_comparisons)
+        out(render_fixture(results) + "\n" + tables)
     return _status(outcome)
 
 
@@ -137,7 +172,10 @@ def _keep(outcome: _Outcome, request: Request) -> None:
         return
     request.save.mkdir(parents=True, exist_ok=True)
     for report in outcome.reports:
-        write_run(request.save / f"{report.backend}.run", report.run, report.backend)
+        path = request.save / f"{report.backend}.run"
+        write_run(path, report.run, report.backend)
+        if report.answers:
+            write_answers(answers_path(path), report.answers)
     say(f"runs saved in '{request.save}'")
 
 
@@ -150,11 +188,22 @@ def _compare(outcome: _Outcome, qrels: Mapping[str, Mapping[str, float]], reques
         if request.compare.is_dir() and not path.is_file():
             warn(f"'{request.compare}' holds no run of {report.backend}")
             continue
-        before = measure_run(read_run(path), qrels)["nDCG@10"]
         try:
-            outcome.comparisons[report.backend] = compare_runs(before, report.metrics["nDCG@10"])
+            _compare_answers(outcome, report, answers_path(path))
+            if report.metrics["nDCG@10"]:
+                before = measure_stored(read_run(path), qrels)["nDCG@10"]
+                outcome.comparisons[report.backend] = compare_runs(before, report.metrics["nDCG@10"])
         except ValueError as exc:
             raise UsageError(f"'{path}' cannot be compared: {exc}", "it must answer the same queries") from exc
+
+
+def _compare_answers(outcome: _Outcome, report: BackendReport, path: Path) -> None:
+    if not report.answers:
+        return
+    if not path.is_file():
+        warn(f"no answers are stored in '{path}': only the rankings are compared")
+        return
+    outcome.answer_comparisons[report.backend] = compare_answers(read_answers(path), report.answers)
 
 
 def _status(outcome: _Outcome) -> int:

@@ -15,10 +15,11 @@ from qmd.cli.output import warn
 from qmd.cli.progress import ProgressLine
 from qmd.config.paths import Locations
 from qmd.errors import NotFoundError
+from qmd.evaluation.checks import impossible_cases
 from qmd.evaluation.collections import JudgedQueries, has_corpus, read_beir, read_judged
 from qmd.evaluation.corpus_index import entry_id, index_corpus
 from qmd.evaluation.fixture import Fixture, judge_fixture, read_fixture
-from qmd.evaluation.known_item import known_item_queries
+from qmd.evaluation.known_item import known_item_queries, name_queries
 from qmd.inference.base import Engines
 from qmd.inference.models.catalogue import Role
 from qmd.records import Scope, StoredDocument
@@ -42,6 +43,9 @@ class Request(Struct, frozen=True):
 
     target: Path | None
     auto: int | None
+    """Queries to draw from headings and links, None where others are asked."""
+    names: int | None
+    """Queries to draw from the names of notes, as above."""
     collections: tuple[str, ...]
     backends: tuple[str, ...]
     is_chosen: bool
@@ -88,13 +92,18 @@ def _own_task(request: Request, folder: Path | None, reader: IndexReader, engine
     if next(reader.iter_documents(scope), None) is None:
         raise NotFoundError(f"collection '{names[0]}' holds no document", "qmd update")
     if fixture is not None and request.target is not None:
+        for line in impossible_cases(reader, scope, fixture):
+            warn(line)
         judged = judge_fixture(fixture)
         return Task(request.target.name, judged, reader, engines, scope, lambda document: document.uri, fixture)
     if request.auto is not None:
         judged = known_item_queries(reader, scope, request.auto)
         if not judged.queries:
             raise NotFoundError("no heading or link of this index can serve as a query", "qmd bench FIXTURE")
-        return Task("auto", judged, reader, engines, scope, lambda document: f"{document.collection}/{document.path}")
+        return Task("auto", judged, reader, engines, scope, _path_in_collection)
+    if request.names is not None:
+        judged = name_queries(reader, scope, request.names)
+        return Task("names", judged, reader, engines, scope, _path_in_collection)
     if folder is not None:
         judged = read_beir(folder)
     else:
@@ -103,13 +112,17 @@ def _own_task(request: Request, folder: Path | None, reader: IndexReader, engine
     return Task((folder or request.qrels or Path()).name, judged, reader, engines, scope, _judged_name(judged))
 
 
+def _path_in_collection(document: StoredDocument) -> str:
+    return f"{document.collection}/{document.path}"
+
+
 def _judged_name(judged: JudgedQueries) -> Callable[[StoredDocument], str]:
     """How judgements made elsewhere call a document: by its address, its path, or its path without an ending."""
     known = {name for grades in judged.qrels.values() for name in grades}
 
     def name_of(document: StoredDocument) -> str:
         path = document.path
-        names = (document.uri, f"{document.collection}/{path}", path, path.rpartition(".")[0])
+        names = (document.uri, _path_in_collection(document), path, path.rpartition(".")[0])
         return next((name for name in names if name in known), names[1])
 
     return name_of

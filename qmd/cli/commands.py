@@ -59,7 +59,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec(
         "bench",
         "bench:bench",
-        "<fixture.json|folder|run> [--auto [N]] [--json] [-c <collection>]",
+        "<fixture.json|folder|run> [--auto [N]] [--names [N]] [--json] [-c <collection>]",
         "Measure how well and how fast it searches.",
     ),
     CommandSpec(

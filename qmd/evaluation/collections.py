@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -25,10 +26,19 @@ _CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 
 class JudgedQueries(Struct, frozen=True):
-    """Queries by id with their judgements; queries without a judgement are left out."""
+    """Queries by id with their judgements; queries without a judgement are left out.
+
+    Attributes:
+        queries: Id → text.
+        qrels: What each should find; nothing where the collection holds no answer.
+        kinds: Id → kind, of every query or of none.
+        expected_texts: Id → texts of which the passage shown should hold one, where that is known.
+    """
 
     queries: Mapping[str, str]
     qrels: Qrels
+    kinds: Mapping[str, str] = {}
+    expected_texts: Mapping[str, tuple[str, ...]] = {}
 
 
 class CorpusText(Struct, frozen=True):
@@ -144,13 +154,18 @@ def read_run(path: Path) -> dict[str, list[str]]:
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Write a TREC run; scores are falling ranks, names keep no blanks."""
+    """Write a TREC run; scores are falling ranks, queries and documents are called as `run_name` says."""
     lines = [
-        f"{query} Q0 {name.replace(' ', '%20')} {rank} {len(names) - rank + 1} {tag}"
+        f"{run_name(query)} Q0 {run_name(name)} {rank} {len(names) - rank + 1} {tag}"
         for query, names in run.items()
         for rank, name in enumerate(names, start=1)
     ]
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def run_name(name: str) -> str:
+    """A name as a run holds it, whose columns are parted by white space: that is percent-encoded."""
+    return "".join(quote(character) if character.isspace() else character for character in name)
 
 
 # --- files ----------------------------------------------------------------------------------------

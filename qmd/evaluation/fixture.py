@@ -14,6 +14,12 @@ from qmd.evaluation.metrics import average
 
 MIN_DEPTH = 10
 
+UNANSWERABLE = "unanswerable"
+"""Kind of a query that no file answers."""
+
+_OTHER = "other"
+"""Kind of a query that names none."""
+
 
 class FixtureQuery(Struct, frozen=True):
     """One query with the files that should be among its first `expected_in_top_k`."""
@@ -23,6 +29,12 @@ class FixtureQuery(Struct, frozen=True):
     type: str
     expected_files: tuple[str, ...]
     expected_in_top_k: int
+    expected_text: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """What it is counted under."""
+        return self.type or (_OTHER if self.expected_files else UNANSWERABLE)
 
     @property
     def depth(self) -> int:
@@ -79,12 +91,13 @@ def read_fixture(path: Path) -> Fixture:
 
 def judge_fixture(fixture: Fixture) -> JudgedQueries:
     """Queries and judgements of a fixture, every expected file of grade 1; ids that repeat are told apart by `#2`…"""
-    texts: dict[str, str] = {}
-    qrels: dict[str, dict[str, float]] = {}
-    for name, query in zip(query_names(fixture), fixture.queries, strict=True):
-        texts[name] = query.query
-        qrels[name] = dict.fromkeys(query.expected_files, 1.0)
-    return JudgedQueries(texts, qrels)
+    named = dict(zip(query_names(fixture), fixture.queries, strict=True))
+    return JudgedQueries(
+        queries={name: query.query for name, query in named.items()},
+        qrels={name: dict.fromkeys(query.expected_files, 1.0) for name, query in named.items()},
+        kinds={name: query.kind for name, query in named.items()},
+        expected_texts={name: query.expected_text for name, query in named.items() if query.expected_text},
+    )
 
 
 def query_names(fixture: Fixture) -> list[str]:
@@ -139,7 +152,9 @@ def score_fixture(query: FixtureQuery, files: Sequence[str], latency_ms: float) 
 
 
 def summarise(scores: Sequence[FixtureScore]) -> dict[str, float]:
-    """Means over the queries of a backend, under the original's names."""
+    """Means over the queries of a backend, under the original's names; what expects no file has only a latency."""
+    latency_ms = average([score.latency_ms for score in scores])
+    scores = [score for score in scores if score.total_expected]
     return {
         "avg_precision": average([score.precision_at_k for score in scores]),
         "avg_recall": average([score.recall for score in scores]),
@@ -148,7 +163,7 @@ def summarise(scores: Sequence[FixtureScore]) -> dict[str, float]:
         "avg_recall_at_5": average([score.recall_at_5 for score in scores]),
         "avg_mrr": average([score.mrr for score in scores]),
         "avg_f1": average([score.f1 for score in scores]),
-        "avg_latency_ms": average([score.latency_ms for score in scores]),
+        "avg_latency_ms": latency_ms,
     }
 
 
@@ -176,10 +191,23 @@ def _query(number: int, row: object) -> FixtureQuery:
         top_k = int(row.get("expected_in_top_k", MIN_DEPTH))
     except (TypeError, ValueError):
         raise UsageError(f"Invalid fixture: query {number} has a bad 'expected_in_top_k'") from None
-    return FixtureQuery(
+    query = FixtureQuery(
         id=str(row.get("id", number)),
         query=str(row["query"]),
         type=str(row.get("type", "")),
         expected_files=tuple(str(name) for name in row["expected_files"]),
         expected_in_top_k=max(top_k, 1),
+        expected_text=_expected_text(number, row.get("expected_text")),
     )
+    if query.type == UNANSWERABLE and query.expected_files:
+        raise UsageError(f"Invalid fixture: query {number} is '{UNANSWERABLE}' and has 'expected_files'")
+    if query.expected_text and not query.expected_files:
+        raise UsageError(f"Invalid fixture: query {number} has an 'expected_text' and no 'expected_files'")
+    return query
+
+
+def _expected_text(number: int, value: object) -> tuple[str, ...]:
+    texts = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise UsageError(f"Invalid fixture: query {number} has a bad 'expected_text', expected a string or strings")
+    return tuple(map(str, texts))

@@ -1,12 +1,15 @@
-"""Queries that an index asks itself: each heading should find the document it stands in."""
+"""Queries that an index asks itself: each heading should find its document, and each name of a note that note."""
 
 from __future__ import annotations
 
 import random
 import re
+from urllib.parse import quote
 
+from qmd.evaluation.answers import folded
 from qmd.evaluation.collections import JudgedQueries
 from qmd.ingest.document import parse_document
+from qmd.ingest.titles import aliases_of, file_name
 from qmd.records import Scope
 from qmd.store import IndexReader
 
@@ -21,9 +24,11 @@ def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int =
     """Known-item queries from headings and link texts; names are `collection/path`.
 
     Headings are used when they stand in one document only and have two words or more; a link's text asks for the
-    document it leads to. At most `limit`, drawn at random and the same for the same seed.
+    document it leads to. Kinds are `heading` and `link`. At most `limit`, drawn at random and the same for the same
+    seed.
     """
     texts: dict[str, set[str]] = {}
+    headings_found: set[str] = set()
     documents = list(reader.iter_documents(scope))
     known = {f"{document.collection}/{document.path}" for document in documents}
     for document in documents:
@@ -33,6 +38,7 @@ def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int =
         headings = parse_document(document.path, raw, max_size_bytes=len(raw)).headings
         labels = [heading.text for heading in headings if heading.level in _LEVELS]
         found = {(query, name) for label in labels if (query := _clean(label))}
+        headings_found.update(query for query, _ in found)
         for label, target in _LINK.findall(text):
             wanted = _target(name, target)
             if wanted in known and wanted != name and (query := _clean(label)):
@@ -42,7 +48,34 @@ def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int =
     unique = sorted(query for query, wanted in texts.items() if len(wanted) == 1)
     chosen = random.Random(seed).sample(unique, min(limit, len(unique)))
     queries = {f"auto-{number}": query for number, query in enumerate(chosen, start=1)}
-    return JudgedQueries(queries, {key: {next(iter(texts[query])): 1.0} for key, query in queries.items()})
+    return JudgedQueries(
+        queries,
+        {key: {next(iter(texts[query])): 1.0} for key, query in queries.items()},
+        {key: "heading" if query in headings_found else "link" for key, query in queries.items()},
+    )
+
+
+def name_queries(reader: IndexReader, scope: Scope, limit: int, seed: int = 0) -> JudgedQueries:
+    """Every name of a note as a query that should find it; documents are called `collection/path`.
+
+    Names are that of the file without its ending and the aliases of its front matter; kinds are `name` and `alias`. A
+    name that several notes carry, in whatever case, is one query that any of them answers. Ids are made of the names,
+    so that runs over two states of a collection can be compared. At most `limit`, drawn as `known_item_queries` does.
+    """
+    documents = list(reader.iter_documents(scope))
+    carried = [(file_name(one.path), "name", one) for one in documents]
+    carried += [(alias, "alias", one) for one in documents for alias in aliases_of(one.metadata)]
+    queries: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    qrels: dict[str, dict[str, float]] = {}
+    for name, kind, document in carried:
+        query = " ".join(name.split())
+        if key := quote(folded(query), safe=""):
+            queries.setdefault(key, query)
+            kinds.setdefault(key, kind)
+            qrels.setdefault(key, {})[f"{document.collection}/{document.path}"] = 1.0
+    chosen = random.Random(seed).sample(sorted(queries), min(limit, len(queries)))
+    return JudgedQueries({key: queries[key] for key in chosen}, qrels, kinds)
 
 
 def _clean(label: str) -> str:

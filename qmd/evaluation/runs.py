@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError, QmdError
-from qmd.evaluation.collections import Qrels
+from qmd.evaluation.answers import Answer
+from qmd.evaluation.collections import Qrels, run_name
 from qmd.evaluation.metrics import average, mrr_at, ndcg_at, precision_at, recall_at
 from qmd.inference.base import Engines
 from qmd.records import Scope, SearchResponse, StoredDocument
@@ -47,6 +48,7 @@ class BackendReport(Struct, frozen=True):
         latencies_ms: Query id → wall time.
         stage_share: Stage → its share of the time spent in all stages, in [0, 1].
         failures: Queries without an answer.
+        answers: Query id → what a person sees of the answer, where that was judged.
     """
 
     backend: str
@@ -55,6 +57,7 @@ class BackendReport(Struct, frozen=True):
     latencies_ms: Mapping[str, float]
     stage_share: Mapping[str, float]
     failures: tuple[Failure, ...]
+    answers: Mapping[str, Answer] = {}
 
     def mean(self, metric: str) -> float:
         """Mean of a metric over the answered queries."""
@@ -77,6 +80,7 @@ def evaluate(
     name_of: Callable[[StoredDocument], str] = lambda document: document.path,
     depth: int = RECALL_DEPTH,
     on_progress: Callable[[int], None] | None = None,
+    answer_of: Callable[[str, SearchResponse], Answer] | None = None,
 ) -> list[BackendReport]:
     """Run every query through every backend.
 
@@ -90,6 +94,7 @@ def evaluate(
         name_of: Document → name in `qrels`; the path inside its collection by default.
         depth: Hits asked for, at least `RECALL_DEPTH`.
         on_progress: Gets the number of searches done so far.
+        answer_of: Query id, what was found → what a person sees of it.
 
     Raises:
         ModelError: A backend needs a model or vectors that are not there: its numbers would be those of another one.
@@ -116,21 +121,27 @@ def evaluate(
             if on_progress is not None:
                 on_progress(done)
         run = {query_id: [name_of(hit.document) for hit in answer.hits] for query_id, answer in rows.items()}
-        reports.append(
-            BackendReport(mode, measure_run(run, qrels), run, latencies, _shares(rows.values()), tuple(failures))
-        )
+        answers = {query_id: answer_of(query_id, row) for query_id, row in rows.items()} if answer_of else {}
+        shares = _shares(rows.values())
+        reports.append(BackendReport(mode, measure_run(run, qrels), run, latencies, shares, tuple(failures), answers))
     return reports
 
 
 def measure_run(run: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, dict[str, float]]:
     """nDCG@10, recall@20, MRR@10 and P@10 of every query of a run that has a judgement."""
-    judged = {query_id: (names, qrels[query_id]) for query_id, names in run.items() if query_id in qrels}
+    judged = {query_id: (names, qrels[query_id]) for query_id, names in run.items() if qrels.get(query_id)}
     return {
         "nDCG@10": {q: ndcg_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
         "recall@20": {q: recall_at(names, grades, RECALL_DEPTH) for q, (names, grades) in judged.items()},
         "MRR@10": {q: mrr_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
         "P@10": {q: precision_at(names, grades, METRIC_DEPTH) for q, (names, grades) in judged.items()},
     }
+
+
+def measure_stored(run: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, dict[str, float]]:
+    """`measure_run` of a run that was read from a file, under the names of the judgements."""
+    found = {query_id: run[run_name(query_id)] for query_id in qrels if run_name(query_id) in run}
+    return measure_run(found, {q: {run_name(name): grade for name, grade in qrels[q].items()} for q in found})
 
 
 def require_models(reader: IndexReader, engines: Engines, modes: Sequence[str]) -> None:

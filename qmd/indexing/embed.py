@@ -72,14 +72,16 @@ class _Chunker(Struct):
         """Chunks with the text to embed; none for an empty text, or, with a warning, for one that cannot be cut."""
         try:
             document = parse_stored(content.path, content.text)
-            text, limit = content.text, self.embedder.max_tokens
-            token_starts = self.embedder.token_starts(text)
+            token_starts = self.embedder.token_starts(content.text)
             declarations = self._declarations(content) if self.cut_declarations else ()
-            if declarations:
-                chunks = split_code(text, declarations, token_starts, limit)
-            else:
-                chunks = split_document(text, document.headings, document.body_offset, token_starts, limit)
-            return [(chunk, embedded_text(document, chunk)) for chunk in chunks]
+            cut: dict[tuple[int, int], Chunk] = {}
+            for limit in self.embedder.windows:
+                if declarations:
+                    chunks = split_code(content.text, declarations, token_starts, limit)
+                else:
+                    chunks = split_document(content.text, document.headings, document.body_offset, token_starts, limit)
+                cut.update({(chunk.start, chunk.end): chunk for chunk in chunks})
+            return [(chunk, embedded_text(document, chunk)) for chunk in cut.values()]
         except (QmdError, MemoryError):
             raise
         # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
@@ -253,7 +255,7 @@ def _groups(pending: Iterator[PendingContent], chunker: _Chunker) -> Iterator[_G
                 continue
             key = chunk_key(text)
             group.texts[key] = text
-            records.append(ChunkRecord(chunk.seq, chunk.start, chunk.end, key))
+            records.append(ChunkRecord(len(records), chunk.start, chunk.end, key))
         group.n_chunks += len(records)
         if group.n_chunks >= _GROUP_CHUNKS or len(group.contents) >= _GROUP_CHUNKS:
             yield group

@@ -9,14 +9,13 @@ from itertools import islice
 
 from msgspec import Struct
 
-from qmd.analysis.scripts import has_cjk, normal_form
+from qmd.analysis.scripts import has_cjk, normal_form, without_accents
 from qmd.records import LexicalTerm
 
 _QUOTED = re.compile(r'"([^"]*)"(\*?)')
 _MAX_OCCURRENCES = 20_000
 """A passage is chosen among them; a text of ten megabytes can hold millions, and a search would take ten seconds."""
 
-_ACCENTS = re.compile("[\u0300-\u036f]")
 _SUFFIX = re.compile(
     r"(?:ational|ization|isation|ations|ation|ators|ator|ingly|edly|ments|ment|ness|ings|ing|ions|ion|ies|ied|ers|ed|es|er|ly|s|e|y|i)\Z"
 )
@@ -74,11 +73,7 @@ def fold(text: str) -> str:
     """`text` in lower case without accents, every line still in its place."""
     if text.isascii():
         return text.lower()
-    folded = normal_form("NFKC", text).casefold()
-    if has_cjk(folded):
-        # Taking kana and Hangul apart would hide them from the query's composed characters.
-        return folded
-    return _ACCENTS.sub("", normal_form("NFD", folded))
+    return without_accents(normal_form("NFKC", text).casefold())
 
 
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:

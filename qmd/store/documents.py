@@ -68,7 +68,8 @@ def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
 def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
     """Documents of rows of `COLUMNS`."""
     with database.decoding():
-        return [StoredDocument(*facts, _metadata(metadata), date) for *facts, metadata, date in rows]
+        facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
+        return [StoredDocument(*one) for one in facts]
 
 
 def find_dated(

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from qmd.evaluation.collections import read_beir, read_run, write_run
 from qmd.evaluation.compare import compare_runs
 from qmd.evaluation.corpus_index import entry_id, index_corpus
-from qmd.evaluation.runs import RECALL_DEPTH, BackendReport, evaluate, measure_run
+from qmd.evaluation.runs import RECALL_DEPTH, BackendReport, evaluate, measure_run, measure_stored
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
@@ -142,7 +142,7 @@ def keep_and_compare(
     for report in reports:
         file = f"{name}.{report.backend}.run"
         if old is not None and (old / file).is_file():
-            before = measure_run(read_run(old / file), qrels)["nDCG@10"]
+            before = measure_stored(read_run(old / file), qrels)["nDCG@10"]
             c = compare_runs(before, report.metrics["nDCG@10"])
             print(f"  {report.backend:8}{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}] p={c.p_value:.3f}")
         if save is not None:

@@ -179,7 +179,9 @@ def test_auto_without_a_heading_says_so(indexed: Qmd) -> None:
     assert "no heading or link" in run.err
 
 
-@pytest.mark.parametrize("argv", [[], ["a.json", "b.json"], ["--queries", "q.tsv"], ["a.json", "--auto"]])
+@pytest.mark.parametrize(
+    "argv", [[], ["a.json", "b.json"], ["--queries", "q.tsv"], ["a.json", "--auto"], ["--auto", "--names"]]
+)
 def test_one_thing_is_measured_at_a_time(indexed: Qmd, argv: list[str]) -> None:
     run = indexed("bench", *argv)
     assert run.status == 2
@@ -195,5 +197,138 @@ def test_a_missing_target_is_named(indexed: Qmd) -> None:
 def test_the_help_names_every_option(qmd: Qmd) -> None:
     run = qmd("bench", "--help")
     assert run.status == 0
-    for option in ("--auto", "--backends", "--qrels", "--queries", "--save-run", "--compare", "--json", "-c"):
+    for option in (
+        "--auto",
+        "--names",
+        "--backends",
+        "--qrels",
+        "--queries",
+        "--save-run",
+        "--compare",
+        "--json",
+        "-c",
+    ):
         assert option in run.out
+
+
+CASES = {
+    "queries": [
+        {
+            "id": "why",
+            "query": "seat pricing interviews",
+            "type": "keyword",
+            "expected_files": ["pricing.md"],
+            "expected_text": "per-seat pricing after the interviews",
+        },
+        {
+            "id": "window",
+            "query": "rate limiter",
+            "type": "keyword",
+            "expected_files": ["sunday.md"],
+            "expected_text": ["limiter. it has a SLIDING"],
+        },
+        {"id": "alien", "query": "zeppelin quantum", "type": "unanswerable", "expected_files": []},
+    ]
+}
+
+
+@pytest.fixture
+def cases(home: Path) -> str:
+    (home / "cases.json").write_text(json.dumps(CASES))
+    return "cases.json"
+
+
+def test_cases_say_what_a_person_sees_by_kind(indexed: Qmd, cases: str) -> None:
+    run = indexed("bench", cases, "--backends", "bm25", "--json")
+    assert run.status == 0
+    report = json.loads(run.out)
+    rows = {row["id"]: row["backends"]["bm25"] for row in report["results"]}
+    assert (rows["why"]["rank"], rows["why"]["passage_holds"]) == (1, True)
+    assert (rows["alien"]["rank"], rows["alien"]["passage_holds"], rows["alien"]["verdict"]) == (None, None, "none")
+    backend = report["backends"]["bm25"]
+    assert backend["metrics"]["nDCG@10"] == report["summary"]["bm25"]["avg_mrr"] == 1.0
+    assert (backend["answers"]["cases"], backend["answers"]["success@1"], backend["answers"]["refused"]) == (
+        3,
+        1.0,
+        1.0,
+    )
+    assert (backend["kinds"]["keyword"]["passage_holds"], backend["kinds"]["keyword"]["refused"]) == (1.0, None)
+    assert (backend["kinds"]["unanswerable"]["success@1"], backend["kinds"]["unanswerable"]["none"]) == (None, 1.0)
+
+
+def test_cases_print_a_table_of_each_backend(indexed: Qmd, cases: str) -> None:
+    lines = indexed("bench", cases, "--backends", "bm25").out.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("bm25") and "success@1" in line)
+    kinds = [line.split() for line in lines[start + 1 : start + 4]]
+    assert [row[:6] for row in kinds] == [
+        ["keyword", "2", "1.000", "1.000", "1.000", "1.000"],
+        ["unanswerable", "1", "-", "-", "-", "-"],
+        ["all", "3", "1.000", "1.000", "1.000", "1.000"],
+    ]
+
+
+def test_answers_are_saved_and_compared_query_by_query(indexed: Qmd, home: Path, notes: Path, cases: str) -> None:
+    assert indexed("bench", cases, "--backends", "bm25", "--save-run", "runs").status == 0
+    assert set(json.loads((home / "runs/bm25.answers.json").read_text())) == {"why", "window", "alien"}
+    (notes / "daily/sunday.md").write_text("# Sunday\n\nNothing.\n")
+    assert indexed("update").status == 0
+    run = indexed("bench", cases, "--backends", "bm25", "--compare", "runs", "--json")
+    assert "no expected file holds the expected text of queries: 'window'" in run.err
+    backend = json.loads(run.out)["backends"]["bm25"]
+    first, passage = backend["answer_comparison"]["success@1"], backend["answer_comparison"]["passage_holds"]
+    assert (first["old"], first["new"], first["worse"], first["queries"]) == (1.0, 0.5, 1, 2)
+    assert (passage["worse"], backend["answer_comparison"]["verdict_right"]["queries"]) == (1, 3)
+    assert backend["kind_comparisons"]["keyword"]["success@1"]["difference"] == -0.5
+    table = indexed("bench", cases, "--backends", "bm25", "--compare", "runs").out
+    assert "bm25 keyword passage_holds" in table
+    assert "bm25 unanswerable" not in table
+
+
+def test_a_run_saved_without_answers_is_compared_by_its_ranking_and_says_so(
+    indexed: Qmd, home: Path, cases: str
+) -> None:
+    assert indexed("bench", cases, "--backends", "bm25", "--save-run", "runs").status == 0
+    (home / "runs/bm25.answers.json").unlink()
+    run = indexed("bench", cases, "--backends", "bm25", "--compare", "runs", "--json")
+    assert run.status == 0
+    assert "no answers are stored in 'runs/bm25.answers.json'" in run.err
+    backend = json.loads(run.out)["backends"]["bm25"]
+    assert backend["comparison"]["difference"] == 0.0
+    assert "answer_comparison" not in backend
+
+
+def test_unanswerable_queries_alone_are_measured_and_compared(indexed: Qmd, home: Path) -> None:
+    (home / "u.json").write_text(json.dumps({"queries": CASES["queries"][2:]}))
+    assert indexed("bench", "u.json", "--backends", "bm25", "--save-run", "runs").err == "runs saved in 'runs'\n"
+    run = indexed("bench", "u.json", "--backends", "bm25", "--compare", "runs", "--json")
+    assert (run.status, run.err) == (0, "")
+    backend = json.loads(run.out)["backends"]["bm25"]
+    assert (backend["answers"]["refused"], backend["answer_comparison"]["verdict_right"]["old"]) == (1.0, 1.0)
+
+
+def test_names_ask_for_each_note_by_what_it_is_called(indexed: Qmd, notes: Path) -> None:
+    (notes / "Idea.md").write_text("---\naliases: [brainwave]\n---\n# Idea\n\nA brainwave is an idea.\n")
+    assert indexed("update").status == 0
+    run = indexed("bench", "--names", "--backends", "bm25", "--json")
+    assert run.status == 0
+    report = json.loads(run.out)
+    assert (report["name"], report["queries"]) == ("names", 5)
+    assert {row["query"]: row["type"] for row in report["results"]}["brainwave"] == "alias"
+    wave = next(row["backends"]["bm25"] for row in report["results"] if row["query"] == "brainwave")
+    assert (wave["rank"], wave["top_files"]) == (1, ["notes/Idea.md"])
+    assert report["backends"]["bm25"]["kinds"]["name"]["cases"] == 4
+    few = json.loads(indexed("bench", "--names", "2", "--backends", "bm25", "--json").out)
+    assert few["queries"] == 2
+
+
+def test_names_and_ids_with_blanks_are_the_same_in_a_stored_run(indexed: Qmd, home: Path) -> None:
+    rows = [{"id": "the tomato\u3000case", "query": "tomatoes", "expected_files": ["we ird/c & d.md"]}]
+    (home / "fx.json").write_text(json.dumps({"queries": rows}))
+    assert indexed("bench", "fx.json", "--backends", "bm25", "--save-run", "runs").status == 0
+    run = indexed("bench", "fx.json", "--backends", "bm25", "--compare", "runs", "--json")
+    assert run.status == 0
+    comparison = json.loads(run.out)["backends"]["bm25"]["comparison"]
+    assert (comparison["old"], comparison["new"]) == (1.0, 1.0)
+    (home / "qrels.tsv").write_text("the tomato\u3000case\twe ird/c & d.md\t1\n")
+    run = indexed("bench", "runs/bm25.run", "--qrels", "qrels.tsv", "--json")
+    assert json.loads(run.out)["backends"]["bm25"]["metrics"]["nDCG@10"] == 1.0

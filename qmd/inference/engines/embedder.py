@@ -113,8 +113,8 @@ class OnnxEmbedder:
         self.description = EngineDescription(
             "embed", record.name, encoder.session.format, record.tier, encoder.session.got
         )
-        self.max_tokens = record.max_tokens
-        """Token budget of one chunk's body; what exceeds the model's context with its title is cut at the end."""
+        self.windows = (record.max_tokens, *record.finer_windows)
+        """Token budgets of chunks; what exceeds the model's context with its names is cut at the end."""
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""

@@ -52,6 +52,8 @@ class ModelRecord(Struct, frozen=True):
     """Tokens in one run, special tokens included."""
     max_tokens: int
     """Token budget of one chunk's body."""
+    finer_windows: tuple[int, ...] = ()
+    """Smaller budgets by which texts are cut once more. No part of the fingerprint: they change no vector."""
     dim: int | None = None
     pooling: Pooling = "none"
     document_prompt: str = ""
@@ -88,6 +90,7 @@ MINILM = ModelRecord(
     files=(ModelFile("tokenizer.json", 466_082, "3ad857958ba886d154a5a852119fb31a0dd549d03d8a3fc20e33f2336272cc19"),),
     context=256,
     max_tokens=240,
+    finer_windows=(110,),
     dim=384,
     pooling="mean",
     is_fused=True,
