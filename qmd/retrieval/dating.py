@@ -33,6 +33,8 @@ FEW = 5
 MAX_SPANS = 8
 MAX_WAYS = 40
 """Days and months of a span that are looked for in a text."""
+FEW_PARTS = 7
+"""Up to so many also by the names of their months; every way is a phrase that is sought."""
 
 _QUOTED = re.compile(r'"[^"]*"?')
 
@@ -155,8 +157,10 @@ def _ways(spans: Sequence[DateSpan], said: str) -> list[str]:
 
     ways: dict[str, None] = {}
     for one in spans:
-        for day, is_month in days_and_months(one.first, one.last)[:MAX_WAYS]:
-            ways.update(dict.fromkeys(_written(day, is_month)))
+        parts = days_and_months(one.first, one.last)[:MAX_WAYS]
+        for day, is_month in parts:
+            written = _written(day, is_month)
+            ways.update(dict.fromkeys(written if len(parts) <= FEW_PARTS else written[:1]))
     words = re.findall(r"[^\W_]+", said)
     return [*ways, *([" ".join(words).lower()] if words and not spans[0].is_relative else [])]
 
