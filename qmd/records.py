@@ -235,6 +235,8 @@ class Passage(Struct, frozen=True):
     line: int
     lines_before: int
     lines_after: int
+    heading_trail: tuple[str, ...] = ()
+    """Headings that the best line stands under, outermost first, without the document's title."""
 
 
 class Contribution(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from qmd.analysis.scripts import normalize, without_accents
-from qmd.ingest.titles import file_name, is_telling
+from qmd.file_names import file_name, is_telling
 from qmd.records import Document
 
 _BETWEEN = re.compile(r"[^\w+#&@]+|_+")

@@ -40,7 +40,7 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
-from qmd.render.hits import Format, HitOptions, render_hits
+from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
 from qmd.retrieval.options import CANDIDATES
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ def find(
         explain=explain,
         full_body=full,
         sort=sort,
+        snippet_chars=snippet_characters(chosen),
     )
     locations = invocation.locate(index)
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from qmd.evaluation.answers import folded
 from qmd.evaluation.collections import JudgedQueries
+from qmd.file_names import aliases_of, file_name
 from qmd.ingest.document import parse_document
-from qmd.ingest.titles import aliases_of, file_name
 from qmd.records import Scope
 from qmd.store import IndexReader
 

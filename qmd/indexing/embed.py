@@ -15,10 +15,10 @@ from qmd.chunking.declarations import GrammarError, find_declarations
 from qmd.chunking.languages import suffix_of
 from qmd.chunking.split import split_code, split_document
 from qmd.errors import QmdError
+from qmd.file_names import is_telling
 from qmd.indexing.reading import short_reason
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_document
-from qmd.ingest.titles import is_telling
 from qmd.records import Chunk, Document, Heading
 from qmd.store import IndexWriter
 from qmd.store.chunks import ChunkRecord, PendingContent

@@ -13,9 +13,9 @@ from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_key
 from qmd.chunking.declarations import GrammarError, declared_headings, find_declarations
 from qmd.clock import file_time_text
+from qmd.file_names import file_name
 from qmd.ingest.document import read_document
 from qmd.ingest.errors import UnindexableFileError, UnindexableReason
-from qmd.ingest.titles import file_name
 from qmd.records import Document, FileEntry, NameKind
 from qmd.store import pack_text
 from qmd.store.documents import NewDocument

@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import hashlib
 
+from qmd.file_names import aliases_of
 from qmd.files import read_regular_file
 from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.frontmatter import read_front_matter
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_headings, find_tags, structure_of
 from qmd.ingest.note_dates import dates_of
-from qmd.ingest.titles import aliases_of, title_of
+from qmd.ingest.titles import title_of
 from qmd.records import Document, FileEntry, MetadataValue
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -177,6 +176,8 @@ def plain_text(text: str) -> str:
     if "\\" in text:
         text = _ESCAPE.sub(lambda m: m[1], text)
     if "&" in text:
+        import html  # brings its table of 2,000 names, which few headings need
+
         text = html.unescape(text)
     if kept:
         text = re.sub("\ue000(\\d+)\ue001", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else "", text)

@@ -19,6 +19,11 @@ JSON_SNIPPET_CHARACTERS = 300
 SNIPPET_CHARACTERS = 500
 
 
+def snippet_characters(format: Format) -> int:
+    """Longest passage that a format shows, in code points."""
+    return JSON_SNIPPET_CHARACTERS if format == "json" else SNIPPET_CHARACTERS
+
+
 class HitOptions(Struct, frozen=True):
     """How hits are shown."""
 
@@ -125,6 +130,7 @@ def _json(row: _Row, options: HitOptions) -> dict[str, object]:
         "uri": document.uri,
         "start_line": hit.passage.start_line,
         "end_line": hit.passage.end_line,
+        "heading_trail": list(hit.passage.heading_trail),
     }
     return entry | {"date": document.date} if document.date else entry
 
@@ -198,6 +204,8 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
         lines.append(f"Title: {hit.document.title}")
     if hit.context:
         lines.append(f"Context: {hit.context}")
+    if hit.passage.heading_trail:
+        lines.append(f"Section: {' › '.join(hit.passage.heading_trail)}")
     lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
     if options.explain and hit.explanation:
         lines += explain_lines(hit.explanation)

@@ -23,11 +23,16 @@ class Evidence(Struct, frozen=True):
     """What speaks for one document.
 
     Attributes:
-        coverage: Weighted share of the query's terms anywhere in title, path and text, in [0, 1].
+        coverage: Weighted share of the query's terms anywhere in names, path and text, in [0, 1].
         window: Weighted share inside the best 400 code points, in [0, 1].
         mass: Weight of all the query's terms, in units of the rarest possible term's: about the number of rare words.
         cosine: Cosine of the best chunk, None where no vector was asked.
         background: Mean cosine of this query with the documents it has nothing to do with, None as above.
+        in_names: Weighted share in title, aliases and path, in [0, 1].
+        n_terms: Terms of the query.
+        n_documents: Documents in scope.
+        spread: Standard deviation of the cosines of this query, None as above.
+        is_named: Whether the query is what the document, or a part of it, is called.
     """
 
     coverage: float
@@ -35,54 +40,80 @@ class Evidence(Struct, frozen=True):
     mass: float
     cosine: float | None = None
     background: float | None = None
+    in_names: float = 0.0
+    n_terms: int = 3
+    n_documents: int = 1_000
+    spread: float | None = None
+    is_named: bool = False
 
 
-class LogisticModel(Struct, frozen=True):
-    """Weights of a logistic regression.
-
-    `window` weighs the share of the query said together; `found` and `near` weigh log(1 + mass) of what occurs anywhere
-    and together; `cosine` and `background` are those of `Evidence`. A share alone would call one word of a two-word
-    noise more relevant than six words of a long question.
-    """
-
-    intercept: float
-    window: float
-    found: float
-    near: float
-    cosine: float = 0.0
-    background: float = 0.0
-
+NAMED = 0.95
+"""Relevance of what the query calls by its name."""
 
 LITERAL = 0.7
 """Share of the query inside the best stretch from which words alone may speak for a document whose cosine is known."""
 
-# Fitted by tests/benchmarks/fit_relevance.py on cacm, cranfield and cmrc and on two sets of program documentation
-# (about 330 answerable and 1,500 nonsense queries), the lexical slopes halved to be read as probabilities, intercepts
-# set so that the 95th percentile of nonsense stays below 0.2 on each of the five. The model is all-MiniLM-L6-v2.
-LEXICAL = LogisticModel(intercept=-7.25, window=4.9, found=0.17, near=4.7)
-WITH_COSINE = LogisticModel(intercept=-9.75, window=1.04, found=0.0, near=3.75, cosine=13.01, background=-1.89)
+LARGEST_Z = 8.0
+"""Deviations of a cosine from its background that count: with few documents the spread is next to nothing."""
+
+SIGNS = (0, 1, 1, 1, 1, 1, -1, 0, 0, 1, 1, 1)
+"""Of the weight of each of `features`; 0 for either."""
+
+BY_WORDS = (-7.25, 4.9, 0.0, 0.0, 0.17, 4.7, 0.0, 0.0, 0.0)
+WITH_COSINE = (-9.75, 1.04, 0.0, 0.0, 0.0, 3.75, 0.0, 0.0, 0.0, 13.01, 1.89, 0.0)
 
 
-def relevance(evidence: Evidence) -> float:
+def relevance(
+    evidence: Evidence, by_words: Sequence[float] = BY_WORDS, with_cosine: Sequence[float] = WITH_COSINE
+) -> float:
     """Probability-like relevance of one document, in [0, 1], from what is known of it.
 
     Words with meaning, or words alone where there is no cosine. A query that stands nearly whole in one place is read
     both ways and the stronger counts: an identifier found letter by letter is an answer although its vector says
     little, while half of some random words is none.
+
+    Args:
+        evidence: What speaks for the document.
+        by_words: Weights of `features` without a cosine; only fitting replaces them.
+        with_cosine: Weights of `features` with one.
     """
-    by_words = _logistic(LEXICAL, evidence)
+    if evidence.is_named:
+        return NAMED
+    words = _logistic(by_words, features(evidence, has_cosine=False))
     if evidence.cosine is None or evidence.background is None:
-        return by_words
-    with_meaning = _logistic(WITH_COSINE, evidence)
-    return max(by_words, with_meaning) if evidence.window >= LITERAL else with_meaning
+        return words
+    meaning = _logistic(with_cosine, features(evidence, has_cosine=True))
+    return max(words, meaning) if evidence.window >= LITERAL else meaning
 
 
-def _logistic(model: LogisticModel, evidence: Evidence) -> float:
-    value = model.intercept + model.window * evidence.window
-    value += model.found * math.log1p(evidence.coverage * evidence.mass)
-    value += model.near * math.log1p(evidence.window * evidence.mass)
-    value += model.cosine * (evidence.cosine or 0.0) + model.background * (evidence.background or 0.0)
-    return 1.0 / (1.0 + math.exp(-value))
+def features(evidence: Evidence, *, has_cosine: bool) -> list[float]:
+    """What the logistic regressions see, 1 first for their intercept.
+
+    Beside the shares stand logarithms of what was found, found together, and not found: a share alone would call one
+    word of a two-word noise more relevant than six words of a long question.
+    """
+    mass = evidence.mass
+    seen = [
+        1.0,
+        evidence.window,
+        evidence.coverage,
+        evidence.in_names,
+        math.log1p(evidence.coverage * mass),
+        math.log1p(evidence.window * mass),
+        math.log1p((1.0 - evidence.coverage) * mass),
+        math.log1p(evidence.n_documents) / 10.0,
+        math.log1p(evidence.n_terms),
+    ]
+    if has_cosine:
+        cosine, background = evidence.cosine or 0.0, evidence.background or 0.0
+        z = (cosine - background) / max(evidence.spread or 0.0, 1e-3)
+        seen += [cosine, -background, min(max(z, 0.0), LARGEST_Z) / LARGEST_Z]
+    return seen
+
+
+def _logistic(weights: Sequence[float], values: Sequence[float]) -> float:
+    value = math.fsum(weight * feature for weight, feature in zip(weights, values, strict=True))
+    return 1.0 / (1.0 + math.exp(-min(max(value, -50.0), 50.0)))
 
 
 def background_cosine(cosines: Sequence[float]) -> float | None:
@@ -91,6 +122,14 @@ def background_cosine(cosines: Sequence[float]) -> float | None:
         return None
     tail = cosines[len(cosines) // 2 :]
     return math.fsum(tail) / len(tail)
+
+
+def spread_of(cosines: Sequence[float]) -> float | None:
+    """Standard deviation of the cosines of a dense ranking; None without one."""
+    if not cosines:
+        return None
+    mean = math.fsum(cosines) / len(cosines)
+    return math.sqrt(math.fsum((cosine - mean) ** 2 for cosine in cosines) / len(cosines))
 
 
 def non_increasing(values: Sequence[float]) -> list[float]:

@@ -8,12 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.batches import batches
+from qmd.file_names import aliases_of
 from qmd.records import Candidate, Explanation, Hit
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
+from qmd.retrieval.naming import NAME
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_passage
 from qmd.store import IndexReader
@@ -48,6 +50,7 @@ class Scale(Struct, frozen=True):
     terms: Sequence[WeightedTerm]
     n_documents: int
     background: float | None
+    spread: float | None
     judge: Callable[[Evidence], float]
     said: Mapping[int, str] = {}
     """What is known to hold for a document beside its text, in words of the terms: its date. Whole lines, by id."""
@@ -74,11 +77,11 @@ def build_hits(
             text = texts.get(document.hash) if document is not None else None
             if document is None or text is None:
                 continue
-            # Title and path stand in front of the text, so that they count as said together with its first lines.
-            matched = match_text(
-                text, scale.terms, before=f"{document.path}\n{document.title}\n{scale.said.get(document.id, '')}"
-            )
-            raw.append(scale.judge(_measure(matched, entry.chunk, scale)))
+            # Names stand in front of the text, so that they count as said together with its first lines.
+            names = "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
+            names += scale.said.get(document.id, "")
+            matched = match_text(text, scale.terms, before=names)
+            raw.append(scale.judge(_measure(matched, len(names), entry, scale)))
             if len(shown) < options.limit:
                 passage = best_passage(
                     text,
@@ -86,7 +89,9 @@ def build_hits(
                     matched=matched,
                     chunk=entry.span,
                     max_chars=options.snippet_chars,
-                    is_source=_is_source(document.path),
+                    path=document.path,
+                    title=document.title,
+                    chunk_only=options.mode == "dense",
                 )
                 context = context_for(collections.get(document.collection), global_context, document.path)
                 body = text if options.full_body else None
@@ -101,14 +106,22 @@ def build_hits(
     return hits, tuple(relevances)
 
 
-def _measure(matched: MatchedText, chunk: Candidate | None, scale: Scale) -> Evidence:
-    """The evidence that calibration judges one document by."""
+def _measure(matched: MatchedText, names_end: int, entry: RankedCandidate, scale: Scale) -> Evidence:
+    """The evidence that calibration judges one document by; its names end at `names_end`."""
+    chunk = entry.chunk
+    # Folding may move that border by a letter or two, which the evidence survives.
+    in_names = [occurrence for occurrence in matched.occurrences if occurrence.offset < names_end]
     return Evidence(
         coverage=coverage(matched.occurrences, scale.terms),
         window=coverage(matched.occurrences, scale.terms, WINDOW_CHARS),
         mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
         background=scale.background,
+        in_names=coverage(in_names, scale.terms),
+        n_terms=len(scale.terms),
+        n_documents=scale.n_documents,
+        spread=scale.spread,
+        is_named=any(part.source == NAME for part in entry.fused.contributions),
     )
 
 
@@ -121,11 +134,3 @@ def _explain(ranked: RankedCandidate, relevance: float) -> Explanation:
         blended_score=ranked.blended_score,
         relevance=relevance,
     )
-
-
-def _is_source(path: str) -> bool:
-    if path.endswith(".md"):
-        return False  # nearly all documents, decided without an import
-    from qmd.chunking.languages import language_of
-
-    return language_of(path) is not None

@@ -106,7 +106,7 @@ def coverage(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], w
 
 
 def windows(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], size: int) -> Iterator[tuple[int, float]]:
-    """For each occurrence, the offset of the first one in the window of `size` code points that ends with it, and the
+    """For each occurrence, the index of the first one in the window of `size` code points that ends with it, and the
     weight of the distinct terms inside."""
     weight = 0.0
     counts = [0] * len(terms)
@@ -121,7 +121,7 @@ def windows(occurrences: Sequence[Occurrence], terms: Sequence[WeightedTerm], si
             if counts[gone] == 0:
                 weight -= terms[gone].weight
             first += 1
-        yield occurrences[first].offset, weight
+        yield first, weight
 
 
 def stem(word: str) -> str:

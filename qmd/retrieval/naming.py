@@ -15,6 +15,9 @@ from qmd.store import IndexReader
 BONUS: Mapping[str, float] = {"file": 40.0, "title": 35.0, "alias": 30.0, "heading": 20.0}
 """Added to the fused score, which is at most 10 standard deviations (of 100 scores), by what the query names."""
 
+NAME = "name"
+"""Source of the contribution."""
+
 MANY_NOTES = 20
 """Notes of one name (`index`) among which the name tells nothing."""
 
@@ -36,7 +39,7 @@ def find_named(reader: IndexReader, text: str, scope: Scope) -> dict[int, str]:
 
 def put_first(fused: Sequence[Fused], named: Mapping[int, str], query: str) -> list[Fused]:
     """The ranking with the documents that the query names in front of it, in their own order."""
-    return fusion.put_first(fused, named, "name", BONUS, query)
+    return fusion.put_first(fused, named, NAME, BONUS, query)
 
 
 def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:

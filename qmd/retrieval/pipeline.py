@@ -115,8 +115,9 @@ class _Search:
         with trace.stage("passages"):
             cosines = [candidate.score for candidate in self._dense[0].ranking.candidates] if self._dense else []
             background = calibration.background_cosine(cosines)
+            spread = calibration.spread_of(cosines)
             n_documents = self._reader.count_documents(query.scope)
-            scale = Scale(terms, n_documents, background, judge, self._dated.words)
+            scale = Scale(terms, n_documents, background, spread, judge, self._dated.words)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
         if not hits:
             self._explain_emptiness(relevances)
@@ -291,7 +292,7 @@ def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> 
     hits = []
     for document in shown:
         text = texts.get(document.hash, "")
-        passage = best_passage(text, (), max_chars=options.snippet_chars)
+        passage = best_passage(text, (), path=document.path, title=document.title, max_chars=options.snippet_chars)
         hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None))
     warnings = () if hits else ("no document passes the filters",)
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)

@@ -1,16 +1,51 @@
-"""The passage of a document that answers: at most four lines around the line that holds most of the query."""
+"""The passage of a document that answers: whole blocks around the place that holds most of the query."""
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Sequence
 
-from qmd.records import Passage
-from qmd.retrieval.matching import MatchedText, WeightedTerm, find_occurrences, fold, match_text, windows
-from qmd.retrieval.options import PASSAGE_CHARS
+from msgspec import Struct
 
-LINES_BEFORE = 1
-LINES_AFTER = 2
+from qmd.records import Passage
+from qmd.retrieval.blocks import Layout, Unit
+from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, find_occurrences, fold, match_text, windows
+from qmd.retrieval.options import PASSAGE_CHARS
+from qmd.retrieval.places import TermPlaces
+
+LINES = 4
+"""Lines that are not blank in a passage, unless more of them are short or hold further words of the query."""
+
+SHORT_CHARS = 400
+"""Code points up to which a passage may have more lines than that, five lines of prose or so,"""
+
+SHORT_LINES = 12
+"""but at most so many."""
+
+CHUNK_BONUS = 0.05
+"""What lying in the chunk that vectors found is worth, as a share of the weight of all terms: it settles near ties,
+and decides where the text holds next to nothing of the query."""
+
+CLOSE_CHARS = 120
+"""Stretch in which terms stand close together: a sentence."""
+
+CLOSE_BONUS = 0.5
+"""What the share of the terms in one such stretch is worth."""
+
+HEADING_SHARE = 0.4
+"""What a term in a heading above the passage counts, against 1 in the passage."""
+
+EXACT_BONUS = 0.1
+"""What standing there exactly as the user wrote it adds to a term's weight."""
+
+DECLARATION_BONUS = 0.05
+"""What declaring something is worth in source code."""
+
+_MOST_STRETCHES = 8
+_MOST_SEEDS = 3
+"""Stretches of a text, and units of each, that a passage is put together around, so that the best can be taken."""
+
 _ELLIPSIS = "..."
 _DECLARATION = (
     r"\s*(?:(?:export|default|public|private|protected|internal|static|abstract|async|unsafe|final|override|inline"
@@ -20,107 +55,278 @@ _DECLARATION = (
 )
 
 
+class _Draft(Struct, frozen=True):
+    """A passage that may be shown: `units[low:high + 1]`, its best line, and how much of the query it holds."""
+
+    units: Sequence[Unit]
+    low: int
+    high: int
+    line: int
+    score: float
+
+
 def best_passage(
     text: str,
     terms: Sequence[WeightedTerm],
     *,
+    path: str = "",
+    title: str = "",
     chunk: tuple[int, int] | None = None,
+    chunk_only: bool = False,
     max_chars: int = PASSAGE_CHARS,
-    is_source: bool = False,
     matched: MatchedText | None = None,
 ) -> Passage:
-    """The lines to show of `text`.
+    """The part of `text` to show.
+
+    Words choose: the place with the largest weight of distinct terms close together, where a term counts the more the
+    fewer places of the text have it. The chunk decides where words say little. Paragraphs, list items, table rows and
+    fenced code are shown whole where there is room; front matter only where no other part holds a term.
 
     Args:
         text: The whole document.
         terms: Terms of the query with their weights.
-        chunk: Span that matched, if known; the best line is looked for inside it first. A chunk that holds no term is
-            shown from its own first line: it matched by meaning.
-        max_chars: Longest passage in code points; longer ones end in `...`.
-        is_source: Of equally good lines of source code the one that declares something is shown.
+        path: Tells what the text is: of markdown the blocks are known, of source code a line that declares something is
+            shown before equally good ones.
+        title: Of the document; left out of the passage's headings.
+        chunk: Span that vectors found, if any.
+        chunk_only: Whether the passage has to lie in it: for a search by meaning alone.
+        max_chars: Longest passage in code points; one that has to be cut inside a block has `...` there.
         matched: `text` with the places of `terms`, where the caller has looked for them already.
 
     Returns:
-        Line -1 to +2 around the best one, clipped to the document; line numbers are those of the file.
+        The passage; line numbers are those of the file.
     """
-    lines = text.split("\n")
-    first, last = 0, len(lines) - 1
-    if chunk is not None:
-        first = text.count("\n", 0, chunk[0])
-        last = max(text.count("\n", 0, max(chunk[1] - 1, 0)), first)
-    best = _best_line(lines, first, last, matched or match_text(text, terms), terms, is_source)
-    if best is None and chunk is not None:
-        best = _first_written(lines, first, last)
-    if best is None:
-        best = _first_written(lines, 0, len(lines) - 1) or 0
-    start = max(best - LINES_BEFORE, 0)
-    end = min(best + LINES_AFTER, len(lines) - 1)
-    shown = "\n".join(line.removesuffix("\r") for line in lines[start : end + 1])
-    if len(shown) > max_chars:
-        # A long first line must not push the matching one out of sight.
-        start, shown = best, "\n".join(line.removesuffix("\r") for line in lines[best : end + 1])
-    if len(shown) > max_chars:
-        shown = _cut(shown, terms, max_chars)
-        end = best + shown.count("\n")
-    total = len(lines) - 1 if lines[-1] == "" and len(lines) > 1 else len(lines)
-    end = min(end, max(total - 1, start))
-    return Passage(
-        text=shown,
-        start_line=start + 1,
-        end_line=end + 1,
-        line=best + 1,
-        lines_before=start,
-        lines_after=max(total - end - 1, 0),
-    )
+    return _Chooser(text, terms, path, chunk, max_chars, matched or match_text(text, terms)).choose(title, chunk_only)
 
 
 def best_span(matched: MatchedText, terms: Sequence[WeightedTerm], size: int) -> tuple[int, int]:
     """The stretch of `size` code points that holds the most term weight, cut at line ends where one is near."""
     best, best_weight = 0, -1.0
-    for offset, weight in windows(matched.occurrences, terms, size // 2):
+    for first, weight in windows(matched.occurrences, terms, size // 2):
         if weight > best_weight + 1e-9:
-            best, best_weight = offset, weight
+            best, best_weight = matched.occurrences[first].offset, weight
     start = max(matched.folded.rfind("\n", 0, best) + 1, best - size // 4, 0)
     return start, min(start + size, len(matched.folded))
 
 
-def _best_line(
-    lines: Sequence[str], first: int, last: int, matched: MatchedText, terms: Sequence[WeightedTerm], is_source: bool
-) -> int | None:
-    """First line from `first` to `last` with the largest weight of distinct terms; None when no term occurs in them.
+class _Chooser:
+    """One choice under way: the text with its blocks, and where the terms are in it."""
 
-    In source code a declaration goes before the equally good lines that only use what it declares.
-    """
-    scores: dict[int, float] = {}
-    seen: set[tuple[int, int]] = set()
-    line, position = -matched.lines_before, 0
-    for occurrence in matched.occurrences:
-        line += matched.folded.count("\n", position, occurrence.offset)
-        position = occurrence.offset
-        if first <= line <= last and (line, occurrence.term) not in seen:
-            seen.add((line, occurrence.term))
-            scores[line] = scores.get(line, 0.0) + terms[occurrence.term].weight + 1e-6
-    if not scores:
-        return None
-    highest = round(max(scores.values()), 6)
-    best = [number for number, score in scores.items() if round(score, 6) == highest]
-    declaring = [number for number in best if re.match(_DECLARATION, lines[number])] if is_source else []
-    return min(declaring or best)
+    def __init__(
+        self,
+        text: str,
+        terms: Sequence[WeightedTerm],
+        path: str,
+        chunk: tuple[int, int] | None,
+        max_chars: int,
+        matched: MatchedText,
+    ) -> None:
+        from qmd.ingest.frontmatter import read_front_matter
+        from qmd.ingest.markdown import find_headings, structure_of
+
+        structure = structure_of(path or ".md")
+        self._is_source = structure == "plain" and _is_source(path)
+        self._body = read_front_matter(text).body_offset if structure == "markdown" else 0
+        headings, fences = find_headings(text, self._body, structure)
+        self._layout = Layout(text, headings, fences, is_source=self._is_source)
+        self._places = TermPlaces(self._layout, terms, matched)
+        self._text = text
+        self._chunk = chunk
+        self._room = max_chars
+        self._terms_of_trails: dict[tuple[str, ...], frozenset[int]] = {}
+
+    def choose(self, title: str, chunk_only: bool) -> Passage:
+        """The best passage of all that come into question."""
+        layout, places = self._layout, self._places
+        if self._body < len(self._text):
+            layout.first = layout.line_at(self._body)
+        span = self._chunk if chunk_only and self._chunk is not None else (layout.starts[layout.first], len(self._text))
+        drafts = self._drafts(*places.between(*span))
+        if self._chunk is not None:
+            drafts.append(self._first_of(*self._chunk))
+        elif not drafts and layout.first > 1:
+            front = places.between(0, layout.starts[layout.first])
+            body, layout.first, layout.last = layout.first, 1, layout.first - 2
+            drafts = self._drafts(*front)
+            if not drafts:
+                layout.first, layout.last = body, len(layout.lines) - 1
+        if not drafts:
+            drafts = [self._first_of(self._body, len(self._text))]
+        best = max(drafts, key=lambda draft: (round(draft.score, 6), -draft.units[draft.low].start))
+        return self._passage(best, title)
+
+    def _stretches(self, low: int, high: int) -> list[tuple[int, int]]:
+        """The best stretches of occurrences, as first and last index, that have none in common with each other."""
+        places = self._places
+        occurrences = places.occurrences[low:high]
+        first_in, last_in = places.between(*self._chunk) if self._chunk is not None else (0, 0)
+        scored = [
+            (weight + CHUNK_BONUS * places.total * (first_in <= low + last < last_in), -last, first)
+            for last, (first, weight) in enumerate(windows(occurrences, places.terms, self._room))
+        ]
+        taken: list[tuple[int, int]] = []
+        for _, negative, first in heapq.nlargest(8 * _MOST_STRETCHES, scored):
+            if all(-negative < start or first > end for start, end in taken):
+                taken.append((first, -negative))
+        return [(low + first, low + last) for first, last in taken[:_MOST_STRETCHES]]
+
+    def _drafts(self, low: int, high: int) -> list[_Draft]:
+        """Passages around the heaviest units of the best stretches of the occurrences from `low` to before `high`."""
+        places = self._places
+        drafts = []
+        for first, last in self._stretches(low, high):
+            start, end = places.offset(places.occurrences[first]), places.offset(places.occurrences[last])
+            units = self._layout.units(end, self._room)
+            weights = {
+                number: places.weight(places.held(unit.start, unit.end))
+                for number, unit in enumerate(units)
+                if unit.end > start and unit.start <= end
+            }
+            seeds = heapq.nlargest(_MOST_SEEDS, weights, key=lambda number: (weights[number], -number)) or [0]
+            drafts += [self._grown(units, seed) for seed in seeds]
+        return drafts
+
+    def _first_of(self, start: int, end: int) -> _Draft:
+        """A passage from the first letter or digit of a span on; of the body where the span has none."""
+        written = self._first_written(start, end)
+        if written is None:
+            written = self._first_written(self._layout.starts[self._layout.first], len(self._text)) or 0
+        units = self._layout.units(written, self._room)
+        seed = next((number for number, unit in enumerate(units) if unit.end > written), len(units) - 1)
+        return self._grown(units, seed)
+
+    def _first_written(self, start: int, end: int) -> int | None:
+        match = re.compile(r"[^\W_]").search(self._text, start, end)
+        return match.start() if match is not None else None
+
+    def _grown(self, units: Sequence[Unit], seed: int) -> _Draft:
+        """The unit `seed` with what follows and precedes it: first what holds further terms, then what has room."""
+        if units[seed].kind == "heading" and seed + 1 < len(units) and units[seed + 1].kind == "fence":
+            seed += units[seed + 1].is_piece  # the two cannot be shown together
+        low, high = self._with_header(units, seed), seed
+        held = self._places.held(units[low].start, units[high].end)
+        while True:
+            choices = []
+            for step, at in ((1, high + 1), (-1, low - 1)):
+                if not 0 <= at < len(units) or not self._may_join(units, low, high, at, units[seed]):
+                    continue
+                new = self._places.held(units[at].start, units[at].end) - held
+                has_room = self._has_room(units[min(low, at)], units[max(high, at)])
+                if new or has_room:
+                    turn = (high - seed <= seed - low) == (step == 1)
+                    choices.append((self._places.weight(new), turn, at))
+            if not choices:
+                break
+            _, _, at = max(choices)
+            low, high = min(low, at), max(high, at)
+            held |= new
+        return _Draft(units, low, high, *self._judge(units[low].start, units[high].end))
+
+    def _may_join(self, units: Sequence[Unit], low: int, high: int, at: int, seed: Unit) -> bool:
+        """Whether a unit may become the new first or last one of `units[low:high + 1]`.
+
+        A part of fenced code stands alone: between it and its neighbours lies a mark that nothing would close.
+        """
+        unit = units[at]
+        if unit.block != seed.block and any(one.kind == "fence" and one.is_piece for one in (unit, seed)):
+            return False
+        start, end = min(units[low].start, unit.start), max(units[high].end, unit.end)
+        if end - start + 2 * len(_ELLIPSIS) * unit.is_piece > self._room:
+            return False
+        only_headings = units[high].kind == "heading"
+        if (unit.kind == "heading" and at > high) or (units[low].kind == "heading" and at < low):
+            return only_headings and at > high
+        is_long = units[high].end - units[low].start > SHORT_CHARS // 2
+        return not unit.is_piece or unit.block == seed.block or only_headings or not is_long
+
+    def _has_room(self, first: Unit, last: Unit) -> bool:
+        written = sum(map(bool, map(str.strip, self._layout.lines[first.first : last.last + 1])))
+        return written <= (SHORT_LINES if last.end - first.start <= SHORT_CHARS else LINES)
+
+    def _with_header(self, units: Sequence[Unit], row: int) -> int:
+        """The first row of the table that `row` belongs to where there is room from there on, else `row`."""
+        top = row
+        while top and units[top].kind == units[top - 1].kind == "row" and units[top - 1].last == units[top].first - 1:
+            top -= 1
+        return top if units[row].end - units[top].start <= self._room else row
+
+    def _judge(self, start: int, end: int) -> tuple[int, float]:
+        """The line that holds most of the query in a span, and what the span is worth."""
+        places = self._places
+        first, last = places.between(start, end)
+        occurrences = places.occurrences[first:last]
+        held = places.held(start, end)
+        if occurrences:
+            line = self._best_line(occurrences)
+        else:
+            written = self._first_written(start, end)
+            line = self._layout.line_at(start if written is None else written)
+        score = places.weight(held)
+        score += HEADING_SHARE * places.weight(self._terms_above(line) - held)
+        score += CLOSE_BONUS * max((one for _, one in windows(occurrences, places.terms, CLOSE_CHARS)), default=0.0)
+        score += EXACT_BONUS * places.weight(places.exact(held, start, end))
+        score += CHUNK_BONUS * places.total * self._is_in_chunk(start, end)
+        score += DECLARATION_BONUS * places.total * self._declares(line)
+        return line, score
+
+    def _terms_above(self, line: int) -> frozenset[int]:
+        """The terms in the headings that a line stands under, by index."""
+        trail = self._layout.trail(line)
+        if trail not in self._terms_of_trails:
+            found = find_occurrences(fold("\n".join(trail)), self._places.terms)
+            self._terms_of_trails[trail] = frozenset(one.term for one in found)
+        return self._terms_of_trails[trail]
+
+    def _best_line(self, occurrences: Sequence[Occurrence]) -> int:
+        """The line with the largest weight of distinct terms.
+
+        Of equal ones in source code one that declares something, then one in the chunk, then the first.
+        """
+        on_line: dict[int, set[int]] = {}
+        for occurrence in occurrences:
+            on_line.setdefault(self._places.line(occurrence), set()).add(occurrence.term)
+        starts = self._layout.starts
+        return max(
+            on_line,
+            key=lambda n: (
+                round(self._places.weight(on_line[n]), 6),
+                self._declares(n),
+                self._is_in_chunk(starts[n], starts[n + 1]),
+                -n,
+            ),
+        )
+
+    def _declares(self, line: int) -> bool:
+        return self._is_source and re.match(_DECLARATION, self._layout.lines[line]) is not None
+
+    def _is_in_chunk(self, start: int, end: int) -> bool:
+        return self._chunk is not None and self._chunk[0] < end and start < self._chunk[1]
+
+    def _passage(self, draft: _Draft, title: str) -> Passage:
+        layout = self._layout
+        first, last = draft.units[draft.low], draft.units[draft.high]
+        shown = self._text[first.start : last.end]
+        rest = self._text[last.end : layout.starts[last.last + 1] - 1]
+        if first.start > layout.starts[first.first]:
+            shown = _ELLIPSIS + shown.lstrip()
+        shown = shown.rstrip() + _ELLIPSIS if rest.strip() else shown + rest
+        shown = shown.replace("\r\n", "\n").removesuffix("\r")
+        if len(shown) > self._room:
+            shown = shown[: max(self._room - len(_ELLIPSIS), 0)] + _ELLIPSIS
+        total = len(layout.lines) - (layout.lines[-1] == "" and len(layout.lines) > 1)
+        trail = layout.trail(draft.line)
+        return Passage(
+            text=shown,
+            start_line=first.first + 1,
+            end_line=last.last + 1,
+            line=draft.line + 1,
+            lines_before=first.first,
+            lines_after=max(total - last.last - 1, 0),
+            heading_trail=trail[1:] if trail and trail[0] == title else trail,
+        )
 
 
-def _first_written(lines: Sequence[str], first: int, last: int) -> int | None:
-    """First line in the span with a letter or digit."""
-    return next((number for number in range(first, last + 1) if any(map(str.isalnum, lines[number]))), None)
+def _is_source(path: str) -> bool:
+    from qmd.chunking.languages import language_of
 
-
-def _cut(text: str, terms: Sequence[WeightedTerm], max_chars: int) -> str:
-    """`max_chars` code points of `text`, from its start or, when all terms lie beyond, around the first of them."""
-    room = max(max_chars - len(_ELLIPSIS), 0)
-    occurrences = find_occurrences(fold(text), terms)
-    start = 0
-    if occurrences and "\n" not in text[: occurrences[0].offset] and occurrences[0].offset > room - 20:
-        start = max(occurrences[0].offset - room // 4, 0)
-    if not start:
-        return text[:room] + _ELLIPSIS
-    room = max(room - len(_ELLIPSIS), 0)
-    return _ELLIPSIS + text[start : start + room] + (_ELLIPSIS if start + room < len(text) else "")
+    return language_of(path) is not None

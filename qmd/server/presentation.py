@@ -42,6 +42,7 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
         "line": hit.passage.line,
         "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
         "uri": document_uri(hit.document),
+        "heading_trail": list(hit.passage.heading_trail),
     }
     return row | {"date": hit.document.date} if hit.document.date else row
 
@@ -70,6 +71,8 @@ def _hit_text(row: dict[str, Any]) -> str:
     lines = [f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"]
     if row["context"]:
         lines.append(f"Context: {row['context']}")
+    if row["heading_trail"]:
+        lines.append(f"Section: {' › '.join(row['heading_trail'])}")
     dated = f", {row['date']}" if "date" in row else ""
     lines.append(f"Line {row['line']}, {row['uri']}{dated}")
     return "\n".join([*lines, row["snippet"]])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from qmd.ingest.titles import file_name, is_telling
+from qmd.file_names import file_name, is_telling
 from qmd.records import NameKind, Scope
 from qmd.store.connection import Database
 from qmd.store.scope import scope_condition
@@ -42,16 +41,16 @@ def find_named(database: Database, key: str, scope: Scope, limit: int) -> list[N
 
 def settle_titles(database: Database, collection: str) -> None:
     """Show the file's name for a heading that many notes of a collection have, and the heading where few have it."""
-    mine = "FROM documents WHERE collection = ? AND heading IS NOT NULL"
-    many = database.rows(f"SELECT heading {mine} GROUP BY heading HAVING count(*) >= {MANY_NOTES}", (collection,))
-    shared = {heading for (heading,) in many}
-    wanted = (
-        f"SELECT id, path, title, heading {mine} AND (title != heading OR heading IN (SELECT value FROM json_each(?)))"
+    mine = "FROM documents WHERE collection = ?1 AND heading IS NOT NULL"
+    rows = database.rows(
+        f"WITH shared AS (SELECT heading {mine} GROUP BY heading HAVING count(*) >= {MANY_NOTES})"
+        f" SELECT id, path, title, heading, heading IN shared AS is_shared {mine} AND (title != heading OR is_shared)",
+        (collection,),
     )
     changed = []
-    for document_id, path, title, heading in database.rows(wanted, (collection, json.dumps(sorted(shared)))):
+    for document_id, path, title, heading, is_shared in rows:
         name = file_name(path)
-        settled = name if heading in shared and is_telling(name) else heading
+        settled = name if is_shared and is_telling(name) else heading
         if settled != title:
             changed.append((settled, document_id))
     database.run_many("UPDATE documents SET title = ? WHERE id = ?", changed)

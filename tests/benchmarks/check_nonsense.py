@@ -27,7 +27,7 @@ from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query
 from qmd.store import IndexReader, open_reader
-from tests.benchmarks.fit_relevance import nonsense_queries
+from tests.benchmarks.relevance_evidence import nonsense_queries
 
 MODES: tuple[Mode, ...] = ("lexical", "dense", "hybrid")
 

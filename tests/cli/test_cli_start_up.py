@@ -23,7 +23,7 @@ ALLOWED = {
     ("ls", "notes"): {*PARSER, *INDEX, "apsw"},
     ("status",): {*PARSER, *INDEX, "apsw"},
     ("get", "pricing.md"): {*PARSER, *INDEX, "apsw"},
-    ("search", "pricing"): {*PARSER, *INDEX, "qmd.inference", "qmd.dates", "apsw"},
+    ("search", "pricing"): {*PARSER, *INDEX, "qmd.ingest", "qmd.inference", "qmd.dates", "apsw"},
 }
 """Per command the packages of others, by their top-level name, and our own; modules directly in qmd/ are for all."""
 

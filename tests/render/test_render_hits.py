@@ -36,7 +36,7 @@ def render(format: str, *hits: Hit, text: str = "auth", **options: object) -> st
 def test_json_rows_have_the_documented_keys_in_order_and_new_keys_last() -> None:
     (row,) = json.loads(render("json", HIT))
     assert list(row)[:7] == ["docid", "score", "file", "line", "title", "context", "snippet"]
-    assert list(row)[7:] == ["collection", "path", "uri", "start_line", "end_line"]
+    assert list(row)[7:] == ["collection", "path", "uri", "start_line", "end_line", "heading_trail"]
     assert row["snippet"] == SNIPPET
     assert (row["docid"], row["file"], row["line"]) == ("#b9a671", "qmd://docs/a.md", 4)
 
@@ -51,6 +51,13 @@ def test_the_date_of_a_note_is_the_last_key_and_stands_beside_its_name() -> None
     coloured = render("cli", dated, editor_template="e:{path}")
     assert isinstance(coloured, Styled)
     assert "\x1b[2m  2024-02-02\x1b[0m" in coloured
+
+
+def test_the_headings_above_a_passage_are_shown() -> None:
+    hit = replace(HIT, passage=replace(HIT.passage, heading_trail=("Install", "Linux")))
+    assert json.loads(render("json", hit))[0]["heading_trail"] == ["Install", "Linux"]
+    assert "Section: Install › Linux\n" in render("cli", hit)
+    assert "Section:" not in render("cli", HIT)
 
 
 @pytest.mark.parametrize(("relevance", "shown"), [(1.0, "1"), (0.125, "0.13"), (0.0, "0"), (0.994, "0.99")])

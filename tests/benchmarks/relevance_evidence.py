@@ -1,0 +1,256 @@
+"""Evidence of relevance, gathered from real searches: what `fit_relevance.py` fits the calibration on.
+
+Asked are the judged queries of test collections, and of folders of notes their own names, headings and topics of one or
+two words with questions that a person wrote; all of it once more in collections of 1 to 30 notes drawn from those.
+Beside them stand queries that nothing answers: random words, keyboard noise and other languages.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from qmd.evaluation.collections import read_beir, read_corpus
+from qmd.evaluation.corpus_index import COLLECTION, entry_id
+from qmd.evaluation.fixture import read_fixture
+from qmd.evaluation.known_item import known_item_queries, name_queries
+from qmd.indexing.embed import embed_pending
+from qmd.indexing.reading import stored_form
+from qmd.inference.base import Engines
+from qmd.ingest.document import parse_document
+from qmd.records import Collection, Scope, StoredDocument
+from qmd.retrieval import pipeline
+from qmd.retrieval.calibration import Evidence
+from qmd.retrieval.options import Mode, SearchOptions
+from qmd.retrieval.query_parser import parse_query
+from qmd.store import IndexReader, open_reader, open_writer
+
+MODES: tuple[Mode, ...] = ("lexical", "hybrid", "dense")
+SMALL_SIZES = (1, 3, 3, 10, 30)
+JUDGED = 10
+"""Hits of a query that are judged, as the pipeline does at least."""
+
+FOREIGN = (
+    "où acheter du pain frais près de la gare demain matin",
+    "recette facile de gâteau au chocolat pour les enfants",
+    "wie lange muss ich die kartoffeln im ofen backen",
+    "der zug nach münchen hat heute leider verspätung",
+    "cuánto cuesta un billete de autobús para la playa",
+    "mi abuela cocina la mejor sopa de pescado",
+    "dove posso trovare una farmacia aperta di notte",
+    "quanto custa alugar um apartamento em lisboa no verão",
+    "как приготовить борщ на большую семью",
+    "завтра мы поедем на дачу собирать яблоки",
+    "jak upiec sernik bez spodu na święta",
+    "hoe laat vertrekt de laatste trein naar utrecht",
+    "var kan jag köpa färska blommor till bröllopet",
+    "明日の天気はどうですか傘が必要ですか",
+    "周末去哪里吃火锅比较便宜",
+    "오늘 저녁에 뭐 먹을까 김치찌개 어때",
+    "ما هو أفضل مطعم في المدينة القديمة",
+    "आज शाम को बाजार से सब्जी लाना है",
+    "πού μπορώ να αγοράσω φρέσκα ψάρια",
+    "bugün hava çok güzel denize gidelim mi",
+)
+"""Everyday sentences that no test collection answers."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One judged hit.
+
+    Attributes:
+        group: What kind of query in which kind of collection: `topic`, `name of 3`, `nonsense of 30` …
+        query: Unique inside the source.
+        is_answerable: Whether anything answers it.
+        rank: From 1; 0 for the row that says that a query was asked.
+        evidence: As the pipeline measured it.
+        is_relevant: Whether the hit is an answer.
+    """
+
+    group: str
+    query: str
+    is_answerable: bool
+    rank: int
+    evidence: Evidence
+    is_relevant: bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query with the paths that answer it; none for what nothing answers."""
+
+    group: str
+    text: str
+    answers: frozenset[str]
+
+
+def of_collection(
+    engines: Engines, folder: Path, index: Path, n_queries: int, n_nonsense: int
+) -> dict[Mode, list[Row]]:
+    """Evidence of a test collection whose index `bench_quality.py` made."""
+    judged = read_beir(folder)
+    names = list(judged.queries)
+    step = max(1, len(names) // n_queries)
+    asked = [
+        Asked("judged", judged.queries[name], frozenset(one for one, grade in judged.qrels[name].items() if grade > 0))
+        for name in names[::step][:n_queries]
+    ]
+    own = " ".join(f"{row.title} {row.text}" for row in read_corpus(folder))
+    asked += [Asked("nonsense", text, frozenset()) for text in nonsense_queries(own, n_nonsense)]
+    with open_reader(index) as reader:
+        return ask_all(reader, engines, asked, entry_id)
+
+
+def of_notes(
+    engines: Engines, index: Path, fixtures: Sequence[Path], n_queries: int, n_nonsense: int, seed: int = 5
+) -> dict[Mode, list[Row]]:
+    """Evidence of a folder of notes, as a whole and in small parts."""
+    with open_reader(index) as reader:
+        texts = {document.id: text for document, text in _documents(reader)}
+        asked = own_queries(reader, n_queries, seed)
+        for query in (one for fixture in fixtures for one in read_fixture(fixture).queries):
+            if query.type != "other-language":
+                asked.append(Asked("question", query.query, frozenset(query.expected_files)))
+        own = " ".join(texts.values())
+        asked += [Asked("nonsense", text, frozenset()) for text in nonsense_queries(own, n_nonsense)]
+        rows = ask_all(reader, engines, asked, lambda document: document.path)
+        by_path = {document.path: (document, texts[document.id]) for document in reader.iter_documents()}
+    generator = random.Random(seed)
+    for number in range(n_queries // 2):
+        part = small_part(asked, by_path, SMALL_SIZES[number % len(SMALL_SIZES)], generator)
+        for mode, more in _of_small(engines, part, asked, generator).items():
+            rows[mode] += more
+    return rows
+
+
+def own_queries(reader: IndexReader, count: int, seed: int) -> list[Asked]:
+    """Names, headings and topics (one or two words of a title or tag) of an index, `count` of each at most."""
+    asked = []
+    for group, judged in (
+        ("name", name_queries(reader, Scope(), count, seed)),
+        ("heading", known_item_queries(reader, limit=count, seed=seed)),
+    ):
+        for name, text in judged.queries.items():
+            asked.append(Asked(group, text, frozenset(one.partition("/")[2] for one in judged.qrels[name])))
+    topics: dict[str, set[str]] = {}
+    for document in reader.iter_documents():
+        words = re.findall(r"[a-z]{4,}", document.title.lower())
+        tags = document.metadata.get("tags", ())
+        labels = {*words, *(" ".join(pair) for pair in pairwise(words))}
+        labels |= {tag.rpartition("/")[2].lower() for tag in tags} if isinstance(tags, tuple) else set()
+        for label in labels:
+            topics.setdefault(label, set()).add(document.path)
+    shared = sorted(label for label, paths in topics.items() if 2 <= len(paths) <= 30)
+    chosen = random.Random(seed).sample(shared, min(count, len(shared)))
+    return asked + [Asked("topic", label, frozenset(topics[label])) for label in chosen]
+
+
+def small_part(
+    asked: Sequence[Asked], by_path: Mapping[str, tuple[StoredDocument, str]], size: int, generator: random.Random
+) -> list[tuple[StoredDocument, str]]:
+    """`size` notes, of which at least one answers a query."""
+    answering = [path for one in asked for path in sorted(one.answers) if path in by_path]
+    chosen = {generator.choice(answering), *generator.sample(sorted(by_path), size)}
+    return [by_path[path] for path in sorted(chosen)[: max(size, 1)]]
+
+
+def _of_small(
+    engines: Engines, part: Sequence[tuple[StoredDocument, str]], asked: Sequence[Asked], generator: random.Random
+) -> dict[Mode, list[Row]]:
+    paths = {document.path for document, _ in part}
+    answered = [one for one in asked if one.answers & paths]
+    others = [one for one in asked if not one.answers]
+    chosen = [
+        Asked(f"{one.group} of {len(part)}", one.text, one.answers & paths)
+        for one in (*generator.sample(answered, min(4, len(answered))), *generator.sample(others, min(4, len(others))))
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder) / "index.sqlite"
+        with open_writer(index) as writer:
+            writer.mirror_config([Collection(COLLECTION, Path(folder))], None, "bench")
+            parsed = [parse_document(d.path, raw := text.encode(), max_size_bytes=len(raw) + 1) for d, text in part]
+            writer.put_documents(COLLECTION, [stored_form(document, 0, 0, 0, 0) for document in parsed])
+            if engines.embedder is not None:
+                embed_pending(writer, engines.embedder)
+        with open_reader(index) as reader:
+            return ask_all(reader, engines, chosen, lambda document: document.path)
+
+
+def ask_all(
+    reader: IndexReader, engines: Engines, asked: Sequence[Asked], name_of: Callable[[StoredDocument], str]
+) -> dict[Mode, list[Row]]:
+    """Rows of every query in every mode."""
+    found: dict[Mode, list[Row]] = {mode: [] for mode in MODES}
+    for number, one in enumerate(asked):
+        query = f"{number} {one.text}"
+        for mode in MODES:
+            found[mode].append(Row(one.group, query, bool(one.answers), 0, Evidence(0.0, 0.0, 0.0), False))
+            for rank, (document, evidence) in enumerate(observe(reader, engines, one.text, mode), start=1):
+                is_relevant = name_of(document) in one.answers
+                found[mode].append(Row(one.group, query, bool(one.answers), rank, evidence, is_relevant))
+    return found
+
+
+def observe(reader: IndexReader, engines: Engines, text: str, mode: Mode) -> list[tuple[StoredDocument, Evidence]]:
+    """The first ten hits of the real pipeline, each with the evidence caught where it is judged."""
+    seen: list[Evidence] = []
+    options = SearchOptions(mode=mode, rerank=False, expand=False, limit=JUDGED)
+
+    def listen(evidence: Evidence) -> float:
+        seen.append(evidence)
+        return 1.0 - len(seen) * 1e-3
+
+    answer = pipeline.search(reader, engines, parse_query(text), options, judge=listen)
+    return [(hit.document, evidence) for hit, evidence in zip(answer.hits, seen, strict=False)]
+
+
+def nonsense_queries(own: str, count: int, seed: int = 7) -> list[str]:
+    """Random words, keyboard noise, and other languages, a third each; Chinese is no noise for a Chinese collection.
+
+    Half of the random words come from the collection itself, whose text is `own`; three at least, since of two one may
+    well be meant.
+    """
+    generator = random.Random(seed)
+    is_chinese = len(re.findall(r"[\u4e00-\u9fff]", own[:5000])) > 500
+    words = sorted(set(re.findall(r"[a-z]{4,}", own.lower())) | set(COMMON))
+    foreign = [text for text in FOREIGN if not (is_chinese and re.search(r"[\u4e00-\u9fff]", text))]
+    queries = []
+    for number in range(count):
+        if number % 3 == 0:
+            pool = COMMON if number % 2 or is_chinese else words
+            queries.append(" ".join(generator.sample(list(pool), generator.randint(3, 5))))
+        elif number % 3 == 1:
+            queries.append(" ".join(_noise(generator) for _ in range(generator.randint(1, 4))))
+        else:
+            text = generator.choice(foreign).split()
+            kept = max(2, generator.randint(len(text) // 2, len(text)))
+            queries.append(" ".join(text[:kept]))
+    return queries
+
+
+_COMMON_WORDS = (
+    "apple river candle window purple tango elephant marble whisper thunder basket velvet pepper saddle lantern "
+    "orchard pillow harvest mustard blanket spider copper violin garden feather biscuit umbrella carpet anchor "
+    "pigeon helmet butter castle dolphin emperor fountain glacier hammock island jacket kettle lemon meadow "
+    "necklace onion parade quarrel ribbon shadow trumpet uncle vinegar walnut yellow zebra wedding poetry "
+    "dentist football ballet monkey cousin sausage holiday perfume tailor pirate squirrel tulip cathedral bakery "
+    "honey grandmother"
+)
+COMMON = tuple(_COMMON_WORDS.split(" "))
+"""Everyday words, drawn at random."""
+
+
+def _noise(generator: random.Random) -> str:
+    row = generator.choice(("qwertyuiop", "asdfghjkl", "zxcvbnm", "abcdefghijklmnopqrstuvwxyz"))
+    return "".join(generator.choice(row) for _ in range(generator.randint(3, 9)))
+
+
+def _documents(reader: IndexReader) -> Iterator[tuple[StoredDocument, str]]:
+    for document in reader.iter_documents():
+        yield document, reader.texts([document.hash]).get(document.hash, "")
