@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date, datetime
 
 
 def utc_now() -> datetime:
@@ -13,6 +13,11 @@ def utc_now() -> datetime:
     from datetime import UTC, datetime
 
     return datetime.now(UTC)
+
+
+def local_today() -> date:
+    """The day that it is where the user is: what `yesterday` is counted from."""
+    return utc_now().astimezone().date()
 
 
 def time_text(moment: datetime, precision: Literal["seconds", "milliseconds"] = "milliseconds") -> str:

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
 from qmd.names import to_disk
 
+if TYPE_CHECKING:
+    from qmd.dates.days import DateSpan
+
 MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]
 Verdict = Literal["good", "weak", "none"]
+Sort = Literal["relevance", "date", "-date"]
+"""The order of hits; `date` is newest first, `-date` oldest first."""
 
 DEFAULT_PATTERN = "**/*.md"
 """The mask of a collection that was given none."""
@@ -74,6 +79,10 @@ class Document(Struct, frozen=True):
     """Typed front matter, keys lower-case; lists as tuples of strings."""
     aliases: tuple[str, ...] = ()
     """Other names that its front matter gives it."""
+    date: str | None = None
+    """The day (`2024-02-02`) or month (`2024-02`) that it is about; None where it does not say."""
+    dates: tuple[DateSpan, ...] = ()
+    """All that its path, front matter and headings name."""
     warnings: tuple[str, ...] = ()
 
 
@@ -102,7 +111,7 @@ class IndexTerms(Struct, frozen=True):
     path: str
     body: str
     extra: str
-    """Derived terms that the text does not literally hold: identifier parts, stems of other languages."""
+    """Derived terms that the text does not literally hold: identifier parts, symbols, dates."""
 
 
 class LexicalTerm(Struct, frozen=True):
@@ -129,7 +138,11 @@ class SubQuery(Struct, frozen=True):
 
 
 class MetadataFilter(Struct, frozen=True):
-    """A condition on one document: `field` (tag, path, title, after, before or a front-matter key), operator, value."""
+    """A condition on one document: `field`, operator, value.
+
+    The field is tag, path, title, modified, a date (`after`, `before`, `on`) or a front-matter key. The value of a date
+    is ISO, whole or its start; that of `on` may be two of them with a slash between.
+    """
 
     field: str
     op: Literal["=", "!=", "<", "<=", ">", ">="]
@@ -154,6 +167,7 @@ class Query(Struct, frozen=True):
     subqueries: tuple[SubQuery, ...] = ()
     intent: str | None = None
     scope: Scope = Scope()
+    sort: Sort = "relevance"
 
 
 # --- retrieval ------------------------------------------------------------------------------------
@@ -194,7 +208,12 @@ class StoredDocument(Struct, frozen=True):
     """Length of the text in code points."""
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
     date: str | None = None
-    """The day that the note is about, or else was written (`2024-02-02`); None where it says nothing of it."""
+    """The day (`2024-02-02`) or month (`2024-02`) that the note is about; None where it does not say."""
+
+    @property
+    def day(self) -> str:
+        """Its date, else the time at which its file was written."""
+        return self.date or self.modified_at
 
     @property
     def docid(self) -> str:

@@ -12,18 +12,24 @@ def analyze_document(document: Document) -> IndexTerms:
     """The FTS5 columns of `document`.
 
     `title` holds all that the note is called. `body` is the whole text, front matter included: its keywords and
-    descriptions are written to be found. ASCII text passes unchanged. `extra` holds each derived term once.
+    descriptions are written to be found. ASCII text passes unchanged. `extra` holds each derived term once,
+    among them the dates that the note names.
     """
     path, text = document.path, document.text
     names = "\n".join(note_names(document))
     derived = f"{path}\n{names}\n{text}"
+    dates: list[str] = []
+    if document.dates:
+        from qmd.analysis.dates import date_terms
+
+        dates = date_terms(document.dates)
     parts = [part for word in camel_words(derived) for part in identifier_parts(word) if len(part) > 1]
     return IndexTerms(
         title=analyze_text(names),
         headings=analyze_text("\n".join([heading.text for heading in document.headings])),
         path=analyze_text(path),
         body=analyze_text(text),
-        extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts])),
+        extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts, *dates])),
     )
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from qmd.app.collections import as_names, collection_not_found, refuse_unknown
 from qmd.records import Collection, Query, Scope, SubQuery
 from qmd.retrieval.options import PASSAGE_CHARS, Mode, SearchOptions
-from qmd.retrieval.query_parser import build_scope, parse_query, validate_subqueries
+from qmd.retrieval.query_parser import build_scope, check_sort, parse_query, validate_subqueries
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import Role
@@ -46,6 +46,8 @@ class SearchRequest(Struct, frozen=True):
     explain: bool = False
     full_body: bool = False
     snippet_chars: int = PASSAGE_CHARS
+    sort: str | None = None
+    """`relevance`, `date` (newest first) or `-date`; None leaves it to the query."""
 
     @property
     def label(self) -> str:
@@ -72,6 +74,7 @@ class SearchWishes(TypedDict, total=False):
     budget_ms: int | None
     explain: bool
     full_body: bool
+    sort: str | None
 
 
 def as_request(
@@ -100,7 +103,8 @@ def read_query(request: SearchRequest) -> Query:
         if "\n" in text and not any(line.lstrip().lower().startswith(_TYPED_PREFIXES) for line in text.splitlines()):
             text = " ".join(text.split())
         query = parse_query(text)
-    return replace(query, intent=request.intent or query.intent)
+    sort = query.sort if request.sort is None else check_sort(request.sort)
+    return replace(query, intent=request.intent or query.intent, sort=sort)
 
 
 def search_options(request: SearchRequest) -> SearchOptions:

@@ -15,7 +15,8 @@ Queries of 'qmd query' are plain text, or lines that each say what they are:
   vec: question   meaning
   hyde: passage   what an answer could look like
   intent: purpose what the answer is for; steers ranking, is not searched for
-Filters may stand among the words: tag:ops  path:daily/  title:runbook  after:2026-01  before:2026-03
+Filters may stand among the words: tag:ops  path:daily/  title:runbook  after:2026-01  before:2026-03  on:yesterday
+  since:"last week"  and sort:date (newest first), sort:-date. A date in the question finds the notes of that day.
 """
 
 

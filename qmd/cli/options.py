@@ -64,6 +64,16 @@ Limit = Annotated[
 ]
 All = Annotated[bool, Option("--all", help="Every result.")]
 MinScore = Annotated[float, Option("--min-score", metavar="X", help="Leave out what scores less, 0 to 1.")]
+SortBy = Annotated[
+    str | None,
+    Option(
+        "--sort",
+        metavar="ORDER",
+        help="relevance, date (newest first) or -date.",
+        show_default=False,
+        autocompletion=completion.one_of("relevance", "date", "-date"),
+    ),
+]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
 LineNumbers = Annotated[bool, Option("--line-numbers", help="Number the lines as in the file.")]
 Explain = Annotated[bool, Option("--explain", help="Show how each score came about.")]

@@ -33,6 +33,7 @@ from qmd.cli.options import (
     NoLineNumbers,
     QueryWords,
     Rerank,
+    SortBy,
     Xml,
     choose_format,
     cuts_declarations,
@@ -67,6 +68,7 @@ def find(
     n: Limit = None,
     all_results: All = False,
     min_score: MinScore = 0.0,
+    sort: SortBy = None,
     collection: Collections = None,
     full: Full = False,
     line_numbers: LineNumbers = False,
@@ -111,6 +113,7 @@ def find(
         overhead_ms=_START_MS,
         explain=explain,
         full_body=full,
+        sort=sort,
         snippet_chars=snippet_characters(chosen),
     )
     locations = invocation.locate(index)

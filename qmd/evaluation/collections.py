@@ -19,7 +19,9 @@ Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Sequence[str]]
 """Query id → document names, best first."""
 
-_SYNTAX = re.compile(r"\b(tag|path|collection|after|before|title|lex|vec|hyde|intent|expand):", re.IGNORECASE)
+_SYNTAX = re.compile(
+    r"\b(tag|path|collection|after|since|before|on|title|sort|lex|vec|hyde|intent|expand):", re.IGNORECASE
+)
 _CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 

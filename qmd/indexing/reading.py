@@ -116,6 +116,7 @@ def stored_form(
         modified_at=file_time_text(modified_ns),
         heading=document.title if document.title_source == "heading" else None,
         names=_names(document),
+        date=document.date,
     )
 
 

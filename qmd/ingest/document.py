@@ -10,6 +10,7 @@ from qmd.files import read_regular_file
 from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.frontmatter import read_front_matter
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_headings, find_tags, structure_of
+from qmd.ingest.note_dates import dates_of
 from qmd.ingest.titles import title_of
 from qmd.records import Document, FileEntry, MetadataValue
 
@@ -65,6 +66,7 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
     if tags:
         metadata["tags"] = tuple(dict.fromkeys((*_as_tuple(metadata.get("tags")), *tags)))
     title = title_of(path, text, structure, headings, metadata)
+    dates = dates_of(path, metadata, headings if structure != "plain" else (), title.text)
     return Document(
         path=path,
         title=title.text,
@@ -75,6 +77,8 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
         body_offset=body_offset,
         headings=headings,
         metadata=metadata,
+        date=dates.own,
+        dates=dates.all,
         warnings=warnings,
     )
 

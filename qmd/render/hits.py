@@ -134,7 +134,7 @@ def _json(row: _Row, options: HitOptions) -> dict[str, object]:
     }
     if hit.also_in:
         entry["also_in"] = list(hit.also_in)
-    return entry
+    return entry | {"date": document.date} if document.date else entry
 
 
 def _csv(row: _Row, options: HitOptions) -> str:
@@ -191,13 +191,15 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
     literal = any(word in passage_text for word in words)
     name = f"{row.identifier}:{hit.passage.line}" if literal else row.identifier
     shown = _shown_text(hit, options)
+    dated = f"  {hit.document.date}" if hit.document.date else ""
+    also_in = "".join(f"\nalso in {file_identifier(uri, options.index_name)}" for uri in hit.also_in)
     if options.editor_template:
-        from qmd.render.terminal import highlight, hyperlink
+        from qmd.render.terminal import dim, highlight, hyperlink
 
         absolute = options.absolute_paths.get(hit.document.uri)
         name = hyperlink(name, options.editor_template, absolute, hit.passage.line) if absolute else name
-        shown = highlight(shown, words)
-    lines = [f" {row.docid}" if row.docid else ""]
+        shown, dated, also_in = highlight(shown, words), dim(dated), dim(also_in)
+    lines = []
     if hit.document.title:
         lines.append(f"Title: {hit.document.title}")
     if hit.context:
@@ -207,9 +209,5 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
     lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
     if options.explain and hit.explanation:
         lines += explain_lines(hit.explanation)
-    also_in = "".join(f"\nalso in {file_identifier(uri, options.index_name)}" for uri in hit.also_in)
-    if options.editor_template and also_in:
-        from qmd.render.terminal import dim
-
-        also_in = dim(also_in)
-    return [name, "\n".join(lines), also_in, "\n\n", shown, "\n"]
+    docid = f" {row.docid}" if row.docid else ""
+    return [name, docid, dated, "\n", "\n".join(lines), also_in, "\n\n", shown, "\n"]

@@ -61,11 +61,6 @@ def hyperlink(text: str, template: str, path: str, line: int) -> Styled:
     return Styled(f"\x1b]8;;{target}\x07{visible(text)}\x1b]8;;\x07")
 
 
-def dim(text: str) -> Styled:
-    """`text` in a fainter colour."""
-    return Styled(f"\x1b[2m{visible(text)}\x1b[0m")
-
-
 def highlight(text: str, words: Sequence[str]) -> Styled:
     """`text` with every occurrence of a word of three or more characters in bold yellow."""
     shown = visible(text)
@@ -73,3 +68,8 @@ def highlight(text: str, words: Sequence[str]) -> Styled:
     if not long:
         return Styled(shown)
     return Styled(re.sub("|".join(long), lambda match: f"\x1b[1;33m{match[0]}\x1b[0m", shown, flags=re.IGNORECASE))
+
+
+def dim(text: str) -> Styled:
+    """`text` in the terminal's faint colour; nothing of nothing."""
+    return Styled(f"\x1b[2m{visible(text)}\x1b[0m" if text else "")

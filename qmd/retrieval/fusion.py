@@ -78,6 +78,29 @@ def fuse_zscores(rankings: Sequence[Ranking], weights: Sequence[float]) -> tuple
     return tuple(fused)
 
 
+def put_first(
+    fused: Sequence[Fused], found: Mapping[int, str], source: str, bonus: Mapping[str, float], said: str
+) -> list[Fused]:
+    """The ranking with `bonus` added to the score of some documents, also of those that no list holds.
+
+    Args:
+        fused: Best first.
+        found: Why each of these documents comes first, by id.
+        source: What found them.
+        bonus: Added for each of these reasons.
+        said: The words of the query that they were found by.
+    """
+    if not found:
+        return list(fused)
+    held = {entry.document_id: entry for entry in fused}
+    lowest = min((entry.score for entry in fused), default=0.0)
+    for document_id, kind in found.items():
+        before = held.get(document_id) or Fused(document_id, lowest, ())
+        part = Contribution(source, kind, said, None, 1.0, bonus[kind], bonus[kind])
+        held[document_id] = Fused(document_id, before.score + bonus[kind], (*before.contributions, part))
+    return sorted(held.values(), key=lambda entry: (-entry.score, entry.document_id))
+
+
 def z_scores(scores: Sequence[float]) -> list[float]:
     """Scores as multiples of their standard deviation from their mean; all 0 when they are all equal."""
     if not scores:

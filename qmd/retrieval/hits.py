@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,6 +53,8 @@ class Scale(Struct, frozen=True):
     background: float | None
     spread: float | None
     judge: Callable[[Evidence], float]
+    said: Mapping[int, str] = {}
+    """What is known to hold for a document beside its text, in words of the terms: its date. Whole lines, by id."""
 
 
 def build_hits(
@@ -78,6 +80,7 @@ def build_hits(
                 continue
             # Names stand in front of the text, so that they count as said together with its first lines.
             names = "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
+            names += scale.said.get(document.id, "")
             matched = match_text(text, scale.terms, before=names)
             raw.append(scale.judge(_measure(matched, len(names), entry, scale)))
             if len(shown) < options.limit:

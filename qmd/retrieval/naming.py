@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from qmd.analysis.index import analyze_text
 from qmd.analysis.note_names import name_key
-from qmd.records import Contribution, LexicalTerm, Scope
+from qmd.records import LexicalTerm, Scope
+from qmd.retrieval import fusion
 from qmd.retrieval.fusion import Fused
 from qmd.store import IndexReader
 
@@ -38,16 +39,7 @@ def find_named(reader: IndexReader, text: str, scope: Scope) -> dict[int, str]:
 
 def put_first(fused: Sequence[Fused], named: Mapping[int, str], query: str) -> list[Fused]:
     """The ranking with the documents that the query names in front of it, in their own order."""
-    if not named:
-        return list(fused)
-    held = {entry.document_id: entry for entry in fused}
-    lowest = min((entry.score for entry in fused), default=0.0)
-    for document_id, kind in named.items():
-        before = held.get(document_id) or Fused(document_id, lowest, ())
-        bonus = BONUS[kind]
-        part = Contribution(NAME, kind, query, None, 1.0, bonus, bonus)
-        held[document_id] = Fused(document_id, before.score + bonus, (*before.contributions, part))
-    return sorted(held.values(), key=lambda entry: (-entry.score, entry.document_id))
+    return fusion.put_first(fused, named, NAME, BONUS, query)
 
 
 def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:

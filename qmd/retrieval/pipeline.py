@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError
 from qmd.inference.base import Engines, Expansion
-from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, SubQuery
-from qmd.retrieval import calibration, dense, lexical, naming
+from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, Sort, SubQuery
+from qmd.retrieval import calibration, dating, dense, lexical, naming
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.copies import fold_copies
 from qmd.retrieval.dense import DenseRanking
@@ -96,6 +96,7 @@ class _Search:
         self._lexical: list[Ranking] = []
         self._dense: list[DenseRanking] = []
         self._named: dict[int, str] = {}
+        self._dated = dating.Dated({}, query.text)
 
     def run(self, judge: Callable[[Evidence], float]) -> SearchResponse:
         """Every stage in its order."""
@@ -125,13 +126,14 @@ class _Search:
             cosines = [candidate.score for candidate in self._dense[0].ranking.candidates] if self._dense else []
             background = calibration.background_cosine(cosines)
             spread = calibration.spread_of(cosines)
-            scale = Scale(terms, self._reader.count_documents(query.scope), background, spread, judge)
+            n_documents = self._reader.count_documents(query.scope)
+            scale = Scale(terms, n_documents, background, spread, judge, self._dated.words)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
         if not hits:
             self._explain_emptiness(relevances)
         return SearchResponse(
             query=query,
-            hits=hits,
+            hits=_in_order(hits, query.sort),
             verdict=calibration.verdict(relevances),
             warnings=tuple(trace.warnings),
             expansions=expansion.subqueries,
@@ -153,12 +155,18 @@ class _Search:
             self._lexical_queries = [self._lexical_query(query.text, Trace(None), lex_syntax=False)]
             return
         else:
-            with_operators = lex_operators(query.text, trace)
-            plain = self._lexical_query(with_operators or query.text, trace, lex_syntax=with_operators is not None)
+            self._dated = dating.find_dated(self._reader, query.text, query.scope)
+            text = self._dated.rest
+            with_operators = lex_operators(text, trace)
+            plain = self._lexical_query(with_operators or text, trace, lex_syntax=with_operators is not None)
+            plain = dating.complete_query(plain, self._dated, query.text)
             self._lexical_queries = [replace(plain, text=query.text)]
         if self._options.mode != "dense":
             kind: Literal["lex", "original"] = "lex" if typed else "original"
             self._lexical = [self._lexical_ranking(one, kind, self._depth) for one in self._lexical_queries]
+            self._lexical[0] = dating.complete_ranking(
+                self._reader, self._lexical_queries[0], self._lexical[0], self._dated, query.scope
+            )
 
     def _lexical_query(self, text: str, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
         return lexical.lexical_query(self._reader, text, self._query.scope, trace, lex_syntax=lex_syntax)
@@ -222,8 +230,9 @@ class _Search:
             return
         if not trace.has_time(dense.EMBED_ESTIMATE_MS, "vectors"):
             return
-        also = sorted({candidate.document_id for ranking in self._lexical for candidate in ranking.candidates})
-        self._dense = dense.dense_rankings(reader, embedder, texts, also, self._depth, scope, trace)
+        also = {candidate.document_id for ranking in self._lexical for candidate in ranking.candidates}
+        also.update(self._dated.documents)
+        self._dense = dense.dense_rankings(reader, embedder, texts, sorted(also), self._depth, scope, trace)
         if not self._dense:
             dense.explain_absence(reader, embedder, texts, scope, trace)
 
@@ -234,6 +243,7 @@ class _Search:
         )
         if not self._query.subqueries:
             self._named = naming.find_named(self._reader, self._query.text, self._query.scope)
+            fused = dating.put_first(fused, self._dated)
             fused = naming.put_first(fused, self._named, self._query.text)
         if not any(term.required or term.excluded for one in self._lexical_queries for term in one.terms):
             return fused
@@ -281,11 +291,13 @@ class _Search:
 
 
 def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> SearchResponse:
-    """Documents that pass the filters of a query without words, newest first."""
-    if query.scope == Scope():
+    """Documents that pass the filters of a query without words, newest first unless it asks for the oldest."""
+    if query.scope == Scope() and query.sort == "relevance":
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
     # Stable: of one time, by collection and path, as they come.
-    documents = sorted(reader.iter_documents(query.scope), key=lambda document: document.modified_at, reverse=True)
+    is_newest_first = query.sort != "-date"
+    documents = list(reader.iter_documents(query.scope))
+    documents.sort(key=lambda document: (document.day, document.modified_at), reverse=is_newest_first)
     copies = fold_copies(documents)
     shown = [document for document in documents if document.id in copies][: options.limit]
     texts = reader.texts([document.hash for document in shown])
@@ -296,3 +308,13 @@ def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> 
         hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None, also_in=copies[document.id]))
     warnings = () if hits else ("no document passes the filters",)
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)
+
+
+def _in_order(hits: tuple[Hit, ...], sort: Sort) -> tuple[Hit, ...]:
+    """The same hits by relevance or by date, hits of one day by relevance.
+
+    The order is not sought among more hits than are shown: the newest of all that hold a word is seldom an answer.
+    """
+    if sort == "relevance":
+        return hits
+    return tuple(sorted(hits, key=lambda hit: hit.document.day, reverse=sort == "date"))

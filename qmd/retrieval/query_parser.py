@@ -9,7 +9,7 @@ from typing import cast, get_args
 from msgspec import Struct, field
 
 from qmd.errors import UsageError
-from qmd.records import MetadataFilter, Query, Scope, SubQuery, SubQueryKind
+from qmd.records import MetadataFilter, Query, Scope, Sort, SubQuery, SubQueryKind
 
 MAX_QUERY_CHARS = 16_384
 """All texts of a query together: a long passage for `hyde` and a dozen sub-queries are under 8,000."""
@@ -19,12 +19,13 @@ MAX_FILTERS = 100
 """Each becomes a condition of one SQL statement, whose depth SQLite limits to 1,000."""
 
 _FILTER = re.compile(
-    r'(?<!\S)(?P<sign>-?)(?P<field>tag|path|collection|after|before|title):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))'
+    r'(?<!\S)(?P<sign>-?)(?P<field>tag|path|collection|after|since|before|on|title|sort):(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s":/][^\s"]*))'
     r"(?!\S)",
     re.IGNORECASE,
 )
 _TYPED = re.compile(r"(lex|vec|hyde|intent|expand):(.*)\Z", re.IGNORECASE | re.DOTALL)
-_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
+_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?\Z")
+_DATE_FILTERS = {"after": "after", "since": "after", "before": "before", "on": "on"}
 _NEGATION = re.compile(r'(?:^|\s)-["\w]')
 
 
@@ -40,8 +41,9 @@ class _Lines(Struct):
 def parse_query(text: str) -> Query:
     """Read plain text or a query document, and take the filters out of it.
 
-    Filters are `tag:`, `path:`, `collection:`, `after:`, `before:` and `title:`, negated by a leading `-`, values with
-    spaces in double quotes; they stand anywhere in plain text or on lines of their own. `expand: foo` is `foo`.
+    Filters are `tag:`, `path:`, `collection:`, `title:`, `after:` (`since:`), `before:` and `on:`, negated by a leading
+    `-`, values with spaces in double quotes; they stand anywhere in plain text or on lines of their own, as does
+    `sort:`. `expand: foo` is `foo`.
 
     Raises:
         UsageError: Empty query, one that is too long, or a query document that breaks its rules. How many
@@ -165,15 +167,17 @@ def _assemble(lines: _Lines, filters: list[MetadataFilter]) -> Query:
         )
     if lines.intent is not None and not lines.typed:
         raise UsageError("intent: cannot appear alone. Add at least one lex:, vec:, or hyde: line.")
+    sort = _sort(filters)
     scope = _scope(filters)
     if lines.typed:
         # The first lex line stands for the document, else the first vec line, else the first of all.
         primary = min(lines.typed, key=lambda subquery: ("lex", "vec", "hyde").index(subquery.kind))
-        return Query(primary.text, tuple(lines.typed), lines.intent, scope)
+        return Query(primary.text, tuple(lines.typed), lines.intent, scope, sort)
     plain = lines.plain[0][1] if lines.plain else ""
-    if not plain and scope == Scope():
+    query = Query(plain, scope=scope, sort=sort)
+    if query == Query(""):
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")
-    return Query(plain, scope=scope)
+    return query
 
 
 def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
@@ -186,8 +190,9 @@ def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
             continue
         name = match["field"].lower()
         value = match["quoted"] or match["bare"]
-        if name in ("after", "before"):
+        if name in _DATE_FILTERS:
             value = _normal_date(name, value)
+            name = _DATE_FILTERS[name]
         elif name == "tag":
             value = value.removeprefix("#")
         filters.append(MetadataFilter(name, "!=" if match["sign"] else "=", value))
@@ -200,17 +205,60 @@ def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
 
 
 def _normal_date(name: str, value: str) -> str:
+    """The start of an ISO date, or for `on` of anything but a day, month or year its first and last day."""
     match = _DATE.match(value)
-    month, day = (int(part or 1) for part in match.groups()[1:]) if match else (0, 0)
-    if match is None or not (1 <= month <= 12 and 1 <= day <= 31):
-        raise UsageError(f"'{name}:{value}' is not a date", hint=f"{name}:2026, {name}:2026-03 or {name}:2026-03-14")
+    if match is None:
+        first, last = _named_days(name, value)
+        return first if name != "on" or first == last else f"{first}/{last}"
+    month, day = (int(part or 1) for part in match.groups()[1:])
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        raise _no_date(name, value)
     if match[2] is None:
         return match[1]
     return f"{match[1]}-{month:02d}" + (f"-{day:02d}" if match[3] else "")
 
 
+def _named_days(name: str, value: str) -> tuple[str, str]:
+    """First and last of the days that a value names in words or in another than the ISO form."""
+    from qmd.clock import local_today
+    from qmd.dates.reading import find_dates
+    from qmd.dates.relative import find_relative
+
+    # after:last-week spares the quotes
+    spans = [*find_dates(value, years=True), *find_relative(value.replace("-", " ").replace("_", " "), local_today())]
+    whole = [one for one in spans if value[: one.start].strip() == value[one.end :].strip() == ""]
+    if not whole:
+        raise _no_date(name, value)
+    if len(whole) > 1:
+        days = " or ".join(one.first.isoformat() for one in whole)
+        raise UsageError(f"'{name}:{value}' may be {days}", hint=f"{name}:{whole[0].first.isoformat()}")
+    return whole[0].first.isoformat(), whole[0].last.isoformat()
+
+
+def _no_date(name: str, value: str) -> UsageError:
+    forms = f'{name}:2026, {name}:2026-03-14, {name}:yesterday or {name}:"last week"'
+    return UsageError(f"'{name}:{value}' is not a date", hint=f'{forms}; as words: "{name}:{value}"')
+
+
+def _sort(filters: Sequence[MetadataFilter]) -> Sort:
+    """The order that `sort:` asks for; the last one counts."""
+    return ([check_sort(one.value) for one in filters if one.field == "sort"] or ["relevance"])[-1]
+
+
+def check_sort(value: str) -> Sort:
+    """An order of hits that a caller named.
+
+    Raises:
+        UsageError: There is no such order.
+    """
+    for known in get_args(Sort):
+        if value.lower() == known:
+            return cast(Sort, known)
+    raise UsageError(f"unknown order 'sort:{value}'", hint="sort:date (newest first), sort:-date or sort:relevance")
+
+
 def _scope(filters: Sequence[MetadataFilter]) -> Scope:
     """Positive `collection:` filters unite and become the scope's collections; everything else must hold together."""
     named = [one for one in filters if one.field == "collection" and one.op == "="]
-    rest = tuple(one for one in filters if one not in named)
+    rest = tuple(one for one in filters if one not in named and one.field != "sort")
     return Scope(tuple(dict.fromkeys(one.value for one in named)) or None, filters=rest)

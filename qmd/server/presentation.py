@@ -46,7 +46,7 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
     }
     if hit.also_in:
         row["also_in"] = [quote(uri, safe="/:!'()*") for uri in hit.also_in]
-    return row
+    return row | {"date": hit.document.date} if hit.document.date else row
 
 
 def structured_results(response: SearchResponse) -> dict[str, Any]:
@@ -75,7 +75,8 @@ def _hit_text(row: dict[str, Any]) -> str:
         lines.append(f"Context: {row['context']}")
     if row["heading_trail"]:
         lines.append(f"Section: {' › '.join(row['heading_trail'])}")
-    lines.append(f"Line {row['line']}, {row['uri']}")
+    dated = f", {row['date']}" if "date" in row else ""
+    lines.append(f"Line {row['line']}, {row['uri']}{dated}")
     lines += [f"Also in {uri}" for uri in row.get("also_in", ())]
     return "\n".join([*lines, row["snippet"]])
 

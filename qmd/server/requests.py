@@ -50,6 +50,7 @@ QUERY_ARGUMENTS = (
     ToolArgument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
     ToolArgument("collections", "strings", "Search only these collections (see the status tool)."),
     ToolArgument("intent", "string", "What the answer is for; settles ambiguous words."),
+    ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
     ToolArgument("rerank", "boolean", "Rerank the best candidates with a model; false is faster.", default=True),
 )
 GET_ARGUMENTS = (
@@ -232,6 +233,7 @@ def parse_query(given: Mapping[str, object]) -> SearchRequest:
         collections=values["collections"] or (),
         intent=values["intent"] or None,
         rerank=values["rerank"],
+        sort=values["sort"],
         snippet_chars=PASSAGE_CHARS,
     )
 

@@ -10,9 +10,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from qmd.names import to_disk, to_text
-from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, NameKind, StoredDocument
+from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, NameKind, Scope, StoredDocument
 from qmd.store import names
 from qmd.store.connection import Database, Row
+from qmd.store.scope import dated_condition, scope_condition
 
 # zlib level 6 against 1: a tenth smaller for half the time more, spent beside the writer and not by it.
 _COMPRESSION_LEVEL = 6
@@ -45,7 +46,7 @@ class NewDocument(Struct, frozen=True):
     names: Mapping[str, NameKind] = field(default_factory=dict)
     """What the note is called, as keys of `qmd.analysis.note_names`."""
     date: str | None = None
-    """The day that the note is about (`2024-02-02`)."""
+    """The day (`2024-02-02`) or month (`2024-02`) that the note is about."""
 
 
 class KnownFile(Struct, frozen=True):
@@ -69,6 +70,18 @@ def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocu
     with database.decoding():
         facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
         return [StoredDocument(*one) for one in facts]
+
+
+def find_dated(
+    database: Database, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool
+) -> list[int]:
+    """Ids of documents in scope that are of one of the spans of days, by id."""
+    inside = scope_condition(scope)
+    parts = [dated_condition(first, last, by_file_time=by_file_time) for first, last in days]
+    dated = " OR ".join(sql for sql, _ in parts)
+    sql = f"SELECT id FROM documents WHERE ({dated}) {'AND ' + inside.sql if inside.sql else ''} ORDER BY id LIMIT ?"
+    bindings = [value for _, values in parts for value in values]
+    return [row[0] for row in database.rows(sql, (*bindings, *inside.bindings, limit))]
 
 
 def read_collections(database: Database) -> list[Collection]:

@@ -181,6 +181,15 @@ class IndexReader:
         """Documents in scope whose file, title or alias is `name` as `note_names.name_key` writes it, by id."""
         return names.find_named(self._database, name, scope, limit)
 
+    def find_dated(
+        self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
+    ) -> Sequence[int]:
+        """Ids of documents in scope whose own date lies in one of the spans (first and last day, ISO), by id.
+
+        With `by_file_time` those instead that have no date of their own and whose files were written then.
+        """
+        return documents.find_dated(self._database, days, scope, limit, by_file_time=by_file_time)
+
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
         if not prefix:
@@ -202,14 +211,17 @@ class IndexReader:
         """Number of documents in the scope's collections; the rest of a scope does not count here."""
         return lexical.count_documents(self._database, scope)
 
-    def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
+    def search_lexical(
+        self, terms: Sequence[LexicalTerm], k: int, scope: Scope, within: Sequence[int] | None = None
+    ) -> Sequence[Candidate]:
         """The top k by BM25: OR of optional terms, AND required, NOT excluded; best first, the scope applied first.
 
         Where the scope names collections, frequencies and lengths are those of these collections alone. Very common
-        terms are left out when rarer ones exist. A `score` is positive, larger is better.
+        terms are left out when rarer ones exist. A `score` is positive, larger is better. `within` leaves only these
+        documents.
         """
         with self._database.snapshot():
-            return lexical.search_lexical(self._database, terms, k, scope)
+            return lexical.search_lexical(self._database, terms, k, scope, within)
 
     def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
         """Number of documents that match each term, in the scope's collections; its other parts do not count."""

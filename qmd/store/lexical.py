@@ -24,7 +24,9 @@ PRUNE_POSTINGS = 100_000
 """Postings per query that are scored in any case; beyond, the most common terms go (about 1 µs per posting)."""
 
 
-def search_lexical(database: Database, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> list[Candidate]:
+def search_lexical(
+    database: Database, terms: Sequence[LexicalTerm], k: int, scope: Scope, within: Sequence[int] | None = None
+) -> list[Candidate]:
     """The top `k` documents by BM25, best first; ties by id. Empty when no term is positive."""
     if k <= 0 or scope.collections == ():
         return []
@@ -38,10 +40,14 @@ def search_lexical(database: Database, terms: Sequence[LexicalTerm], k: int, sco
     # (slower) sort by rank.
     inside = f"AND +rowid IN (SELECT id FROM documents WHERE {condition.sql})" if condition.sql else ""
     weights = ", ".join(map(str, FIELD_WEIGHTS))
+    bindings = [*condition.bindings]
+    if within is not None:
+        inside += " AND +rowid IN (SELECT value FROM json_each(?))"
+        bindings.append(f"[{','.join(map(str, within))}]")
     rows = database.rows(
         f"SELECT rowid, -bm25(terms, {weights}) AS score FROM terms WHERE terms MATCH ? {inside} "
         "ORDER BY score DESC, rowid LIMIT ?",
-        (match, *condition.bindings, k if counted is None else max(k, CANDIDATES)),
+        (match, *bindings, k if counted is None else max(k, CANDIDATES)),
     )
     found = [Candidate(document_id, score) for document_id, score in rows]
     return found if counted is None else rescore(database, kept, found, counted, FIELD_WEIGHTS)[:k]

@@ -8,8 +8,13 @@ from qmd.records import MetadataFilter, Scope
 
 _SQL_OPERATORS = {"=": "=", "!=": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
-# Front matter may date a note; the file's time is the fallback.
-_DATE = "coalesce(json_extract(documents.metadata, '$.date'), documents.modified_at)"
+# The note's own day or month, else the day on which the file was written, where its reader is.
+_DATE = "coalesce(documents.date, date(documents.modified_at, 'localtime'))"
+_FIRST_DAY = f"substr({_DATE} || '-01', 1, 10)"
+_LAST_DAY = f"substr({_DATE} || '-31', 1, 10)"
+
+_AFTER_ANY_DAY = "~"
+"""Behind the start of a date it stands for the end of what that names: `2024-02~` is later than any day of it."""
 
 
 class Condition(Struct, frozen=True):
@@ -37,14 +42,31 @@ def scope_condition(scope: Scope) -> Condition:
     return Condition(" AND ".join(parts), tuple(bindings))
 
 
+def dated_condition(first: str, last: str, *, by_file_time: bool) -> tuple[str, list[object]]:
+    """An SQL condition for notes of their own whose day, or whole month, lies between two days (ISO).
+
+    With `by_file_time` for those alone that have no date, by the day on which the file was written.
+    """
+    if by_file_time:
+        day = "date(documents.modified_at, 'localtime')"
+        return f"(documents.date IS NULL AND {day} BETWEEN ? AND ?)", [first, last]
+    is_whole = "(length(documents.date) = 10 OR documents.date || '-28' <= ?)"
+    return f"(substr(documents.date || '-01', 1, 10) BETWEEN ? AND ? AND {is_whole})", [first, last, last]
+
+
 def _filter_condition(condition: MetadataFilter) -> tuple[str, list[object]]:
     field = condition.field.lower()
     values: list[object]
     match field:
         case "after":
-            sql, values = f"{_DATE} >= ?", [condition.value]
+            sql, values = f"{_LAST_DAY} >= ?", [condition.value]
         case "before":
-            sql, values = f"{_DATE} < ?", [condition.value]
+            sql, values = f"{_FIRST_DAY} < ?", [condition.value]
+        case "on":
+            first, _, last = condition.value.partition("/")
+            # A month that is said without a day lies within its month and not within any day of it.
+            sql = f"({_FIRST_DAY} >= ? AND substr({_DATE} || '-28', 1, 10) <= ?)"
+            values = [first, (last or first) + _AFTER_ANY_DAY]
         case "modified" | "modified_at":
             sql, values = f"documents.modified_at {_SQL_OPERATORS[condition.op]} ?", [condition.value]
         case "title":
@@ -56,13 +78,20 @@ def _filter_condition(condition: MetadataFilter) -> tuple[str, list[object]]:
         case "collection":
             sql, values = "documents.collection = ?", [condition.value]
         case "tag" | "tags":
-            tag, one = _value_condition("tag", "=", condition.value.removeprefix("#"))
-            tags, other = _value_condition("tags", "=", condition.value.removeprefix("#"))
-            sql, values = f"({tag} OR {tags})", [*one, *other]
+            tag = condition.value.strip("#/").casefold()
+            sql, values = f"({_tag_condition('tag')} OR {_tag_condition('tags')})", [tag, f"{tag}/"] * 2
         case _:
             sql, values = _value_condition(field, condition.op, condition.value)
     # NULL (no date at all) must count as "does not hold" under NOT as well.
     return (f"NOT coalesce({sql}, 0)" if condition.op == "!=" else f"coalesce({sql}, 0)"), values
+
+
+def _tag_condition(key: str) -> str:
+    """A tag, written with `#` or without, or one nested in it: `work` has `work/strategy` and not `workshop`."""
+    tag = "ltrim(casefold(m.value), '#')"
+    return (
+        f"EXISTS (SELECT 1 FROM json_each(documents.metadata, '$.{key}') AS m WHERE {tag} = ? OR instr({tag}, ?) = 1)"
+    )
 
 
 def _value_condition(key: str, op: str, value: str) -> tuple[str, list[object]]:

@@ -23,7 +23,7 @@ ALLOWED = {
     ("ls", "notes"): {*PARSER, *INDEX, "apsw"},
     ("status",): {*PARSER, *INDEX, "apsw"},
     ("get", "pricing.md"): {*PARSER, *INDEX, "apsw"},
-    ("search", "pricing"): {*PARSER, *INDEX, "qmd.ingest", "qmd.inference", "apsw"},
+    ("search", "pricing"): {*PARSER, *INDEX, "qmd.ingest", "qmd.inference", "qmd.dates", "apsw"},
 }
 """Per command the packages of others, by their top-level name, and our own; modules directly in qmd/ are for all."""
 
@@ -37,6 +37,23 @@ def test_a_plain_command_imports_what_is_allowed_and_nothing_else(indexed: Qmd, 
         f"'qmd {' '.join(argv)}' imports {', '.join(sorted(unforeseen))}: import it where it is used, "
         "or allow it here if every start is worth it (python -X importtime -m qmd … tells who imports it)"
     )
+
+
+def test_a_query_without_a_date_imports_the_words_of_dates_alone(indexed: Qmd) -> None:
+    assert dates_imported_by("search", "pricing") == {"words"}
+    assert "reading" in dates_imported_by("search", "pricing of 2024-02-02")
+
+
+def dates_imported_by(*argv: str) -> set[str]:
+    """Modules of `qmd.dates` that a process of the program holds at its end."""
+    program = (
+        "import sys; from qmd.cli.app import main; main(sys.argv[1:]); "
+        "print(*(name.split('.')[-1] for name in sys.modules if name.startswith('qmd.dates.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv], capture_output=True, encoding="utf-8", check=True, env=unmeasured()
+    )
+    return set(done.stdout.splitlines()[-1].split())
 
 
 def imported_by(argv: tuple[str, ...]) -> set[str]:

@@ -44,6 +44,7 @@ class Ask:
     min_score: float | None = None
     candidate_limit: int | None = None
     intent: str | None = None
+    sort: str | None = None
     rerank: bool = True
 
 
@@ -131,6 +132,7 @@ def _arguments(ask: Ask | Fetch) -> list[str]:
     options += ["--min-score", str(ask.min_score)] if ask.min_score is not None else []
     options += ["-C", str(ask.candidate_limit)] if ask.candidate_limit is not None else []
     options += ["--intent", ask.intent] if ask.intent else []
+    options += [f"--sort={ask.sort}"] if ask.sort else []
     options += [] if ask.rerank else ["--no-rerank"]
     return [COMMANDS[ask.mode], *options, "--", ask.text]
 
@@ -178,7 +180,7 @@ def _found(index: qmd.Index, ask: Ask) -> Answer:
     wishes: dict[str, Any] = {"mode": ask.mode, "limit": ask.limit}
     wishes |= {"min_relevance": ask.min_score} if ask.min_score is not None else {}
     if ask.mode == "hybrid":
-        wishes |= {"intent": ask.intent, "rerank": ask.rerank}
+        wishes |= {"intent": ask.intent, "rerank": ask.rerank, "sort": ask.sort}
         wishes |= {"candidate_limit": ask.candidate_limit} if ask.candidate_limit is not None else {}
     response = index.search(ask.text, collections=ask.collections, **wishes)
     found = [{"uri": hit.document.uri, "score": _score(hit.relevance), "also_in": hit.also_in} for hit in response.hits]
@@ -233,6 +235,7 @@ def _tool_call(ask: Ask | Fetch) -> tuple[str | None, dict[str, Any]]:
     if ask.mode == "hybrid":
         arguments |= {"candidateLimit": ask.candidate_limit} if ask.candidate_limit else {}
         arguments |= {"intent": ask.intent} if ask.intent else {}
+        arguments |= {"sort": ask.sort} if ask.sort else {}
         return "query", arguments | {"rerank": ask.rerank}
     return TOOLS[ask.mode], arguments
 

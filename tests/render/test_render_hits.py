@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from qmd.records import Contribution, Explanation, Hit, Passage, Query, SearchResponse, StoredDocument, SubQuery
 from qmd.render.hits import FORMATS, HitOptions, display_query, render_hits
+from qmd.render.terminal import Styled
 
 DOCUMENT = StoredDocument(1, "docs", "a.md", "Alpha Doc", "b9a671" + "0" * 58, "2026-01-01T00:00:00.000Z", 99)
 PASSAGE = Passage(
@@ -38,6 +39,18 @@ def test_json_rows_have_the_documented_keys_in_order_and_new_keys_last() -> None
     assert list(row)[7:] == ["collection", "path", "uri", "start_line", "end_line", "heading_trail"]
     assert row["snippet"] == SNIPPET
     assert (row["docid"], row["file"], row["line"]) == ("#b9a671", "qmd://docs/a.md", 4)
+
+
+def test_the_date_of_a_note_is_the_last_key_and_stands_beside_its_name() -> None:
+    dated = replace(HIT, document=replace(DOCUMENT, date="2024-02-02"))
+    (row,) = json.loads(render("json", dated))
+    assert list(row)[-1] == "date"
+    assert row["date"] == "2024-02-02"
+    assert render("cli", dated).splitlines()[0] == "qmd://docs/a.md:4 #b9a671  2024-02-02"
+    assert "2024" not in render("csv", dated).splitlines()[0]
+    coloured = render("cli", dated, editor_template="e:{path}")
+    assert isinstance(coloured, Styled)
+    assert "\x1b[2m  2024-02-02\x1b[0m" in coloured
 
 
 def test_the_headings_above_a_passage_are_shown() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qmd import clock
 from qmd.errors import UsageError
 from qmd.records import MetadataFilter, Query, Scope, SubQuery
 from qmd.retrieval.query_parser import build_scope, check_size, parse_query, validate_subqueries
@@ -108,11 +111,45 @@ def test_filters_alone_are_a_query() -> None:
     assert parse_query("tag:x").text == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("after:yesterday", ("after", "2026-03-17")),
+        ('since:"last week"', ("after", "2026-03-09")),
+        ("since:last-week", ("after", "2026-03-09")),
+        ('before:"17. Oktober 2018"', ("before", "2018-10-17")),
+        ("on:2024-02-02", ("on", "2024-02-02")),
+        ("on:2024-2", ("on", "2024-02")),
+        ('on:"July 2019"', ("on", "2019-07-01/2019-07-31")),
+        ("on:上周", ("on", "2026-03-09/2026-03-15")),
+        ("on:10/17/2018", ("on", "2018-10-17")),
+    ],
+)
+def test_date_filters_take_dates_as_people_say_them(
+    text: str, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "utc_now", lambda: datetime(2026, 3, 18, 12, tzinfo=UTC))
+    assert parse_query(f"x {text}").scope.filters == (MetadataFilter(expected[0], "=", expected[1]),)
+
+
+def test_a_filter_that_may_be_two_days_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'on:5/6/2018' may be 2018-05-06 or 2018-06-05") as raised:
+        parse_query("x on:5/6/2018")
+    assert raised.value.hint == "on:2018-05-06"
+
+
+def test_the_order_stands_among_the_words() -> None:
+    assert parse_query("roses sort:date") == Query("roses", sort="date")
+    assert parse_query("sort:-date") == Query("", sort="-date")
+    with pytest.raises(UsageError, match="unknown order 'sort:size'"):
+        parse_query("roses sort:size")
+
+
 def test_a_filter_inside_quotes_is_text() -> None:
     assert parse_query('"see tag:x there"') == Query('"see tag:x there"')
 
 
-@pytest.mark.parametrize("text", ["after:yesterday", "before:2026-13", "after:2026-01-32"])
+@pytest.mark.parametrize("text", ["after:someday", "before:2026-13", "after:2026-01-32", "on:click", "since:last"])
 def test_bad_dates_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a date"):
         parse_query(f"x {text}")

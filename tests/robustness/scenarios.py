@@ -209,6 +209,7 @@ def _indexed_by_version_1(world: World) -> None:
         connection = apsw.Connection(str(world.locations.database))
         connection.execute(
             "ALTER TABLE qmd_collections RENAME TO collections; DROP TABLE left_out;"
+            " DROP TABLE names; ALTER TABLE documents DROP COLUMN heading; ALTER TABLE documents DROP COLUMN date;"
             " CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL);"
             " PRAGMA user_version = 1"
         )

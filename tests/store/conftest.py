@@ -30,7 +30,7 @@ def writer(index_path: Path) -> Iterator[IndexWriter]:
 @pytest.fixture
 def make_document() -> MakeDocument:
     def make(
-        path: str, text: str, *, title: str = "", modified_at: str = "2025-06-01T00:00:00.000Z", **metadata: object
+        path: str, text: str, *, title: str = "", modified_at: str = "2025-06-01T12:00:00.000Z", **metadata: object
     ) -> NewDocument:
         return NewDocument(
             path=path,
@@ -44,6 +44,7 @@ def make_document() -> MakeDocument:
             mtime_ns=1,
             created_at="2025-01-01T00:00:00.000Z",
             modified_at=modified_at,
+            date=str(metadata["date"]) if "date" in metadata else None,
         )
 
     return make

@@ -71,6 +71,38 @@ def test_a_path_prefix_is_literal_and_case_sensitive(
     assert paths(writer, [word("apple")], scope=Scope(path_prefix=prefix)) == expected
 
 
+def test_a_month_without_a_day_lies_in_its_month_and_on_no_day(
+    writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    writer.put_documents("n", [make_document("month", "apple", date="2024-02"), make_document("x", "apple")])
+    spans = {
+        ("after", "2024-02"): ["month", "x"],
+        ("after", "2024-02-15"): ["month", "x"],
+        ("after", "2024-03"): ["x"],
+        ("before", "2024-02"): [],
+        ("before", "2024-02-15"): ["month"],
+        ("on", "2024-02"): ["month"],
+        ("on", "2024-02-01/2024-02-29"): ["month"],
+        ("on", "2024-02-01"): [],
+    }
+    for (field, value), expected in spans.items():
+        scope = Scope(filters=(MetadataFilter(field, "=", value),))
+        assert sorted(paths(writer, [word("apple")], scope=scope)) == expected, (field, value)
+
+
+def test_a_tag_holds_the_tags_nested_in_it(writer: IndexWriter, make_document: MakeDocument) -> None:
+    documents = [
+        make_document("a", "apple", tags=["work/strategy"]),
+        make_document("b", "apple b", tags=["x", "#work/plans/2026"]),
+        make_document("c", "apple c", tag="Work"),
+        make_document("d", "apple d", tags=["workshop"]),
+    ]
+    writer.put_documents("n", documents)
+    for value, expected in {"work": "abc", "#work/": "abc", "work/plans": "b", "strategy": "", "works": ""}.items():
+        scope = Scope(filters=(MetadataFilter("tag", "=", value),))
+        assert "".join(sorted(paths(writer, [word("apple")], scope=scope))) == expected, value
+
+
 @pytest.mark.parametrize(
     ("field", "op", "value", "expected"),
     [
@@ -82,6 +114,10 @@ def test_a_path_prefix_is_literal_and_case_sensitive(
         ("path", "=", "b", ["b"]),
         ("after", "=", "2025-03", ["b", "c"]),
         ("before", "=", "2025-03", ["a"]),
+        ("on", "=", "2025-02", ["a"]),
+        ("on", "=", "2025-02-01/2025-02-28", ["a"]),
+        ("on", "=", "2025-06-01", ["b", "c"]),
+        ("on", "!=", "2025", []),
         ("priority", ">", "9", ["a"]),
         ("priority", "<=", "9", ["b"]),
         ("draft", "=", "true", ["b"]),

@@ -1,0 +1,62 @@
+"""Days as terms of full text: what a note names, and what a search asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from qmd.dates.days import month_of
+
+if TYPE_CHECKING:
+    from qmd.dates.days import DateSpan
+
+MANY_DAYS = 62
+"""Days from which a span is known, and searched, by its months alone."""
+
+
+def date_terms(spans: Iterable[DateSpan]) -> list[str]:
+    """Every day and every month that spans touch, each once; of a span of a month or more only the months.
+
+    No text holds such words (`onday20181017`, `onmonth201810`), and nobody types them.
+    """
+    terms: dict[str, None] = {}
+    for span in spans:
+        if not _covers_month(span):
+            terms.update(dict.fromkeys(_day_term(day) for day in _days(span.first, span.last)))
+        terms.update(dict.fromkeys(_months(span.first, span.last)))
+    return list(terms)
+
+
+def terms_within(first: date, last: date) -> list[str]:
+    """Terms of which every note has one that names a day from `first` to `last`, or a whole month among them."""
+    return [_months(day, day)[0] if is_month else _day_term(day) for day, is_month in days_and_months(first, last)]
+
+
+def days_and_months(first: date, last: date) -> list[tuple[date, bool]]:
+    """The days of a span, whole months as their first day and True; of a long span nothing but months."""
+    parts: list[tuple[date, bool]] = []
+    day = first
+    while day <= last:
+        start, end = month_of(day.year, day.month)
+        is_month = (day == start and end <= last) or (last - first).days > MANY_DAYS
+        parts.append((day, is_month))
+        day = (end if is_month else day) + timedelta(days=1)
+    return parts
+
+
+def _covers_month(span: DateSpan) -> bool:
+    return (span.last - span.first).days >= 27
+
+
+def _days(first: date, last: date) -> Iterator[date]:
+    return (first + timedelta(days=number) for number in range((last - first).days + 1))
+
+
+def _day_term(day: date) -> str:
+    return "onday" + day.isoformat().replace("-", "")
+
+
+def _months(first: date, last: date) -> list[str]:
+    touched = range(first.year * 12 + first.month - 1, last.year * 12 + last.month)
+    return [f"onmonth{number // 12:04}{number % 12 + 1:02}" for number in touched]

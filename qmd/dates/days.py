@@ -1,0 +1,76 @@
+"""Spans of days, and the calendar that makes them."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+from msgspec import Struct
+
+from qmd.dates.words import Unit
+
+
+class DateSpan(Struct, frozen=True):
+    """The days from `first` to `last` that `text[start:end]` names."""
+
+    first: date
+    last: date
+    start: int
+    end: int
+    is_relative: bool = False
+    """Whether it depends on today."""
+
+    @property
+    def iso(self) -> str:
+        """The day, or the month where it is exactly one; of any other span the first day."""
+        is_month = self.first.day == 1 and self.last == month_of(self.first.year, self.first.month)[1]
+        return self.first.isoformat()[: 7 if is_month else 10]
+
+
+Days = tuple[date, date]
+"""First and last."""
+
+
+def month_of(year: int, month: int) -> Days:
+    """The days of a month."""
+    first = date(year, month, 1)
+    return first, (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+
+
+def quarter_of(year: int, quarter: int) -> Days:
+    """The days of a quarter, from 1."""
+    return date(year, 3 * quarter - 2, 1), month_of(year, 3 * quarter)[1]
+
+
+def week_of(year: int, week: int) -> Days:
+    """The days of an ISO week, Monday to Sunday."""
+    return date.fromisocalendar(year, week, 1), date.fromisocalendar(year, week, 7)
+
+
+def unit_around(day: date, unit: Unit, shift: int) -> Days:
+    """The calendar's day, week, month … that lies `shift` of them after the one of `day`.
+
+    Raises:
+        ValueError: The calendar does not reach that far.
+        OverflowError: The same.
+    """
+    if unit in ("day", "week"):
+        moved = day + timedelta(days=shift * (1 if unit == "day" else 7))
+        monday = moved - timedelta(days=moved.weekday())
+        return (moved, moved) if unit == "day" else (monday, monday + timedelta(days=6))
+    if unit == "year":
+        return date(day.year + shift, 1, 1), date(day.year + shift, 12, 31)
+    step = 1 if unit == "month" else 3
+    months = (day.year * 12 + day.month - 1) // step + shift
+    year, index = divmod(months, 12 // step)
+    return month_of(year, index + 1) if unit == "month" else quarter_of(year, index + 1)
+
+
+def days_back(today: date, unit: Unit, count: int) -> Days:
+    """The last `count` days, weeks … up to today.
+
+    Raises:
+        ValueError: The calendar does not reach that far.
+        OverflowError: The same.
+    """
+    lengths = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
+    return today - timedelta(days=lengths[unit] * count), today

@@ -1,0 +1,168 @@
+"""Dates as people write them: 17 October 2018, 10/17/2018, 2018年10月17日, Juli 2019, Q3 2024, 2024-W42."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date
+from functools import cache
+
+from qmd.dates.days import DateSpan, Days, month_of, quarter_of, week_of
+from qmd.dates.words import MONTHS
+
+MAX_CHARACTERS = 100_000
+"""What is read of one text; no query and no heading is longer."""
+
+_MARK = re.compile(r"(?:19|20)[0-9]{2}")
+"""Every date that does not depend on today holds a year in full."""
+
+_LETTER = re.compile(r"[^\W\d_]")
+
+_YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
+_WORD = r"(?P<w>[^\W\d_]{3,12})"
+_SPACE = r"[ \t\u00a0_\-]"
+_ORDINAL = r"(?:st|nd|rd|th|er|º|\.)?"
+_OF = r"(?:(?:of|de|del)[ \t])?"
+
+Match = re.Match[str]
+Reader = Callable[[Match, "bool | None"], Sequence[Days]]
+"""What a match means: no days where it is no date, several where it can be read in several ways."""
+
+
+def find_dates(text: str, *, day_first: bool | None = None, years: bool = False) -> list[DateSpan]:
+    """The dates in `text` that do not depend on today, by place; one that can be read in two ways comes twice.
+
+    Args:
+        text: Any text.
+        day_first: How 5/6/2018 is read; None for both ways. Points (5.6.2018) always mean day first.
+        years: Whether a year alone (`2018`) is one, too.
+    """
+    if not _MARK.search(text):
+        return []
+    text = text[:MAX_CHARACTERS]
+    found: list[DateSpan] = []
+    has_words = _LETTER.search(text) is not None
+    for pattern, read, needs_words in _patterns():
+        if (needs_words and not has_words) or (read is _year and not years):
+            continue
+        for match in pattern.finditer(text):
+            if any(match.start() < one.end and one.start < match.end() for one in found):
+                continue
+            days: Sequence[Days] = ()
+            with suppress(ValueError):
+                days = read(match, day_first)
+            found.extend(DateSpan(first, last, match.start(), match.end()) for first, last in days)
+    found.sort(key=lambda one: one.start)
+    return found
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], Reader, bool], ...]:
+    """Ways to write a date, and whether they take letters; the more exact first: what one has taken no other reads."""
+    return tuple(
+        (
+            re.compile(pattern, re.IGNORECASE),
+            read,
+            read not in (_day, _day_or_month_first, _month, _year) or "年" in pattern,
+        )
+        for pattern, read in _sources()
+    )
+
+
+def _sources() -> Iterator[tuple[str, Reader]]:
+    # 2018-10-17, 2018/10/17; a fourth part makes a version of 2018.10.17.1
+    year_first = rf"(?<![0-9])(?<![0-9][-/.]){_YEAR}(?P<s>[-/._])(?P<m>[0-9]{{1,2}})(?P=s)(?P<d>[0-9]{{1,2}})"
+    yield rf"{year_first}(?![0-9]|\.[0-9])", _day
+    # 20181017, also with a time as in 201810171530; beside letters it is an identifier
+    time = r"(?:T?(?:[01][0-9]|2[0-3])[0-5][0-9](?:[0-5][0-9])?Z?)?"
+    yield rf"(?<![0-9A-Z.]){_YEAR}(?P<m>[0-9]{{2}})(?P<d>[0-9]{{2}}){time}(?![0-9A-Z])", _day
+    # 17.10.2018, 17/10/2018, 10/17/2018; not v1.2.2018
+    numbers = rf"(?P<a>[0-9]{{1,2}})(?P<s>[-/]|\.[ ]?)(?P<b>[0-9]{{1,2}})(?P=s){_YEAR}"
+    yield rf"(?<![0-9.\-/V])(?<!version )(?<!release ){numbers}(?![0-9]|[-/.][0-9])", _day_or_month_first
+    # 17 October 2018, 17th of October 2018, 17. Oktober 2018, 17 de octubre de 2018, 22-24 May 2018
+    several = rf"(?:(?P<d>[0-9]{{1,2}})\.?[ ]?[-–][ ]?)?(?P<e>[0-9]{{1,2}}){_ORDINAL}"
+    yield rf"(?<![0-9.]){several}{_SPACE}*{_OF}{_WORD}\.?,?{_SPACE}*{_OF}{_YEAR}(?![0-9])", _named_day
+    # October 17, 2018, Oct 17th 2018, May 22-24, 2018
+    several = rf"(?P<d>[0-9]{{1,2}}){_ORDINAL}(?:[ ]?[-–][ ]?(?P<e>[0-9]{{1,2}}){_ORDINAL})?"
+    yield rf"(?<![^\W_]){_WORD}\.?{_SPACE}*{several},?{_SPACE}+{_YEAR}(?![0-9])", _named_day
+    # 2018-Oct-17, 2018 October 17
+    yield rf"(?<![0-9]){_YEAR}{_SPACE}+{_WORD}{_SPACE}+(?P<d>[0-9]{{1,2}})(?![0-9])", _named_day
+    # 2018年10月17日, 2024年7月, 2024年第三季度
+    yield rf"{_YEAR}[ ]?年[ ]?(?P<m>[0-9]{{1,2}})[ ]?月[ ]?(?P<d>[0-9]{{1,2}})[ ]?[日号號]?", _day
+    yield rf"{_YEAR}[ ]?年[ ]?(?P<m>[0-9]{{1,2}})[ ]?月", _month
+    yield rf"{_YEAR}[ ]?年第?(?P<q>[1-4一二三四])季度?", _quarter
+    # 2024-W42, 2024-W42-3, KW 42 2024, week 42 of 2024
+    yield rf"(?<![0-9]){_YEAR}-?W(?P<k>[0-9]{{2}})(?:-?(?P<n>[1-7]))?(?![0-9])", _week
+    week = r"(?:w|kw|week|kalenderwoche|woche|semaine|semana|неделя)"
+    yield rf"(?<![^\W_]){week}{_SPACE}*(?P<k>[0-9]{{1,2}}){_SPACE}*[,/]?{_SPACE}*{_OF}{_YEAR}(?![0-9])", _week
+    # Q3 2024, 2024-Q3, 3. Quartal 2024
+    yield rf"(?<![^\W_])[QT](?P<q>[1-4]){_SPACE}*[/'’]?{_SPACE}*{_YEAR}(?![0-9])", _quarter
+    yield rf"(?<![0-9]){_YEAR}{_SPACE}*[/.]?Q(?P<q>[1-4])(?![0-9])", _quarter
+    quarter = r"(?:quarter|quartal|trimestre|квартал)[^\W\d_]?"
+    yield rf"(?<![0-9])(?P<q>[1-4])(?:{_ORDINAL}|e){_SPACE}*{quarter}{_SPACE}+{_OF}{_YEAR}(?![0-9])", _quarter
+    # July 2019, julio de 2019, 2019-July; not `in 2019 may`
+    yield rf"(?<![^\W_]){_WORD}\.?,?{_SPACE}*{_OF}{_YEAR}(?![0-9])", _named_month
+    yield rf"(?<![0-9]){_YEAR}[-_/]{_WORD}(?![^\W_])", _named_month
+    # 2019-07; what a further part follows is a broken date
+    yield rf"(?<![0-9])(?<![0-9][-/.]){_YEAR}(?P<s>[-/_])(?P<m>0[1-9]|1[0-2])(?![0-9])(?!(?P=s)[0-9])", _month
+    # 07/2019, 07.2019
+    yield rf"(?<![0-9.\-/])(?P<m>0[1-9]|1[0-2]|[1-9](?=/))[-/.]{_YEAR}(?![0-9]|[-/.][0-9])", _month
+    # 2018, last because only filters ask for it
+    yield rf"(?<![0-9]){_YEAR}(?![0-9])", _year
+
+
+def _day(match: Match, day_first: bool | None) -> Sequence[Days]:
+    day = date(int(match["y"]), int(match["m"]), int(match["d"]))
+    return ((day, day),)
+
+
+def _day_or_month_first(match: Match, day_first: bool | None) -> Sequence[Days]:
+    year, left, right = int(match["y"]), int(match["a"]), int(match["b"])
+    if match["s"][0] == "." or left > 12:
+        orders = [(right, left)]
+    elif right > 12 or left == right:
+        orders = [(left, right)]
+    elif day_first is None:
+        orders = [(left, right), (right, left)]
+    else:
+        orders = [(right, left) if day_first else (left, right)]
+    return [(day, day) for day in (date(year, month, number) for month, number in orders)]
+
+
+def _named_day(match: Match, day_first: bool | None) -> Sequence[Days]:
+    month = MONTHS.get(match["w"].lower())
+    if month is None:
+        return ()
+    groups = match.groupdict()
+    numbers = [int(number) for number in (groups["d"], groups.get("e")) if number]
+    first, last = (date(int(match["y"]), month, number) for number in (numbers[0], numbers[-1]))
+    return ((first, last),) if first <= last else ()
+
+
+def _named_month(match: Match, day_first: bool | None) -> Sequence[Days]:
+    month = MONTHS.get(match["w"].lower())
+    return (month_of(int(match["y"]), month),) if month is not None else ()
+
+
+def _month(match: Match, day_first: bool | None) -> Sequence[Days]:
+    return (month_of(int(match["y"]), int(match["m"])),)
+
+
+def _quarter(match: Match, day_first: bool | None) -> Sequence[Days]:
+    number = "一二三四".find(match["q"]) + 1 or int(match["q"])
+    return (quarter_of(int(match["y"]), number),)
+
+
+def _week(match: Match, day_first: bool | None) -> Sequence[Days]:
+    year, week = int(match["y"]), int(match["k"])
+    number = match.groupdict().get("n")
+    if number:
+        day = date.fromisocalendar(year, week, int(number))
+        return ((day, day),)
+    return (week_of(year, week),)
+
+
+def _year(match: Match, day_first: bool | None) -> Sequence[Days]:
+    year = int(match["y"])
+    return ((date(year, 1, 1), date(year, 12, 31)),)

@@ -1,0 +1,126 @@
+"""The words of dates: English, German, French, Spanish, Russian, and Chinese where one word is enough.
+
+A plain search asks `may_name_date` first and reads on only where it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+Unit = Literal["day", "week", "month", "quarter", "year"]
+
+
+def _numbered(*names: str, start: int = 0) -> Mapping[str, int]:
+    return {name: number for number, line in enumerate(names, start) for name in line.split()}
+
+
+def _named(**names: str) -> Mapping[str, str]:
+    return {name: meaning for meaning, line in names.items() for name in line.split()}
+
+
+MONTHS = _numbered(
+    "january jan januar jänner janvier janv enero ene январь января январе янв",
+    "february feb februar février fevrier févr fevr fév febrero февраль февраля феврале февр фев",
+    "march mar märz maerz mär mrz mars marzo март марта марте мар",
+    "april apr avril avr abril abr апрель апреля апреле апр",
+    "may mai mayo май мая мае",
+    "june jun juni juin junio июнь июня июне июн",
+    "july jul juli juillet juil julio июль июля июле июл",
+    "august aug août aout agosto ago август августа августе авг",
+    "september sept sep septembre septiembre setiembre сентябрь сентября сентябре сент сен",
+    "october oct oktober okt octobre octubre октябрь октября октябре окт",
+    "november nov novembre noviembre ноябрь ноября ноябре нояб ноя",
+    "december dec dezember dez décembre decembre déc diciembre dic декабрь декабря декабре дек",
+    start=1,
+)
+
+WEEKDAYS = _numbered(
+    "monday montag lundi lunes понедельник",
+    "tuesday dienstag mardi martes вторник",
+    "wednesday mittwoch mercredi miércoles miercoles среда среду",
+    "thursday donnerstag jeudi jueves четверг",
+    "friday freitag vendredi viernes пятница пятницу",
+    "saturday samstag sonnabend samedi sábado sabado суббота субботу",
+    "sunday sonntag dimanche domingo воскресенье",
+)
+
+DAYS: Mapping[str, int] = {
+    name: number - 2
+    for name, number in _numbered(
+        "vorgestern avant-hier anteayer antier позавчера 前天",
+        "yesterday gestern hier ayer вчера 昨天 昨日",
+        "today heute aujourd'hui aujourd’hui hoy сегодня 今天 今日",
+        "tomorrow demain завтра 明天",
+        "übermorgen après-demain послезавтра 后天",
+    ).items()
+}
+"""Days from today. Without German and Spanish tomorrow, which are the morning as well."""
+
+GERMAN = frozenset(
+    _numbered("auf das der die ein eine es gibt hat ich im ist kann man mit nicht sind und von was wer wie wir wo")
+)
+"""Beside one of these `hier` is German and means here."""
+
+UNITS = _named(
+    day="day days tag tage tagen jour jours día dia días dias день дня дней",
+    week="week weeks woche wochen semaine semaines semana semanas неделя неделю неделе недели недель",
+    month="month months monat monate monaten mois mes meses месяц месяца месяцев месяце",
+    quarter="quarter quarters quartal quartals trimestre квартал квартала квартале",
+    year="year years jahr jahre jahren an ans année années annee annees año años год года году лет",
+)
+
+SHIFTS_BEFORE: Mapping[str, int] = {
+    name: number - 1
+    for name, number in _numbered(
+        "last past previous letzte letzten letzter letztes letztem vorige vorigen voriger voriges vergangene"
+        " vergangenen vergangener vergangenes último última últimos últimas ultimo ultima ultimos ultimas derniers"
+        " dernières dernieres прошлый прошлая прошлую прошлой прошлом последние последних",
+        "this diese diesen dieser dieses diesem ce cette este esta этот эта эту этой этом",
+        "next nächste nächsten nächster nächstes kommende kommenden próximo próxima proximo proxima следующий"
+        " следующая следующую следующей следующем",
+    ).items()
+}
+"""Units from now, said before the unit."""
+
+SHIFTS_AFTER: Mapping[str, int] = {
+    name: number - 1
+    for name, number in _numbered(
+        "dernier dernière derniere passé passée passe passee pasado pasada",
+        "",
+        "prochain prochaine próximo próxima proximo proxima",
+    ).items()
+}
+"""The same, said after it."""
+
+NUMBERS = _numbered(
+    "a an one eine einem einer einen un une una uno один одну",
+    "two zwei deux dos два две",
+    "three drei trois tres три",
+    "four vier quatre cuatro четыре",
+    "five fünf cinq cinco пять",
+    "six sechs six seis шесть",
+    "seven sieben sept siete семь",
+    "eight acht huit ocho восемь",
+    "nine neun neuf nueve девять",
+    "ten zehn dix diez десять",
+    start=1,
+)
+
+AGO_BEFORE = frozenset(("vor", "hace"))
+AGO_AFTER = frozenset(("ago", "назад"))
+
+CHINESE = "年月周期天日昨今明"
+"""Every Chinese date holds one of these."""
+
+
+def may_name_date(text: str) -> bool:
+    """Whether `text` holds a digit or a word that dates are made of; cheap, and nothing is imported for it."""
+    if any(map(str.isdigit, text)):
+        return True
+    if not text.isascii() and any(character in text for character in CHINESE):
+        return True
+    words = (word.strip(".,;:!?()[]¿¡\"'’…") for word in text.lower().split())
+    # Behind an elided article, too: d'hier, l'année.
+    forms = (form for word in words for form in (word, word[2:] if word[1:2] in ("'", "’") else ""))
+    return any(form in DAYS or form in UNITS or form in WEEKDAYS for form in forms)

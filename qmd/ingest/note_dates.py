@@ -1,0 +1,103 @@
+"""The days that a note is about: in its path, its front matter and its headings, never in its body."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+
+from msgspec import Struct
+
+from qmd.dates.days import DateSpan, month_of
+from qmd.dates.reading import find_dates
+from qmd.dates.words import MONTHS
+from qmd.file_names import file_name
+from qmd.records import Heading, MetadataValue
+
+MAX_DATES = 5_000
+_MAX_VALUE_CHARACTERS = 60
+"""Longest front-matter value that is read for a date: longer ones are descriptions."""
+
+_OWN_KEYS = (
+    *("date", "day", "datum", "fecha", "дата", "日期"),
+    *("created", "createdat", "createdon", "creationdate", "datecreated", "erstellt", "créé", "creado", "создано"),
+    *("published", "publishedat", "publishedon", "publishdate", "publicationdate", "pubdate", "posted"),
+)
+"""Keys that date a note, without spaces, hyphens and underscores; the first that holds a date counts."""
+
+_BETWEEN = re.compile(r"[\s_-]+")
+_YEAR = re.compile(r"(?:19|20)[0-9]{2}")
+_FOLDER = r"(?:^|/)(?P<y>(?:19|20)[0-9]{2})[-_/. ]?(?P<m>0?[1-9]|1[0-2]|[^\W\d_]{3,12})(?:[-_ .]+[^\W\d_]{3,12})?/"
+_DAY_IN_FOLDER = re.compile(
+    rf"{_FOLDER}(?:(?P<w>[^\W\d_]{{3,12}})[-_ .]*|(?P<n>[01]?[0-9])[-_])?(?P<d>[0-3]?[0-9])(?![0-9])[^/]*\Z"
+)
+_MONTH_FOLDER = re.compile(_FOLDER)
+
+
+class NoteDates(Struct, frozen=True):
+    """The day or month that a note is of (ISO, None when it does not say), and all that it names."""
+
+    own: str | None
+    all: tuple[DateSpan, ...]
+
+
+def dates_of(path: str, metadata: Mapping[str, MetadataValue], headings: Sequence[Heading], title: str) -> NoteDates:
+    """What path, front matter and headings say; for the note's own date the first that says anything counts.
+
+    In this order: file name, front matter, folders with what the file name adds to them, title or first heading.
+    """
+    name = _dates(file_name(path))
+    told = _told(metadata)
+    folder = _folder_date(path)
+    said = _dates("\n".join(heading.text for heading in headings)) if headings else []
+    first = _dates("\n".join([title, *(heading.text for heading in headings[:1])]))
+    own = next((found for found in (name, _own(told), folder, first) if found), ())
+    every = [*name, *(one for found in told.values() for one in found), *folder, *first, *said]
+    unique = {(one.first, one.last): one for one in every[:MAX_DATES]}
+    return NoteDates(own[0].iso if own else None, tuple(unique.values()))
+
+
+def _dates(text: str) -> Sequence[DateSpan]:
+    # Nearly all texts hold no year: asking that costs the least.
+    return find_dates(text) if _YEAR.search(text) else ()
+
+
+def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]]:
+    """Dates of the front matter by key; of a value that can be read in two ways both, the American one first."""
+    told: dict[str, Sequence[DateSpan]] = {}
+    for key, value in metadata.items():
+        # Of a list the first entry: long ones are keywords.
+        for text in value[:1] if isinstance(value, tuple) else (str(value),):
+            if len(text) <= _MAX_VALUE_CHARACTERS and (found := _dates(text)):
+                told.setdefault(_BETWEEN.sub("", key), found)
+    return told
+
+
+def _own(told: Mapping[str, Sequence[DateSpan]]) -> Sequence[DateSpan]:
+    return next((told[key] for key in _OWN_KEYS if key in told), ())
+
+
+def _folder_date(path: str) -> Sequence[DateSpan]:
+    """The day of `2018-10/oct-17.md` or `2018/10/17 standup.md`, else the month of the folder."""
+    folder = path.rpartition("/")[0]
+    if not folder or not _YEAR.search(folder):
+        return ()
+    whole = _dates(folder)
+    if whole and whole[-1].first == whole[-1].last:
+        return whole[-1:]
+    day, month = _DAY_IN_FOLDER.search(path), _MONTH_FOLDER.search(path)
+    with suppress(ValueError):
+        if day is not None and (number := _month(day["w"] or day["n"] or day["m"])):
+            # The last days of a December meeting may lie in January.
+            year = int(day["y"]) + (number == 1 and _month(day["m"]) == 12)
+            found = date(year, number, int(day["d"]))
+            return (DateSpan(found, found, *day.span()),)
+    with suppress(ValueError):
+        if month is not None and (number := _month(month["m"])):
+            return (DateSpan(*month_of(int(month["y"]), number), *month.span()),)
+    return whole
+
+
+def _month(text: str) -> int | None:
+    return int(text) if text.isdecimal() else MONTHS.get(text.lower())

@@ -1,0 +1,175 @@
+"""Notes of the days that the query names: they come first, among them those that the rest of the query fits best."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from qmd.analysis.stopwords import language_of
+from qmd.dates.words import may_name_date
+from qmd.records import Candidate, LexicalTerm, Ranking, Scope
+from qmd.retrieval import fusion
+from qmd.retrieval.fusion import Fused
+from qmd.retrieval.matching import WeightedTerm, inverse_frequency
+from qmd.store import IndexReader
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from qmd.dates.days import DateSpan
+    from qmd.retrieval.lexical import LexicalQuery
+
+BONUS: Mapping[str, float] = {"day": 16.0, "file time": 16.0, "mention": 13.0}
+"""Added to the fused score, which is at most 10 standard deviations, where the note is of that day, was written then
+without having a date, or names it in a heading or its front matter. Names count more: `qmd.retrieval.naming`."""
+
+FEW = 5
+"""Notes of a date that are never too many. Above, more than half of those in scope tell nothing."""
+
+MAX_SPANS = 8
+MAX_WAYS = 40
+"""Days and months of a span that are looked for in a text."""
+FEW_PARTS = 7
+"""Up to so many also by the names of their months; every way is a phrase that is sought."""
+
+_QUOTED = re.compile(r'"[^"]*"?')
+
+
+class Dated(Struct, frozen=True):
+    """What the dates of a query find.
+
+    Attributes:
+        documents: Ids, and in which way each has the date (a key of `BONUS`).
+        rest: The query without its dates; the whole query where they find nothing or nothing else is said.
+        said: The dates as the query writes them.
+        term: The dates as one term that the index holds of every document of them.
+        weighted: The same as texts write it.
+    """
+
+    documents: Mapping[int, str]
+    rest: str
+    said: str = ""
+    term: LexicalTerm | None = None
+    weighted: WeightedTerm | None = None
+    words: Mapping[int, str] = field(default_factory=dict)
+    """For documents that have the date without saying it in their text: a line that does."""
+
+
+def find_dated(reader: IndexReader, text: str, scope: Scope) -> Dated:
+    """The notes of the days that `text` names, unless it names none or most of the notes are of these days."""
+    nothing = Dated({}, text)
+    if not may_name_date(text):
+        return nothing
+    spans = _dates(text)[:MAX_SPANS]
+    if not spans:
+        return nothing
+    from qmd.analysis.dates import terms_within
+
+    total = reader.count_documents(scope)
+    limit = max(total // 2, FEW) + 1
+    days = list(dict.fromkeys((one.first.isoformat(), one.last.isoformat()) for one in spans))
+    keys = list(dict.fromkeys(key for one in spans for key in terms_within(one.first, one.last)))
+    said = " ".join(dict.fromkeys(text[one.start : one.end] for one in spans))
+    term = _any_of(said, keys)
+    found = dict.fromkeys((one.document_id for one in reader.search_lexical([term], limit, scope)), "mention")
+    if any(one.is_relative for one in spans):
+        found |= dict.fromkeys(reader.find_dated(days, scope, limit, by_file_time=True), "file time")
+    found |= dict.fromkeys(reader.find_dated(days, scope, limit), "day")
+    if not 0 < len(found) < limit:
+        return nothing
+    ways = _ways(spans, said)
+    weighted = WeightedTerm(_any_of(said, ways), inverse_frequency(len(found), total))
+    words = {document_id: f"{ways[0]}\n" for document_id, kind in found.items() if kind != "mention"}
+    return Dated(found, _without(text, spans), said, term, weighted, words)
+
+
+def complete_query(query: LexicalQuery, dated: Dated, text: str) -> LexicalQuery:
+    """The terms of the rest of a query with its dates as one more, as texts write them: some say it in their bodies.
+
+    Where nothing else is asked, beside what the index holds of the dates.
+    """
+    if dated.term is None or dated.weighted is None:
+        return query
+    if dated.rest == text:
+        return replace(query, terms=(dated.term, dated.weighted.term), weighted=(dated.weighted,))
+    return replace(query, terms=(*query.terms, dated.weighted.term), weighted=(*query.weighted, dated.weighted))
+
+
+def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking, dated: Dated, scope: Scope) -> Ranking:
+    """The ranking with the notes of the date that hold words of the query and stand further below."""
+    held = {candidate.document_id for candidate in ranking.candidates}
+    missing = [document_id for document_id in dated.documents if document_id not in held]
+    if not missing:
+        return ranking
+    found: Sequence[Candidate] = reader.search_lexical(query.terms, len(missing), scope, missing)
+    every = sorted((*ranking.candidates, *found), key=lambda one: (-one.score, one.document_id))
+    return replace(ranking, candidates=tuple(every))
+
+
+def put_first(fused: Sequence[Fused], dated: Dated) -> list[Fused]:
+    """The ranking with the notes of the date in front of it, in their own order."""
+    return fusion.put_first(fused, dated.documents, "date", BONUS, dated.said)
+
+
+def _dates(text: str) -> list[DateSpan]:
+    """Dates outside quotes and without a sign: what the user marks is meant word for word."""
+    from qmd.clock import local_today
+    from qmd.dates.reading import find_dates
+    from qmd.dates.relative import find_relative
+
+    language = language_of(text.lower().split())
+    # English is written with the day first and with the month first; the other languages agree.
+    spans = [
+        *find_dates(text, day_first=None if language in (None, "en") else True),
+        *find_relative(text, local_today()),
+    ]
+    marked = [match.span() for match in _QUOTED.finditer(text)]
+    return [
+        one
+        for one in sorted(spans, key=lambda one: one.start)
+        if text[max(one.start - 1, 0) : one.start] not in ("+", "-")
+        and not any(start <= one.start < end for start, end in marked)
+    ]
+
+
+def _any_of(text: str, words: Sequence[str]) -> LexicalTerm:
+    return LexicalTerm(text, "(" + " OR ".join(f'"{word}"' for word in words) + ")")
+
+
+def _without(text: str, spans: Sequence[DateSpan]) -> str:
+    kept: list[str] = []
+    position = 0
+    for one in spans:
+        kept.append(text[position : one.start])
+        position = max(position, one.end)
+    kept.append(text[position:])
+    rest = " ".join(" ".join(kept).split())
+    return rest if any(character.isalnum() for character in rest) else text
+
+
+def _ways(spans: Sequence[DateSpan], said: str) -> list[str]:
+    """How texts write these dates, words apart by spaces: 2018 10 17, 17 october 2018, and as the query does."""
+    from qmd.analysis.dates import days_and_months
+
+    ways: dict[str, None] = {}
+    for one in spans:
+        parts = days_and_months(one.first, one.last)[:MAX_WAYS]
+        for day, is_month in parts:
+            written = _written(day, is_month)
+            ways.update(dict.fromkeys(written if len(parts) <= FEW_PARTS else written[:1]))
+    words = re.findall(r"[^\W_]+", said)
+    return [*ways, *([" ".join(words).lower()] if words and not spans[0].is_relative else [])]
+
+
+def _written(day: date, is_month: bool) -> list[str]:
+    from qmd.dates.words import MONTHS
+
+    iso = day.isoformat().replace("-", " ")
+    names = [name for name, number in MONTHS.items() if number == day.month][:2]
+    if is_month:
+        return [iso[:7], *(f"{name} {day.year}" for name in names)]
+    return [iso, *(way for name in names for way in (f"{day.day} {name} {day.year}", f"{name} {day.day} {day.year}"))]
