@@ -59,6 +59,18 @@ class Heading(Struct, frozen=True):
     offset: int
 
 
+class Link(Struct, frozen=True):
+    """A link as the note writes it: `target` names a note or its path, and is empty for `[[#Heading]]`."""
+
+    target: str
+    fragment: str
+    """A heading, or `^` and the name of a block; empty without."""
+    text: str
+    """What the reader sees instead of the target; empty where that is the target."""
+    line: int
+    is_embed: bool = False
+
+
 class Document(Struct, frozen=True):
     """A parsed file. `text` is the whole decoded file; `body_offset` is where prose starts, after front matter."""
 
@@ -74,6 +86,7 @@ class Document(Struct, frozen=True):
     """Typed front matter, keys lower-case; lists as tuples of strings."""
     aliases: tuple[str, ...] = ()
     """Other names that its front matter gives it."""
+    links: tuple[Link, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -177,6 +177,7 @@ def update_collection(
     # Last, so that a renamed file finds its text still in place.
     removed = writer.remove_documents(collection.name, [*gone, *update.stale])
     writer.settle_titles(collection.name)
+    writer.settle_anchors(collection.name)
     writer.put_left_out(collection.name, update.left_out)
     writer.mark_updated(collection.name)
     stamp_analysis(writer, collection.name, update.plain)

@@ -11,8 +11,9 @@ from msgspec import Struct, field
 
 from qmd.names import to_disk, to_text
 from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, NameKind, StoredDocument
-from qmd.store import names
+from qmd.store import links, names
 from qmd.store.connection import Database, Row
+from qmd.store.links import KeyedLink
 
 # zlib level 6 against 1: a tenth smaller for half the time more, spent beside the writer and not by it.
 _COMPRESSION_LEVEL = 6
@@ -46,6 +47,7 @@ class NewDocument(Struct, frozen=True):
     """What the note is called, as keys of `qmd.analysis.note_names`."""
     date: str | None = None
     """The day that the note is about (`2024-02-02`)."""
+    links: tuple[KeyedLink, ...] = ()
 
 
 class KnownFile(Struct, frozen=True):
@@ -201,6 +203,7 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
             ),
         )
         names.put_names(database, document_id, document.names)
+        links.put_links(database, document_id, document.links)
         terms = document.terms
         database.run(
             "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
@@ -221,6 +224,7 @@ def _remove_rows(database: Database, collection: str, paths: Sequence[str]) -> d
     sql = "SELECT path, created_at, hash, id FROM documents WHERE collection = ? AND path IN ({})"
     found = list(database.select_in(sql, paths, (collection,)))
     ids = [(document_id,) for document_id in sorted(row[3] for row in found)]
+    links.remove_links(database, collection, ids)
     database.run_many("DELETE FROM terms WHERE rowid = ?", ids)
     database.run_many("DELETE FROM names WHERE document = ?", ids)
     database.run_many("DELETE FROM documents WHERE id = ?", ids)

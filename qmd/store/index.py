@@ -17,7 +17,7 @@ from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError, UsageError
 from qmd.files import tighten
 from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
-from qmd.store import chunks, documents, health, lexical, names
+from qmd.store import chunks, documents, health, lexical, links, names
 from qmd.store.connection import (
     DamagedIndexError,
     Database,
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from qmd.store.chunks import ChunkRecord, PendingContent, VectorCoverage
     from qmd.store.dense import VectorCache
     from qmd.store.documents import KnownFile, NewDocument
+    from qmd.store.links import ResolvedLink
     from qmd.store.names import NamedDocument
 
-_COLLECTION_FACTS = ("updated_at", "made_by:analysis")
+_COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
 """Entries of the key-value table that belong to a collection, its name after a colon."""
 
-_TABLES_OF_COLLECTIONS = (("qmd_collections", "name"), ("left_out", "collection"))
+_TABLES_OF_COLLECTIONS = (("qmd_collections", "name"), ("left_out", "collection"), ("touched", "collection"))
 """(table, column of the name), `documents` apart."""
 
 _MIGRATION_TIMEOUT_MS = 10_000
@@ -181,6 +182,16 @@ class IndexReader:
         """Documents in scope whose file, title or alias is `name` as `note_names.name_key` writes it, by id."""
         return names.find_named(self._database, name, scope, limit)
 
+    def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
+        """The links in a document, in its order; what they mean is looked up now."""
+        with self._database.snapshot():
+            return links.links_from(self._database, document)
+
+    def links_to(self, document: StoredDocument) -> Sequence[ResolvedLink]:
+        """The links of other documents of its collection that mean this one, by path and place."""
+        with self._database.snapshot():
+            return links.links_to(self._database, document)
+
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
         if not prefix:
@@ -308,6 +319,14 @@ class IndexWriter(IndexReader):
         with self.transaction():
             names.settle_titles(self._database, collection)
 
+    def settle_anchors(self, collection: str) -> None:
+        """Let documents be found by what links call them; to be called when a collection's documents are complete."""
+        with self.transaction():
+            since = int(documents.read_meta(self._database, f"anchored:{collection}") or 0)
+            newest = links.settle_anchors(self._database, collection, since)
+            if newest != since:
+                documents.write_meta(self._database, f"anchored:{collection}", str(newest))
+
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         """Remember new file times of a document whose text did not change."""
         sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"
@@ -333,10 +352,11 @@ class IndexWriter(IndexReader):
         with self.transaction():
             for fact in _COLLECTION_FACTS:
                 documents.write_meta(self._database, f"{fact}:{name}", None)
+            paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
+            removed = documents.remove_documents(self._database, name, [path for (path,) in paths])
             for table, column in _TABLES_OF_COLLECTIONS:
                 self._database.run(f"DELETE FROM {table} WHERE {column} = ?", (name,))
-            paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
-            return documents.remove_documents(self._database, name, [path for (path,) in paths])
+            return removed
 
     def rename_collection(self, old: str, new: str) -> None:
         """Give a collection another name; nothing is read or embedded again.

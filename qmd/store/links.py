@@ -1,0 +1,154 @@
+"""Links between notes, and the texts of links as a field of full-text search of the notes that they lead to.
+
+What a link means is decided when it is asked, from the links and names of its collection as they are then: a note that
+is added, renamed or removed changes the meaning of links in others, which are not read again for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from qmd.analysis.index import analyze_text
+from qmd.analysis.link_targets import Named, choose_target, place_of
+from qmd.analysis.note_names import name_key
+from qmd.batches import batches
+from qmd.records import Link, StoredDocument
+from qmd.store.connection import Database, Row
+
+MAX_ANCHORS = 50
+"""Texts by which one note is found: those of the first links, by path and place."""
+
+_BATCH = 500
+"""Notes whose incoming links are held at once."""
+
+_COLUMNS = "links.key, links.target, links.fragment, links.text, links.line, links.embed"
+"""The key, and then the fields of `Link` in order."""
+
+
+class KeyedLink(Struct, frozen=True):
+    """A link, and the name that its target ends with (`link_targets.link_key`)."""
+
+    key: str
+    link: Link
+
+
+class ResolvedLink(Struct, frozen=True):
+    """A link, the document that holds it, and the one that it means; None where there is no such note."""
+
+    source: int
+    target: int | None
+    link: Link
+
+
+def put_links(database: Database, document_id: int, links: Sequence[KeyedLink]) -> None:
+    """Store the links of a new document."""
+    rows = [
+        (document_id, position, one.key, link.target, link.fragment, link.text, link.line, link.is_embed)
+        for position, one in enumerate(links)
+        for link in (one.link,)
+    ]
+    database.run_many("INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def remove_links(database: Database, collection: str, ids: Iterable[tuple[int]]) -> None:
+    """Forget the links and the anchors of documents that go, and remember which names that concerns."""
+    rows = [(collection, *one, *one) for one in ids]
+    database.run_many(
+        "INSERT OR IGNORE INTO touched SELECT ?1, key FROM names WHERE document = ?2"
+        " UNION SELECT ?1, key FROM links WHERE source = ?3",
+        rows,
+    )
+    for sql in ("DELETE FROM links WHERE source = ?", "DELETE FROM anchors WHERE rowid = ?"):
+        database.run_many(sql, [row[1:2] for row in rows])
+
+
+def links_from(database: Database, document: StoredDocument) -> list[ResolvedLink]:
+    """The links in a document, in its order."""
+    rows = database.rows(f"SELECT {_COLUMNS} FROM links WHERE source = ? ORDER BY position", (document.id,))
+    return _resolved(database, document.collection, [(document.id, document.path, *row) for row in rows])
+
+
+def links_to(database: Database, document: StoredDocument) -> list[ResolvedLink]:
+    """The links of other documents that mean this one, by path and place."""
+    keys = [key for (key,) in database.rows("SELECT key FROM names WHERE document = ?", (document.id,))]
+    found = _resolved(database, document.collection, _rows_of(database, document.collection, keys))
+    return [one for one in found if one.target == document.id != one.source]
+
+
+def settle_anchors(database: Database, collection: str, since: int) -> int:
+    """Bring the anchors of a collection's documents up to date; to be called when its documents are complete.
+
+    Args:
+        database: Open for writing, in a transaction.
+        collection: Its name.
+        since: What the last call returned, 0 for the first: documents with larger ids are new.
+
+    Returns:
+        The largest id that has been counted.
+    """
+    new = "documents.collection = ?1 AND documents.id > ?2"
+    touched = database.rows(
+        f"SELECT key FROM documents JOIN names ON names.document = documents.id WHERE {new}"
+        f" UNION SELECT key FROM documents JOIN links ON links.source = documents.id WHERE {new}"
+        " UNION SELECT key FROM touched WHERE collection = ?1",
+        (collection, since),
+    )
+    targets = {one.document_id for found in _named(database, collection, [key for (key,) in touched]).values() for one in found}
+    for part in batches(sorted(targets), _BATCH):
+        anchors = _anchors_of(database, collection, part)
+        if since:
+            database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in part])
+        database.run_many("INSERT INTO anchors (rowid, text) VALUES (?, ?)", sorted(anchors.items()))
+    database.run("DELETE FROM touched WHERE collection = ?", (collection,))
+    newest = database.value("SELECT max(id) FROM documents WHERE collection = ?", (collection,))
+    return int(newest or since)
+
+
+def _anchors_of(database: Database, collection: str, ids: Sequence[int]) -> dict[int, str]:
+    """What others call each of these documents in their links, and it does not call itself, as full text sees it."""
+    own: defaultdict[int, set[str]] = defaultdict(set)
+    for document_id, key in database.select_in("SELECT document, key FROM names WHERE document IN ({})", ids):
+        own[document_id].add(key)
+    keys = list({key for names in own.values() for key in names})
+    texts: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for one in _resolved(database, collection, _rows_of(database, collection, keys)):
+        if one.link.text and one.target in own and one.target != one.source and len(texts[one.target]) < MAX_ANCHORS:
+            key = name_key(one.link.text)
+            if key not in own[one.target]:
+                texts[one.target].setdefault(key, one.link.text)
+    return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
+
+
+def _rows_of(database: Database, collection: str, keys: Sequence[str]) -> list[Row]:
+    """(source, its path, `_COLUMNS`) of a collection's links with one of these keys, by path and place."""
+    sql = (
+        f"SELECT links.source, documents.path, {_COLUMNS}, links.position FROM links"
+        " CROSS JOIN documents ON documents.id = links.source WHERE documents.collection = ? AND links.key IN ({})"
+    )
+    rows = sorted(database.select_in(sql, keys, (collection,)), key=lambda row: (row[1], row[-1]))
+    return [row[:-1] for row in rows]
+
+
+def _named(database: Database, collection: str, keys: Collection[str]) -> dict[str, list[Named]]:
+    """The notes of a collection that have each name, by path."""
+    sql = (
+        "SELECT names.key, documents.path, names.document, names.kind FROM names"
+        " CROSS JOIN documents ON documents.id = names.document WHERE documents.collection = ? AND names.key IN ({})"
+    )
+    named: defaultdict[str, list[Named]] = defaultdict(list)
+    for key, path, document_id, kind in sorted(database.select_in(sql, list(keys), (collection,))):
+        named[key].append(Named(document_id, place_of(path), kind))
+    return named
+
+
+def _resolved(database: Database, collection: str, rows: Sequence[Row]) -> list[ResolvedLink]:
+    named: Mapping[str, list[Named]] = _named(database, collection, {row[2] for row in rows if row[2]})
+    resolved = []
+    for source, path, key, target, fragment, text, line, is_embed in rows:
+        link = Link(target, fragment, text, line, bool(is_embed))
+        meant = choose_target(target, path, named.get(key, ())) if key else source
+        resolved.append(ResolvedLink(source, meant, link))
+    return resolved
