@@ -213,14 +213,17 @@ class IndexReader:
         """Number of documents in the scope's collections; the rest of a scope does not count here."""
         return lexical.count_documents(self._database, scope)
 
-    def search_lexical(self, terms: Sequence[LexicalTerm], k: int, scope: Scope) -> Sequence[Candidate]:
+    def search_lexical(
+        self, terms: Sequence[LexicalTerm], k: int, scope: Scope, *, anchors: bool = False
+    ) -> Sequence[Candidate]:
         """The top k by BM25: OR of optional terms, AND required, NOT excluded; best first, the scope applied first.
 
         Where the scope names collections, frequencies and lengths are those of these collections alone. Very common
-        terms are left out when rarer ones exist. A `score` is positive, larger is better.
+        terms are left out when rarer ones exist. A `score` is positive, larger is better. With `anchors` what others
+        call a document in their links counts, too.
         """
         with self._database.snapshot():
-            return lexical.search_lexical(self._database, terms, k, scope)
+            return lexical.search_lexical(self._database, terms, k, scope, anchors=anchors)
 
     def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
         """Number of documents that match each term, in the scope's collections; its other parts do not count."""

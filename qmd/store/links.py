@@ -96,7 +96,9 @@ def settle_anchors(database: Database, collection: str, since: int) -> int:
         " UNION SELECT key FROM touched WHERE collection = ?1",
         (collection, since),
     )
-    targets = {one.document_id for found in _named(database, collection, [key for (key,) in touched]).values() for one in found}
+    targets = {
+        one.document_id for found in _named(database, collection, [key for (key,) in touched]).values() for one in found
+    }
     for part in batches(sorted(targets), _BATCH):
         anchors = _anchors_of(database, collection, part)
         if since:
@@ -115,10 +117,12 @@ def _anchors_of(database: Database, collection: str, ids: Sequence[int]) -> dict
     keys = list({key for names in own.values() for key in names})
     texts: defaultdict[int, dict[str, str]] = defaultdict(dict)
     for one in _resolved(database, collection, _rows_of(database, collection, keys)):
-        if one.link.text and one.target in own and one.target != one.source and len(texts[one.target]) < MAX_ANCHORS:
-            key = name_key(one.link.text)
-            if key not in own[one.target]:
-                texts[one.target].setdefault(key, one.link.text)
+        target, text = one.target, one.link.text
+        if not text or target is None or target not in own or target == one.source or len(texts[target]) == MAX_ANCHORS:
+            continue
+        key = name_key(text)
+        if key not in own[target]:
+            texts[target].setdefault(key, text)
     return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
 
 
