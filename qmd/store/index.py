@@ -192,6 +192,11 @@ class IndexReader:
         with self._database.snapshot():
             return links.links_to(self._database, document)
 
+    def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
+        """Documents that link to what this one links to, by id: the sum of one by all links to each shared note."""
+        with self._database.snapshot():
+            return links.count_shared_links(self._database, document)
+
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
         if not prefix:
@@ -248,6 +253,14 @@ class IndexReader:
         """Cosine of the best chunk of each given document; documents without vectors are absent."""
         with self._database.snapshot():
             return self._vectors.score(vector, document_ids, fingerprint)
+
+    def search_like(self, document: StoredDocument, k: int, scope: Scope) -> Sequence[Candidate]:
+        """The top k documents by the cosine of their best chunk with the mean of this one's, itself among them.
+
+        By the vectors of the model used last; empty when the document has none of it.
+        """
+        with self._database.snapshot():
+            return self._vectors.search_like(document.id, k, scope)
 
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
         """How many texts lack vectors of a model, and whether there are any."""

@@ -21,6 +21,12 @@ from qmd.store.connection import Database, Row
 MAX_ANCHORS = 50
 """Texts by which one note is found: those of the first links, by path and place."""
 
+MANY_LINKS = 200
+"""Links of one name beyond which sharing the note says nothing, and would cost much to find out."""
+
+MAX_SHARED = 50
+"""Notes that one links to that are looked at for who links there, too."""
+
 _BATCH = 500
 """Notes whose incoming links are held at once."""
 
@@ -73,9 +79,23 @@ def links_from(database: Database, document: StoredDocument) -> list[ResolvedLin
 
 def links_to(database: Database, document: StoredDocument) -> list[ResolvedLink]:
     """The links of other documents that mean this one, by path and place."""
-    keys = [key for (key,) in database.rows("SELECT key FROM names WHERE document = ?", (document.id,))]
-    found = _resolved(database, document.collection, _rows_of(database, document.collection, keys))
-    return [one for one in found if one.target == document.id != one.source]
+    return _links_to(database, document.id, document.collection)
+
+
+def count_shared_links(database: Database, document: StoredDocument) -> dict[int, float]:
+    """Documents that link to what this one links to, and the sum over the shared notes of one by all links to each.
+
+    A note that many link to says little about those that do, so the most linked ones are passed over.
+    """
+    targets = dict.fromkeys(one.target for one in links_from(database, document) if one.target != document.id)
+    shared: defaultdict[int, float] = defaultdict(float)
+    for target in list(targets)[:MAX_SHARED]:
+        counted = "SELECT count(*) FROM links WHERE key IN (SELECT key FROM names WHERE document = ?)"
+        if target is not None and database.value(counted, (target,)) <= MANY_LINKS:
+            sources = {one.source for one in _links_to(database, target, document.collection)}
+            for source in sources - {document.id}:
+                shared[source] += 1 / len(sources)
+    return shared
 
 
 def settle_anchors(database: Database, collection: str, since: int) -> int:
@@ -107,6 +127,15 @@ def settle_anchors(database: Database, collection: str, since: int) -> int:
     database.run("DELETE FROM touched WHERE collection = ?", (collection,))
     newest = database.value("SELECT max(id) FROM documents WHERE collection = ?", (collection,))
     return int(newest or since)
+
+
+def _links_to(database: Database, document_id: int, collection: str) -> list[ResolvedLink]:
+    found = _resolved(database, collection, _rows_of(database, collection, _keys_of(database, document_id)))
+    return [one for one in found if one.target == document_id != one.source]
+
+
+def _keys_of(database: Database, document_id: int) -> list[str]:
+    return [key for (key,) in database.rows("SELECT key FROM names WHERE document = ?", (document_id,))]
 
 
 def _anchors_of(database: Database, collection: str, ids: Sequence[int]) -> dict[int, str]:
