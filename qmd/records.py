@@ -254,6 +254,14 @@ class Explanation(Struct, frozen=True):
     relevance: float
 
 
+class Mention(Struct, frozen=True):
+    """Where another note links to one that says nothing itself: that note, the line, and the words around the link."""
+
+    document: StoredDocument
+    line: int
+    text: str
+
+
 class Hit(Struct, frozen=True):
     """A result. `relevance` is calibrated, in [0, 1], and means the same in every command."""
 
@@ -264,6 +272,8 @@ class Hit(Struct, frozen=True):
     body: str | None = None
     """Whole text, only when asked for."""
     explanation: Explanation | None = None
+    mention: Mention | None = None
+    """Only for a note whose own text is empty, or a template."""
 
 
 class StageTiming(Struct, frozen=True):

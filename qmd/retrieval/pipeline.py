@@ -19,6 +19,7 @@ from qmd.retrieval.hits import RankedCandidate, Scale, build_hits
 from qmd.retrieval.lexical import LexicalQuery
 from qmd.retrieval.listening import Listener
 from qmd.retrieval.matching import coverage, find_occurrences, fold
+from qmd.retrieval.mentions import with_mentions
 from qmd.retrieval.operators import lex_operators
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.query_parser import check_size
@@ -116,6 +117,7 @@ class _Search:
             background = calibration.background_cosine(cosines)
             scale = Scale(terms, self._reader.count_documents(query.scope), background, judge)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
+            hits = with_mentions(self._reader, hits)
         if not hits:
             self._explain_emptiness(relevances)
         return SearchResponse(

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from qmd.app.records import DocumentText, DocumentTexts, NoteLinks, Overview, RelatedNotes, SkippedDocument
 from qmd.names import to_text
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
-from qmd.render.hits import snippet_text
+from qmd.render.hits import mention_object, snippet_text
 from qmd.render.links import links_object, related_rows, render_links, render_related
 from qmd.render.text import VERDICT_NOTES, number_lines, round_half_up
 from qmd.server.requests import PASSAGE_CHARS
@@ -34,7 +34,7 @@ def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
 
 
 def _row(hit: Hit, file: str) -> dict[str, Any]:
-    return {
+    row = {
         "docid": hit.document.docid,
         "file": file,
         "title": hit.document.title,
@@ -44,6 +44,7 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
         "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
         "uri": document_uri(hit.document),
     }
+    return row | {"mention": mention_object(hit.mention)} if hit.mention else row
 
 
 def structured_results(response: SearchResponse) -> dict[str, Any]:
@@ -71,7 +72,10 @@ def _hit_text(row: dict[str, Any]) -> str:
     if row["context"]:
         lines.append(f"Context: {row['context']}")
     lines.append(f"Line {row['line']}, {row['uri']}")
-    return "\n".join([*lines, row["snippet"]])
+    lines.append(row["snippet"])
+    if "mention" in row:
+        lines.append("Mentioned: {file}:{line}  {text}".format(**row["mention"]))
+    return "\n".join(lines)
 
 
 def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:

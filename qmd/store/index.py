@@ -187,10 +187,13 @@ class IndexReader:
         with self._database.snapshot():
             return links.links_from(self._database, document)
 
-    def links_to(self, document: StoredDocument) -> Sequence[ResolvedLink]:
-        """The links of other documents of its collection that mean this one, by path and place."""
+    def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
+        """The links of other documents of its collection that mean this one, by path and place.
+
+        With a limit, those among so many links with one of its names.
+        """
         with self._database.snapshot():
-            return links.links_to(self._database, document)
+            return links.links_to(self._database, document, limit)
 
     def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
         """Documents that link to what this one links to, by id: the sum of one by all links to each shared note."""

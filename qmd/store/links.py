@@ -77,9 +77,9 @@ def links_from(database: Database, document: StoredDocument) -> list[ResolvedLin
     return _resolved(database, document.collection, [(document.id, document.path, *row) for row in rows])
 
 
-def links_to(database: Database, document: StoredDocument) -> list[ResolvedLink]:
-    """The links of other documents that mean this one, by path and place."""
-    return _links_to(database, document.id, document.collection)
+def links_to(database: Database, document: StoredDocument, limit: int | None = None) -> list[ResolvedLink]:
+    """The links of other documents that mean this one, by path and place; with a limit, of so many with its name."""
+    return _links_to(database, document.id, document.collection, limit)
 
 
 def count_shared_links(database: Database, document: StoredDocument) -> dict[int, float]:
@@ -129,13 +129,10 @@ def settle_anchors(database: Database, collection: str, since: int) -> int:
     return int(newest or since)
 
 
-def _links_to(database: Database, document_id: int, collection: str) -> list[ResolvedLink]:
-    found = _resolved(database, collection, _rows_of(database, collection, _keys_of(database, document_id)))
+def _links_to(database: Database, document_id: int, collection: str, limit: int | None = None) -> list[ResolvedLink]:
+    keys = [key for (key,) in database.rows("SELECT key FROM names WHERE document = ?", (document_id,))]
+    found = _resolved(database, collection, _rows_of(database, collection, keys, limit))
     return [one for one in found if one.target == document_id != one.source]
-
-
-def _keys_of(database: Database, document_id: int) -> list[str]:
-    return [key for (key,) in database.rows("SELECT key FROM names WHERE document = ?", (document_id,))]
 
 
 def _anchors_of(database: Database, collection: str, ids: Sequence[int]) -> dict[int, str]:
@@ -155,11 +152,12 @@ def _anchors_of(database: Database, collection: str, ids: Sequence[int]) -> dict
     return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
 
 
-def _rows_of(database: Database, collection: str, keys: Sequence[str]) -> list[Row]:
+def _rows_of(database: Database, collection: str, keys: Sequence[str], limit: int | None = None) -> list[Row]:
     """(source, its path, `_COLUMNS`) of a collection's links with one of these keys, by path and place."""
     sql = (
         f"SELECT links.source, documents.path, {_COLUMNS}, links.position FROM links"
         " CROSS JOIN documents ON documents.id = links.source WHERE documents.collection = ? AND links.key IN ({})"
+        f" LIMIT {-1 if limit is None else limit}"
     )
     rows = sorted(database.select_in(sql, keys, (collection,)), key=lambda row: (row[1], row[-1]))
     return [row[:-1] for row in rows]
