@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -24,7 +25,12 @@ class Named(Struct, frozen=True):
 
 def link_key(target: str) -> str:
     """The name that a link's target ends with, as `name_key` writes names; empty for a link to the note itself."""
-    name = target.rstrip("/").rpartition("/")[2]
+    return _key_of(target.rstrip("/").rpartition("/")[2])
+
+
+@lru_cache(maxsize=10_000)
+def _key_of(name: str) -> str:
+    """Cached, as the notes of one folder link to one another."""
     return name_key(name[:-3] if name.lower().endswith(".md") else name) if name else ""
 
 

@@ -66,7 +66,7 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
             shown, is_embed = _shown_text(text, start)
             if reference is not None:
                 target = definitions.get(_label(reference or shown))
-        if target is None or not any(target) or _MEDIA.search(target[0]):
+        if target is None or not any(target) or (not target[0].endswith(".md") and _MEDIA.search(target[0])):
             continue
         line += text.count("\n", counted, start)
         counted = start
@@ -102,11 +102,14 @@ def _label(text: str) -> str:
 
 def _local(place: str) -> tuple[str, str] | None:
     """(path, fragment) of a markdown link to a file; None for what leads out of the notes or stays in this one."""
-    if place.startswith("#") or _ELSEWHERE.match(place):
+    if (":" in place or place[:1] in "#/\\") and (place.startswith("#") or _ELSEWHERE.match(place)):
         return None
     path, _, fragment = place.partition("#")
-    path = unquote(path.partition("?")[0]).strip()
-    return (path[:MAX_TARGET_CHARACTERS], unquote(fragment)[:MAX_TARGET_CHARACTERS]) if path else None
+    path = path.partition("?")[0]
+    if "%" in place:
+        path, fragment = unquote(path), unquote(fragment)
+    path = path.strip()
+    return (path[:MAX_TARGET_CHARACTERS], fragment[:MAX_TARGET_CHARACTERS]) if path else None
 
 
 def _split(place: str) -> tuple[str, str] | None:

@@ -11,10 +11,8 @@ from msgspec.structs import replace
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.analysis.distance import edit_distance
-from qmd.analysis.note_names import name_key
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
-from qmd.ingest.titles import file_name
 from qmd.names import storable
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store import IndexReader
@@ -144,6 +142,9 @@ def context_for(collection: Collection | None, global_context: str | None, path:
 
 def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     """Paths within five edits of `name`, or whose file name or title is close to its own, the nearest first."""
+    from qmd.analysis.note_names import name_key
+    from qmd.ingest.titles import file_name
+
     linked = split_wiki_link(name)
     name = linked[0] if linked is not None else name
     address = without_scheme(name)
@@ -261,6 +262,8 @@ def _by_name(reader: IndexReader, name: str) -> list[StoredDocument]:
     """Notes that have the name: by their file's, else by their title, else by an alias."""
     if name.startswith(("/", "./", "../", "~/")) or without_scheme(name) is not None or name.lower().endswith(".md"):
         return []
+    from qmd.analysis.note_names import name_key
+
     named = reader.find_named(name_key(name))
     documents = reader.documents([one.document_id for one in named])
     for kind in ("file", "title", "alias"):

@@ -17,7 +17,7 @@ from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError, UsageError
 from qmd.files import tighten
 from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
-from qmd.store import chunks, documents, health, lexical, links, names
+from qmd.store import chunks, documents, health, lexical, names
 from qmd.store.connection import (
     DamagedIndexError,
     Database,
@@ -184,21 +184,27 @@ class IndexReader:
 
     def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
         """The links in a document, in its order; what they mean is looked up now."""
+        from qmd.store.links import links_from
+
         with self._database.snapshot():
-            return links.links_from(self._database, document)
+            return links_from(self._database, document)
 
     def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
         """The links of other documents of its collection that mean this one, by path and place.
 
         With a limit, those among so many links with one of its names.
         """
+        from qmd.store.links import links_to
+
         with self._database.snapshot():
-            return links.links_to(self._database, document, limit)
+            return links_to(self._database, document, limit)
 
     def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
         """Documents that link to what this one links to, by id: the sum of one by all links to each shared note."""
+        from qmd.store.links import count_shared_links
+
         with self._database.snapshot():
-            return links.count_shared_links(self._database, document)
+            return count_shared_links(self._database, document)
 
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
@@ -340,9 +346,11 @@ class IndexWriter(IndexReader):
 
     def settle_anchors(self, collection: str) -> None:
         """Let documents be found by what links call them; to be called when a collection's documents are complete."""
+        from qmd.store.links import settle_anchors
+
         with self.transaction():
             since = int(documents.read_meta(self._database, f"anchored:{collection}") or 0)
-            newest = links.settle_anchors(self._database, collection, since)
+            newest = settle_anchors(self._database, collection, since)
             if newest != since:
                 documents.write_meta(self._database, f"anchored:{collection}", str(newest))
 

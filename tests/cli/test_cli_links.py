@@ -9,12 +9,13 @@ import pytest
 
 from tests.cli.conftest import Qmd
 
+MINUTES = "# Minutes\n\nThe pumps are old and have to be replaced before the summer. Back to [[meeting]].\n"
 TREE = {
     "people/Ada.md": "---\ntags: person\n---\n# Ada\n\n## Notes\n",
     "meeting.md": "---\nabout: '[[Ada]]'\n---\n# Meeting\n\n- [[Ada]]\n- Asked [[people/Ada|her]] about the pumps, "
     "see [minutes](papers/minutes.md#end) and [[missing note]].\n",
-    "papers/minutes.md": "# Minutes\n\nThe pumps are old and have to be replaced before the summer. Back to [[meeting]].\n",
-    "papers/copy of minutes.md": "# Minutes\n\nThe pumps are old and have to be replaced before the summer. Back to [[meeting]].\n",
+    "papers/minutes.md": MINUTES,
+    "papers/copy of minutes.md": MINUTES,
     "alone.md": "# Alone\n\nNothing leads here or away, and that is fine.\n",
 }
 
