@@ -22,7 +22,18 @@ os.environ.update(dict.fromkeys(NO_TELEMETRY, "1"))
 if TYPE_CHECKING:
     from qmd.app.index import Index
     from qmd.app.opening import default_index_path, open_index
-    from qmd.app.records import ContextNote, DocumentText, DocumentTexts, IndexHealth, Listing, SkippedDocument
+    from qmd.app.records import (
+        ContextNote,
+        DocumentText,
+        DocumentTexts,
+        IndexHealth,
+        Listing,
+        NoteLink,
+        NoteLinks,
+        RelatedNote,
+        RelatedNotes,
+        SkippedDocument,
+    )
     from qmd.app.searching import SearchRequest
     from qmd.errors import BusyError, ConfigError, ModelError, NotFoundError, QmdError, StoreError, UsageError
     from qmd.indexing.embed import EmbedReport
@@ -33,6 +44,8 @@ if TYPE_CHECKING:
         Explanation,
         Hit,
         IndexStatus,
+        Link,
+        Mention,
         Passage,
         Query,
         SearchResponse,
@@ -56,12 +69,18 @@ __all__ = [
     "Index",
     "IndexHealth",
     "IndexStatus",
+    "Link",
     "Listing",
+    "Mention",
     "ModelError",
     "NotFoundError",
+    "NoteLink",
+    "NoteLinks",
     "Passage",
     "QmdError",
     "Query",
+    "RelatedNote",
+    "RelatedNotes",
     "SearchRequest",
     "SearchResponse",
     "SkippedDocument",
@@ -78,13 +97,14 @@ __all__ = [
 _MODULES = {
     "app.index": "Index",
     "app.opening": "default_index_path open_index",
-    "app.records": "ContextNote DocumentText DocumentTexts IndexHealth Listing SkippedDocument",
+    "app.records": "ContextNote DocumentText DocumentTexts IndexHealth Listing NoteLink NoteLinks RelatedNote"
+    " RelatedNotes SkippedDocument",
     "app.searching": "SearchRequest",
     "errors": "BusyError ConfigError ModelError NotFoundError QmdError StoreError UsageError",
     "indexing.embed": "EmbedReport",
     "indexing.update": "UpdateReport",
-    "records": "Collection CollectionStatus Explanation Hit IndexStatus Passage Query SearchResponse StoredDocument"
-    " SubQuery",
+    "records": "Collection CollectionStatus Explanation Hit IndexStatus Link Mention Passage Query SearchResponse"
+    " StoredDocument SubQuery",
 }
 """Module → the public names that it defines."""
 

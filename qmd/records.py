@@ -64,6 +64,18 @@ class Heading(Struct, frozen=True):
     offset: int
 
 
+class Link(Struct, frozen=True):
+    """A link as the note writes it: `target` names a note or its path, and is empty for `[[#Heading]]`."""
+
+    target: str
+    fragment: str
+    """A heading, or `^` and the name of a block; empty without."""
+    text: str
+    """What the reader sees instead of the target; empty where that is the target."""
+    line: int
+    is_embed: bool = False
+
+
 class Document(Struct, frozen=True):
     """A parsed file. `text` is the whole decoded file; `body_offset` is where prose starts, after front matter."""
 
@@ -83,6 +95,7 @@ class Document(Struct, frozen=True):
     """The day (`2024-02-02`) or month (`2024-02`) that it is about; None where it does not say."""
     dates: tuple[DateSpan, ...] = ()
     """All that its path, front matter and headings name."""
+    links: tuple[Link, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -262,6 +275,14 @@ class Explanation(Struct, frozen=True):
     relevance: float
 
 
+class Mention(Struct, frozen=True):
+    """Where another note links to one that says nothing itself: that note, the line, and the words around the link."""
+
+    document: StoredDocument
+    line: int
+    text: str
+
+
 class Hit(Struct, frozen=True):
     """A result. `relevance` is calibrated, in [0, 1], and means the same in every command."""
 
@@ -274,6 +295,8 @@ class Hit(Struct, frozen=True):
     explanation: Explanation | None = None
     also_in: tuple[str, ...] = ()
     """Addresses of the other documents found that hold the same text."""
+    mention: Mention | None = None
+    """Only for a note whose own text is empty, or a template."""
 
 
 class StageTiming(Struct, frozen=True):

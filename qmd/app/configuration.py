@@ -74,7 +74,7 @@ class FileConfiguration:
         """The file, or where there is none the copy that an index of that place holds."""
         if self._locations.config_file.exists() or not self._locations.database.exists():
             return self._read()
-        from qmd.store.index import open_reader
+        from qmd.store.opening import open_reader
 
         with open_reader(self._locations.database) as reader:
             collections, note = tuple(reader.collections()), reader.global_context()
@@ -118,7 +118,7 @@ class FileConfiguration:
             NotFoundError: There is no index yet.
             StoreError: The index is damaged or foreign.
         """
-        from qmd.store.index import open_reader
+        from qmd.store.opening import open_reader
 
         places = self._locations
         reader = open_reader(places.database)
@@ -189,7 +189,7 @@ class MappingConfiguration:
     def open_reader(self) -> IndexReader:
         """The index, holding the mapping's collections; others in it are searched only when they are named."""
         from qmd.app.mirroring import MIRROR_TIMEOUT_MS, with_the_rest
-        from qmd.store.index import open_reader, open_writer
+        from qmd.store.opening import open_reader, open_writer
 
         reader = open_reader(self._locations.database)
         config = self.load()
@@ -236,7 +236,7 @@ class IndexConfiguration:
 
     def open_reader(self) -> IndexReader:
         """The index as it is."""
-        from qmd.store.index import open_reader
+        from qmd.store.opening import open_reader
 
         return open_reader(self._locations.database)
 

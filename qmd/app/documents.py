@@ -11,7 +11,7 @@ from qmd.app.collections import collection_not_found
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
 from qmd.errors import NotFoundError, UsageError
 from qmd.records import Collection, Scope, StoredDocument
-from qmd.retrieval.lookup import context_for, parse_line_range, resolve_document, resolve_many
+from qmd.retrieval.lookup import context_for, resolve_lines, resolve_many, split_wiki_link
 
 if TYPE_CHECKING:
     from qmd.store.index import IndexReader
@@ -29,16 +29,19 @@ def fetch_document(
     The last line break of a text ends a line; it does not begin one.
 
     Raises:
-        NotFoundError: Nothing fits; the hint names similar paths.
+        NotFoundError: Nothing fits; the hint names similar paths, or the headings of a note that lacks the one wanted.
         UsageError: Several documents fit.
     """
-    document = resolve_document(reader, reference)
-    given = parse_line_range(reference)
-    # A file may be called "notes:12"; then the suffix is part of its name.
-    is_range = not f"{document.collection}/{document.path}".endswith(reference.rsplit("/", 1)[-1])
-    first = from_line or (given.start if is_range else None) or 1
-    count = max_lines or (given.count if is_range else None)
+    document, given = resolve_lines(reader, reference)
+    first, count = from_line or given.start, max_lines or given.count
     text = _text_of(reader, document)
+    linked = split_wiki_link(given.name)
+    if first is None and linked is not None and linked[1]:
+        from qmd.retrieval.sections import find_section
+
+        section = find_section(document, text, linked[1])
+        first, count = section.start, min(count or section.count, section.count)
+    first = first or 1
     is_whole = first == 1 and count is None
     if not is_whole:
         lines = text.removesuffix("\n").split("\n")[first - 1 :]

@@ -163,6 +163,6 @@ def _trusted_collections(locations: Locations, config: Config, environ: Mapping[
 
 
 def _open_writer(database: Path, busy_timeout_ms: int | None) -> IndexWriter:
-    from qmd.store.index import open_writer
+    from qmd.store.opening import open_writer
 
     return open_writer(database, busy_timeout_ms=busy_timeout_ms)

@@ -22,6 +22,8 @@ def explain_missing(error: NotFoundError, reference: str, reader: IndexReader, c
     """`error` in the words that scripts know, or where the file exists on disk the reason why it is not indexed."""
     from qmd.ingest.exclusion import find_exclusion
 
+    if not error.message.startswith("document not found"):
+        return error
     for collection, path in _places(reference, reader.collections(), cwd):
         exclusion = find_exclusion(collection, path)
         if exclusion is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from msgspec.structs import replace
 
-from qmd.app.collections import refuse_unknown, require_collection
+from qmd.app.collections import as_names, refuse_unknown, require_collection
 from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
@@ -24,7 +24,7 @@ from qmd.retrieval.listening import CancelledSearch, Listener
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.app.engines import EnginePool
-    from qmd.app.records import DocumentText, DocumentTexts, Listing
+    from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import SearchRequest, SearchWishes
     from qmd.config.paths import Locations
     from qmd.inference.base import Engines
@@ -197,13 +197,8 @@ class ReadingIndex:
         """
         from qmd.app.documents import fetch_document
 
-        with self._request() as (reader, _):
-            try:
-                return fetch_document(reader, reference, from_line, max_lines)
-            except NotFoundError as error:
-                from qmd.app.missing import explain_missing
-
-                raise explain_missing(error, reference, reader, self._locations.cwd) from error
+        with self._resolving(reference) as reader:
+            return fetch_document(reader, reference, from_line, max_lines)
 
     def multi_get(
         self, pattern: str, *, max_bytes: int = DEFAULT_MAX_BYTES, max_lines: int | None = None
@@ -222,6 +217,28 @@ class ReadingIndex:
 
         with self._request() as (reader, _):
             return fetch_documents(reader, pattern, max_bytes, max_lines)
+
+    def links(self, reference: str) -> NoteLinks:
+        """The links in a note and to it; raises what `get` raises."""
+        from qmd.app.linking import list_links
+
+        with self._resolving(reference) as reader:
+            return list_links(reader, reference)
+
+    def related(
+        self, reference: str, *, limit: int = 10, collections: str | Sequence[str] | None = None
+    ) -> RelatedNotes:
+        """The notes nearest to one by vectors and links; raises what `get` raises.
+
+        Args:
+            reference: As for `get`.
+            limit: Most notes.
+            collections: Only these; None = its own and those that are searched by default.
+        """
+        from qmd.app.linking import find_related
+
+        with self._resolving(reference) as reader:
+            return find_related(reader, reference, limit, as_names(collections))
 
     def ls(self, place: str) -> Listing:
         """The documents of `collection`, `collection/prefix`, their addresses, or a path inside a collection's folder.
@@ -358,6 +375,17 @@ class ReadingIndex:
             yield engines
 
     # --- inside -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _resolving(self, reference: str) -> Iterator[IndexReader]:
+        """A reader, and the reason why a document that is not found is not there."""
+        with self._request() as (reader, _):
+            try:
+                yield reader
+            except NotFoundError as error:
+                from qmd.app.missing import explain_missing
+
+                raise explain_missing(error, reference, reader, self._locations.cwd) from error
 
     @contextmanager
     def _request(self, listener: Listener = Listener()) -> Iterator[tuple[IndexReader, Deadline]]:

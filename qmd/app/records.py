@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct
 
-from qmd.records import StoredDocument
+from qmd.records import Link, StoredDocument
 
 if TYPE_CHECKING:
     from qmd.inference.base import EngineDescription
@@ -62,6 +62,46 @@ class Listing(Struct, frozen=True):
     collection: str
     prefix: str
     documents: tuple[StoredDocument, ...]
+
+
+class NoteLink(Struct, frozen=True):
+    """A link as it is written, and the note at its other end; None where there is no such note."""
+
+    link: Link
+    document: StoredDocument | None
+
+
+class NoteLinks(Struct, frozen=True):
+    """The links in a note and to it, by line, and by path and line."""
+
+    document: StoredDocument
+    outgoing: tuple[NoteLink, ...]
+    incoming: tuple[NoteLink, ...]
+    unresolved: tuple[NoteLink, ...]
+    """Links in the note that lead to no note of its collection."""
+
+
+class RelatedNote(Struct, frozen=True):
+    """A note on the same matter as another."""
+
+    document: StoredDocument
+    score: float
+    """In [0, 1]; see `qmd.app.linking`."""
+    similarity: float | None
+    """Cosine of its nearest chunk; None without vectors, or where it is far from the nearest notes."""
+    links_to: bool
+    """Whether it links to the other note."""
+    linked_from: bool
+    shared_links: float
+    """How much both link to the same notes, from 0 on."""
+
+
+class RelatedNotes(Struct, frozen=True):
+    """The notes related to one, best first."""
+
+    document: StoredDocument
+    notes: tuple[RelatedNote, ...]
+    warnings: tuple[str, ...] = ()
 
 
 class ContextNote(Struct, frozen=True):

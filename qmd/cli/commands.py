@@ -44,7 +44,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "get",
         "documents:get",
         "<filepath>[:from[:count]] [--from <line>] [-l <lines>] [--no-line-numbers] [--full-path]",
-        "Show one document or some of its lines.",
+        "Show one document, some of its lines, or what a [[link]] names.",
     ),
     CommandSpec(
         "multi-get",
@@ -52,6 +52,13 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "<pattern> [-l <lines>] [--max-bytes <bytes>] [--no-line-numbers] [--full-path]"
         " [--format json|csv|md|xml|files]",
         "Show several documents: a glob, or a comma-separated list.",
+    ),
+    CommandSpec("links", "links:links", "<note> [--json]", "List the links in a note and to it."),
+    CommandSpec(
+        "related",
+        "links:related",
+        "<note> [-n <count>] [-c <collection>] [--json]",
+        "List the notes nearest to a note, by meaning and links.",
     ),
     CommandSpec("ls", "documents:list_files", "[collection[/prefix]]", "List collections or their files."),
     CommandSpec("status", "status:status", "[--json]", "Show what the index holds."),

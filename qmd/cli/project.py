@@ -20,7 +20,7 @@ _TEMPLATE = "collections: {}\n"
 def init(invocation: Invocation) -> int:
     """Start an index of this folder's own."""
     from qmd.config.edits import locked_config_file, write_config_file
-    from qmd.store.index import open_writer
+    from qmd.store.opening import open_writer
 
     folder = invocation.cwd / PROJECT_FOLDER
     if invocation.cwd.resolve() == invocation.locate(None).home.resolve():

@@ -182,6 +182,7 @@ def update_collection(
     # Last, so that a renamed file finds its text still in place.
     removed = writer.remove_documents(collection.name, [*gone, *update.stale])
     writer.settle_titles(collection.name)
+    writer.settle_anchors(collection.name)
     elsewhere = [one for one in left_out_before if not is_below(one.path, below)]
     writer.put_left_out(collection.name, [*elsewhere, *update.left_out])
     writer.mark_updated(collection.name)

@@ -9,6 +9,7 @@ from qmd.file_names import aliases_of
 from qmd.files import read_regular_file
 from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.frontmatter import read_front_matter
+from qmd.ingest.links import MAX_LINKS, find_links
 from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_headings, find_tags, structure_of
 from qmd.ingest.note_dates import dates_of
 from qmd.ingest.titles import title_of
@@ -60,7 +61,9 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
         warnings += front.warnings
     headings, code = find_headings(text, body_offset, structure)
     tags = find_tags(text, body_offset, code) if structure == "markdown" else ()
-    for found, limit, what in ((headings, MAX_HEADINGS, "headings"), (tags, MAX_TAGS, "tags")):
+    links = find_links(text, code) if structure == "markdown" else ()
+    limits = ((headings, MAX_HEADINGS, "headings"), (tags, MAX_TAGS, "tags"), (links, MAX_LINKS, "links"))
+    for found, limit, what in limits:
         if len(found) == limit:
             warnings = (*warnings, f"only the first {limit:,} {what} are taken")
     if tags:
@@ -79,6 +82,7 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
         metadata=metadata,
         date=dates.own,
         dates=dates.all,
+        links=links,
         warnings=warnings,
     )
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
-from qmd.records import Hit, Query, SearchResponse
+from qmd.records import Hit, Mention, Query, SearchResponse
 from qmd.render.explain import explain_lines, explain_object
 from qmd.render.text import csv_row, json_text, number_lines, quoted, round_half_up, xml_text
 
@@ -96,6 +96,11 @@ def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
     return f"{header}\n{text}"
 
 
+def mention_object(mention: Mention) -> dict[str, object]:
+    """Where another note speaks of a hit that says nothing itself."""
+    return {"file": mention.document.uri, "line": mention.line, "text": mention.text}
+
+
 def _row(hit: Hit, options: HitOptions) -> _Row:
     uri = hit.document.uri
     if options.disk_paths and uri in options.disk_paths:
@@ -122,6 +127,8 @@ def _json(row: _Row, options: HitOptions) -> dict[str, object]:
     if hit.context:
         entry["context"] = hit.context
     entry["body" if options.full else "snippet"] = _shown_text(hit, options, JSON_SNIPPET_CHARACTERS)
+    if hit.mention:
+        entry["mention"] = mention_object(hit.mention)
     if options.explain and hit.explanation:
         entry["explain"] = explain_object(hit.explanation)
     entry |= {
@@ -207,6 +214,8 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
     if hit.passage.heading_trail:
         lines.append(f"Section: {' › '.join(hit.passage.heading_trail)}")
     lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
+    if hit.mention:
+        lines.append(f"Mentioned: {hit.mention.document.uri}:{hit.mention.line}  {hit.mention.text}")
     if options.explain and hit.explanation:
         lines += explain_lines(hit.explanation)
     docid = f" {row.docid}" if row.docid else ""

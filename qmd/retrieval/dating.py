@@ -105,7 +105,7 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
     missing = [document_id for document_id in dated.documents if document_id not in held]
     if not missing:
         return ranking
-    found: Sequence[Candidate] = reader.search_lexical(query.terms, len(missing), scope, missing)
+    found: Sequence[Candidate] = reader.search_lexical(query.terms, len(missing), scope, within=missing)
     every = sorted((*ranking.candidates, *found), key=lambda one: (-one.score, one.document_id))
     return replace(ranking, candidates=tuple(every))
 

@@ -91,12 +91,14 @@ def lexical_ranking(
     reader: IndexReader, query: LexicalQuery, kind: Literal["original", "lex"], k: int, scope: Scope, trace: Trace
 ) -> Ranking:
     """BM25 ranking of one text; required terms that no document holds together are searched as optional."""
-    candidates = reader.search_lexical(query.terms, k, scope)
+    candidates = reader.search_lexical(query.terms, k, scope, anchors=True)
     required = [term for term in query.terms if term.required]
     if not candidates and required:
         names = _quoted([term.text for term in required])
         trace.warn(f"no document meets {names} with the rest of the query: searched for any of the words")
-        candidates = reader.search_lexical([replace(term, required=False) for term in query.terms], k, scope)
+        candidates = reader.search_lexical(
+            [replace(term, required=False) for term in query.terms], k, scope, anchors=True
+        )
     if not candidates and query.terms and all(term.excluded for term in query.terms):
         trace.warn("the query only excludes: add a word to search for")
     return Ranking("bm25", kind, query.text, tuple(candidates))

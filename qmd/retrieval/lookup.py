@@ -1,9 +1,9 @@
-"""Finding documents by what people and programs call them: docid, URI, path, part of a path, pattern."""
+"""Finding documents by what people and programs call them: docid, URI, path, part of a path, name, pattern."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -19,6 +19,8 @@ from qmd.store import IndexReader
 
 _DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
 _RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
+_WIKI_LINK = re.compile(r"!?\[\[([^\[\]|#]+)(?:#([^\[\]|]*))?(?:\|[^\[\]]*)?\]\]\Z")
+_LIST_PART = re.compile(r"(?:\[\[[^\[\]]*\]\]|[^,])+")
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion, as in the original."""
 _AMBIGUOUS_SHOWN = 10
@@ -50,16 +52,28 @@ def parse_line_range(reference: str) -> LineRange:
     return LineRange(match["name"], max(_line_number(match["start"]), 1), count)
 
 
+def split_wiki_link(reference: str) -> tuple[str, str] | None:
+    """(note, heading or `^block`) of `[[Note#Heading|shown]]`; None for other names."""
+    match = _WIKI_LINK.match(reference.strip())
+    return (match[1].strip(), (match[2] or "").strip()) if match is not None else None
+
+
 def _line_number(digits: str) -> int:
     # Beyond any file's end one number is as good as another, and Python reads no number of thousands of digits.
     return min(int(digits[:18]), _MANY_LINES)
 
 
 def resolve_document(reader: IndexReader, reference: str) -> StoredDocument:
-    """The one document that `reference` names; a `:from:count` suffix is ignored.
+    """The one document that `reference` names; see `resolve_lines`."""
+    return resolve_lines(reader, reference)[0]
+
+
+def resolve_lines(reader: IndexReader, reference: str) -> tuple[StoredDocument, LineRange]:
+    """The one document that `reference` names, and the lines of it that a `:from:count` behind the name selects.
 
     Tried in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path under a collection's
-    folder, end of a path at a `/`. Each spelling is tried as written before percent signs are decoded.
+    folder, end of a path at a `/`, name of a note (file, title, alias), as it is or as a wiki link. Each spelling is
+    tried as written before percent signs are decoded.
 
     Raises:
         UsageError: Empty reference, or several documents fit; the message lists them.
@@ -70,10 +84,11 @@ def resolve_document(reader: IndexReader, reference: str) -> StoredDocument:
     if not wanted:
         raise UsageError("the document reference is empty", hint="qmd get collection/path.md, or qmd get '#docid'")
     # A file may really be called "notes:12", or end in a space, so the whole reference comes first.
-    for name in dict.fromkeys((reference, wanted, parse_line_range(wanted).name)):
+    given = parse_line_range(wanted)
+    for name in dict.fromkeys((reference, wanted, given.name)):
         found = _find(reader, name)
         if len(found) == 1:
-            return found[0]
+            return found[0], given if name == given.name else LineRange(name, None, None)
         if found:
             names = ", ".join(f"{document.uri} ({document.docid})" for document in found[:_AMBIGUOUS_SHOWN])
             more = f" and {len(found) - _AMBIGUOUS_SHOWN} more" if len(found) > _AMBIGUOUS_SHOWN else ""
@@ -104,8 +119,8 @@ def resolve_many(reader: IndexReader, pattern: str) -> Resolution:
     is_glob = any(mark in wanted for mark in "*?{") or (
         "[" in wanted and "]" in wanted and "," not in wanted and not _exact(reader, wanted)
     )
-    if not is_glob:
-        return _resolve_list(reader, [part.strip() for part in wanted.split(",") if part.strip()])
+    if not is_glob or wanted.startswith(("[[", "![[")):
+        return _resolve_list(reader, [part.strip() for part in _LIST_PART.findall(wanted) if part.strip()])
     found = _matching(reader, wanted)
     return Resolution(found, () if found else (f"No files matched pattern: {wanted}",), is_glob=True)
 
@@ -126,20 +141,28 @@ def context_for(collection: Collection | None, global_context: str | None, path:
 
 
 def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
-    """Paths within five edits of `name`, or whose file name is close to its own, the nearest first."""
+    """Paths within five edits of `name`, or whose file name or title is close to its own, the nearest first."""
+    from qmd.analysis.note_names import name_key
+    from qmd.file_names import file_name
+
+    linked = split_wiki_link(name)
+    name = linked[0] if linked is not None else name
     address = without_scheme(name)
     wanted = (name.removeprefix("./") if address is None else address).casefold()
     last = wanted.rsplit("/", 1)[-1]
+    key = name_key(last.removesuffix(".md"))
+    most = min(_MAX_EDITS, max(len(last) // 3, 1))
     scored: list[tuple[int, str]] = []
     for document in reader.iter_documents():
         path = document.path.casefold()
         distances = (
             edit_distance(wanted, path, _MAX_EDITS),
             edit_distance(wanted, f"{document.collection.casefold()}/{path}", _MAX_EDITS),
-            edit_distance(last, path.rsplit("/", 1)[-1], min(_MAX_EDITS, max(len(last) // 3, 1))) + 1,
+            edit_distance(last, path.rsplit("/", 1)[-1], most) + 1,
+            *(edit_distance(key, name_key(one), most) + 1 for one in (file_name(document.path), document.title)),
         )
         best = min(distances)
-        if best <= _MAX_EDITS and not (best == distances[2] and best > max(len(last) // 3, 1) + 1):
+        if best <= _MAX_EDITS and not (best == min(distances[2:]) and best > max(len(last) // 3, 1) + 1):
             scored.append((best, f"{document.collection}/{document.path}"))
     return [path for _, path in sorted(scored)[:limit]]
 
@@ -148,7 +171,13 @@ def _find(reader: IndexReader, name: str) -> list[StoredDocument]:
     """Documents at the first tier where any fits; more than one means that the reference is ambiguous."""
     spellings = tuple(dict.fromkeys((name, unquote(name))))
     paths = () if name.startswith("#") else spellings
-    tiers = ((_exact, spellings), (_by_docid, (name,)), (_under_a_collection, paths), (_by_suffix, paths))
+    by_path = ((_exact, spellings), (_by_docid, (name,)), (_under_a_collection, paths), (_by_suffix, paths))
+    tiers: list[tuple[Callable[[IndexReader, str], list[StoredDocument]], Sequence[str]]] = [*by_path]
+    linked = split_wiki_link(name)
+    if linked is not None:
+        file = (f"{linked[0]}.md",)
+        tiers = [(_exact, spellings), (_exact, file), (_by_suffix, file)]
+    tiers.append((_by_name, paths if linked is None else linked[:1]))
     for look, names in tiers:
         for one in names:
             found = look(reader, one)
@@ -227,6 +256,21 @@ def _by_suffix(reader: IndexReader, name: str) -> list[StoredDocument]:
     ending = "/" + wanted.casefold()
     found = [d for d in reader.iter_documents(scope) if f"/{d.collection}/{d.path}".casefold().endswith(ending)]
     return [d for d in found if f"/{d.collection}/{d.path}".endswith("/" + wanted)] or found
+
+
+def _by_name(reader: IndexReader, name: str) -> list[StoredDocument]:
+    """Notes that have the name: by their file's, else by their title, else by an alias."""
+    if name.startswith(("/", "./", "../", "~/")) or without_scheme(name) is not None or name.lower().endswith(".md"):
+        return []
+    from qmd.analysis.note_names import name_key
+
+    named = reader.find_named(name_key(name))
+    documents = reader.documents([one.document_id for one in named])
+    for kind in ("file", "title", "alias"):
+        found = [documents[one.document_id] for one in named if one.kind == kind and one.document_id in documents]
+        if found:
+            return sorted(found, key=lambda document: (document.collection, document.path))
+    return []
 
 
 def _resolve_list(reader: IndexReader, names: Sequence[str]) -> Resolution:

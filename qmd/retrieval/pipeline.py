@@ -21,6 +21,7 @@ from qmd.retrieval.hits import RankedCandidate, Scale, build_hits
 from qmd.retrieval.lexical import LexicalQuery
 from qmd.retrieval.listening import Listener
 from qmd.retrieval.matching import coverage, find_occurrences, fold
+from qmd.retrieval.mentions import with_mentions
 from qmd.retrieval.operators import lex_operators
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.query_parser import check_size
@@ -129,6 +130,7 @@ class _Search:
             n_documents = self._reader.count_documents(query.scope)
             scale = Scale(terms, n_documents, background, spread, judge, self._dated.words)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
+            hits = with_mentions(self._reader, hits)
         if not hits:
             self._explain_emptiness(relevances)
         return SearchResponse(

@@ -1,4 +1,4 @@
-"""The MCP server: tools `query`, `get`, `multi_get`, `status` and the resource `qmd://{+path}`, on the official SDK.
+"""The MCP server: read-only tools and the resource `qmd://{+path}`, on the official SDK.
 
 One `Server` object speaks both protocol eras; the transports (`stdio`, `http_app`) decide how messages arrive.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -32,6 +32,7 @@ _logger = logging.getLogger("qmd.mcp")
 
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
+_Answer = Callable[[Mapping[str, Any]], Awaitable[types.CallToolResult]]
 
 _LIST_TTL_MS = 60_000
 """How long clients may reuse the lists: they change only with the program."""
@@ -70,6 +71,13 @@ TOOLS = (
         "Read several documents by glob ('journals/2025-*.md') or by a comma-separated list of paths and #docids. "
         "Documents larger than maxBytes are named but left out.",
         requests.MULTI_GET_ARGUMENTS,
+    ),
+    Tool("links", "Links", "List the links in a note and to it, with lines.", requests.LINKS_ARGUMENTS),
+    Tool(
+        "related",
+        "Related Notes",
+        "List the notes nearest to a note, by meaning and links.",
+        requests.RELATED_ARGUMENTS,
     ),
     Tool(
         "status",
@@ -128,6 +136,13 @@ class _Handlers:
 
     def __init__(self, index: Index) -> None:
         self._index = index
+        self._tools: Mapping[str, tuple[Sequence[requests.ToolArgument], _Answer]] = {
+            "get": (requests.GET_ARGUMENTS, self._get),
+            "multi_get": (requests.MULTI_GET_ARGUMENTS, self._multi_get),
+            "links": (requests.LINKS_ARGUMENTS, self._links),
+            "related": (requests.RELATED_ARGUMENTS, self._related),
+            "status": ((), self._status),
+        }
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -151,14 +166,12 @@ class _Handlers:
                 return await self._query(ctx, _checked(name, requests.parse_query, given))
             if name in LEGACY_TOOLS:
                 return await self._query(ctx, _checked(name, partial(requests.parse_legacy_query, name), given))
-            if name == "get":
-                return await self._get(_checked(name, partial(requests.check_arguments, requests.GET_ARGUMENTS), given))
-            if name == "multi_get":
-                known = requests.MULTI_GET_ARGUMENTS
-                return await self._multi_get(_checked(name, partial(requests.check_arguments, known), given))
-            if name == "status":
-                _checked(name, partial(requests.check_arguments, ()), given)
-                return await self._status()
+            tool = self._tools.get(name)
+            if tool is not None:
+                known, answer = tool
+                return await answer(_checked(name, partial(requests.check_arguments, known), given))
+        except NotFoundError as error:
+            return _error_result(_not_found_text(error))
         except QmdError as error:
             return _error_result(error_text(error))
         except (MCPError, CancelledSearch):
@@ -212,12 +225,9 @@ class _Handlers:
 
     async def _get(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
         file: str = wanted["file"]
-        try:
-            fetched = await self._within(
-                lambda: self._index.get(file, from_line=wanted["fromLine"], max_lines=wanted["maxLines"])
-            )
-        except NotFoundError as error:
-            return _error_result(_not_found_text(error))
+        fetched = await self._within(
+            lambda: self._index.get(file, from_line=wanted["fromLine"], max_lines=wanted["maxLines"])
+        )
         return types.CallToolResult(content=[_embedded(fetched, line_numbers=wanted["lineNumbers"])])
 
     async def _multi_get(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
@@ -235,7 +245,23 @@ class _Handlers:
                 content.append(types.TextContent(text=presentation.skipped_text(entry)))
         return types.CallToolResult(content=content)
 
-    async def _status(self) -> types.CallToolResult:
+    async def _links(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
+        found = await self._within(lambda: self._index.links(wanted["file"]))
+        return types.CallToolResult(
+            content=[types.TextContent(text=presentation.links_text(found))],
+            structured_content=presentation.structured_links(found),
+        )
+
+    async def _related(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
+        found = await self._within(
+            lambda: self._index.related(wanted["file"], limit=wanted["limit"], collections=wanted["collections"])
+        )
+        return types.CallToolResult(
+            content=[types.TextContent(text=presentation.related_text(found))],
+            structured_content=presentation.structured_related(found),
+        )
+
+    async def _status(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
         status = await self._within(self._index.status)
         return types.CallToolResult(
             content=[types.TextContent(text=presentation.status_text(status))],

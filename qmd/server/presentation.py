@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from qmd.app.records import DocumentText, DocumentTexts, Overview, SkippedDocument
+from qmd.app.records import DocumentText, DocumentTexts, NoteLinks, Overview, RelatedNotes, SkippedDocument
 from qmd.names import to_text
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
-from qmd.render.hits import snippet_text
+from qmd.render.hits import mention_object, snippet_text
+from qmd.render.links import links_object, related_rows, render_links, render_related
 from qmd.render.text import VERDICT_NOTES, number_lines, round_half_up
 from qmd.server.requests import PASSAGE_CHARS
 
@@ -24,7 +25,7 @@ def document_uri(document: StoredDocument) -> str:
 
 def result_rows(response: SearchResponse) -> list[dict[str, Any]]:
     """One object per hit, as in `structuredContent.results`; `file` has no scheme here."""
-    return [_row(hit, f"{hit.document.collection}/{hit.document.path}") for hit in response.hits]
+    return [_row(hit, _file(hit.document)) for hit in response.hits]
 
 
 def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
@@ -46,6 +47,8 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
     }
     if hit.also_in:
         row["also_in"] = [quote(uri, safe="/:!'()*") for uri in hit.also_in]
+    if hit.mention:
+        row["mention"] = mention_object(hit.mention)
     return row | {"date": hit.document.date} if hit.document.date else row
 
 
@@ -78,7 +81,10 @@ def _hit_text(row: dict[str, Any]) -> str:
     dated = f", {row['date']}" if "date" in row else ""
     lines.append(f"Line {row['line']}, {row['uri']}{dated}")
     lines += [f"Also in {uri}" for uri in row.get("also_in", ())]
-    return "\n".join([*lines, row["snippet"]])
+    lines.append(row["snippet"])
+    if "mention" in row:
+        lines.append("Mentioned: {file}:{line}  {text}".format(**row["mention"]))
+    return "\n".join(lines)
 
 
 def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
@@ -92,13 +98,40 @@ def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
 
 def skipped_text(skipped: SkippedDocument) -> str:
     """The line that stands for a document left out."""
-    file = f"{skipped.document.collection}/{skipped.document.path}"
+    file = _file(skipped.document)
     return f"[SKIPPED: {file} - {skipped.reason}. Use 'get' with file=\"{file}\" to retrieve.]"
 
 
 def problems_text(fetched: DocumentTexts) -> str | None:
     """What could not be resolved, or None."""
     return "Errors:\n" + "\n".join(fetched.problems) if fetched.problems else None
+
+
+def structured_links(found: NoteLinks) -> dict[str, Any]:
+    """`structuredContent` of `links`."""
+    return links_object(found, _file)
+
+
+def links_text(found: NoteLinks) -> str:
+    """The same as text."""
+    return render_links(found, _file)
+
+
+def structured_related(found: RelatedNotes) -> dict[str, Any]:
+    """`structuredContent` of `related`; `warnings` only when there are any."""
+    content: dict[str, Any] = {"results": related_rows(found.notes, _file)}
+    if found.warnings:
+        content["warnings"] = list(found.warnings)
+    return content
+
+
+def related_text(found: RelatedNotes) -> str:
+    """The same as text."""
+    return "\n".join([*(f"Warning: {warning}" for warning in found.warnings), render_related(found, _file)])
+
+
+def _file(document: StoredDocument) -> str:
+    return f"{document.collection}/{document.path}"
 
 
 def structured_status(status: IndexStatus) -> dict[str, Any]:

@@ -55,7 +55,10 @@ QUERY_ARGUMENTS = (
 )
 GET_ARGUMENTS = (
     ToolArgument(
-        "file", "string", "Path, qmd:// address or #docid from a result; may end in :LINE or :LINE:COUNT.", True
+        "file",
+        "string",
+        "Path, note name, [[Note#Heading]], qmd:// address or #docid; may end in :LINE or :LINE:COUNT.",
+        True,
     ),
     ToolArgument("fromLine", "integer", "First line to return, from 1.", minimum=1),
     ToolArgument("maxLines", "integer", "Most lines to return.", minimum=1),
@@ -68,6 +71,12 @@ MULTI_GET_ARGUMENTS = (
     ToolArgument("maxLines", "integer", "Most lines of each document.", minimum=1),
     ToolArgument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
     ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+)
+LINKS_ARGUMENTS = (ToolArgument("file", "string", "Name, path, qmd:// address or #docid of a note.", True),)
+RELATED_ARGUMENTS = (
+    *LINKS_ARGUMENTS,
+    ToolArgument("limit", "integer", "Most notes to return.", default=10, minimum=1, maximum=MAX_LIMIT),
+    ToolArgument("collections", "strings", "Only notes of these collections."),
 )
 # The tools of version 1, for clients that still call them.
 LEGACY_ARGUMENTS = (

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from qmd.store.connection import DamagedIndexError, ForeignIndexError
 from qmd.store.documents import pack_text
-from qmd.store.index import IndexReader, IndexWriter, open_reader, open_writer
+from qmd.store.index import IndexReader, IndexWriter
+from qmd.store.opening import open_reader, open_writer
 
 __all__ = [
     "DamagedIndexError",

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from qmd.errors import StoreError
 from qmd.records import Candidate, Scope
-from qmd.store.blocks import SCALE_BYTES, hamming, pack_signs, read_all, read_signs, read_slots, score_rows
+from qmd.store.blocks import SCALE_BYTES, hamming, pack_signs, read_all, read_signs, read_slots, score_rows, unpack_rows
 from qmd.store.connection import Database
 from qmd.store.scope import Condition, scope_condition
 from qmd.store.scoped_ranking import count_all
@@ -81,6 +81,18 @@ class VectorCache:
                 return found
         scored = np.arange(model.n_slots) if slots is None else slots
         return self._documents(model, scored, self._score(model, vector, slots), k, condition)
+
+    def search_like(self, document_id: int, k: int, scope: Scope) -> list[Candidate]:
+        """The top `k` by the mean of a document's chunks, of the model used last; empty when it has none of that."""
+        found = self._database.row("SELECT id, fingerprint, dim FROM models ORDER BY id DESC LIMIT 1")
+        if found is None:
+            return []
+        model, fingerprint, dim = found
+        chunks = self._database.rows(f"{_BY_DOCUMENT} AND documents.id = ?", (model, document_id))
+        slots = np.array([chunk[0] for chunk in chunks], dtype=np.int64)
+        mean = unpack_rows(read_slots(self._database, model, slots, dim)).sum(axis=0)
+        length = float(np.linalg.norm(mean))
+        return self.search(mean / length, k, scope, fingerprint) if length else []
 
     def score(
         self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -14,6 +14,9 @@ from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, Name
 from qmd.store import names
 from qmd.store.connection import Database, Row
 from qmd.store.scope import dated_condition, scope_condition
+
+if TYPE_CHECKING:
+    from qmd.store.links import KeyedLink
 
 # zlib level 6 against 1: a tenth smaller for half the time more, spent beside the writer and not by it.
 _COMPRESSION_LEVEL = 6
@@ -47,6 +50,7 @@ class NewDocument(Struct, frozen=True):
     """What the note is called, as keys of `qmd.analysis.note_names`."""
     date: str | None = None
     """The day (`2024-02-02`) or month (`2024-02`) that the note is about."""
+    links: tuple[KeyedLink, ...] = ()
 
 
 class KnownFile(Struct, frozen=True):
@@ -184,6 +188,8 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
     Replaced rows go first, then only plain inserts with ascending ids: an upsert, a RETURNING clause or a lower id
     between them makes FTS5 write out its buffer for every row.
     """
+    from qmd.store.links import put_links
+
     batch = {document.path: document for document in documents}
     replaced = _remove_rows(database, collection, list(batch))
     # AUTOINCREMENT's own counter: an id is never given twice, so a reader cannot mistake one document for another.
@@ -215,6 +221,7 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
             ),
         )
         names.put_names(database, document_id, document.names)
+        put_links(database, document_id, document.links)
         terms = document.terms
         database.run(
             "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
@@ -232,9 +239,12 @@ def remove_documents(database: Database, collection: str, paths: Iterable[str]) 
 
 def _remove_rows(database: Database, collection: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Delete documents and their terms; what they were, by path: (created_at, hash)."""
+    from qmd.store.links import remove_links
+
     sql = "SELECT path, created_at, hash, id FROM documents WHERE collection = ? AND path IN ({})"
     found = list(database.select_in(sql, paths, (collection,)))
     ids = [(document_id,) for document_id in sorted(row[3] for row in found)]
+    remove_links(database, collection, ids)
     database.run_many("DELETE FROM terms WHERE rowid = ?", ids)
     database.run_many("DELETE FROM names WHERE document = ?", ids)
     database.run_many("DELETE FROM documents WHERE id = ?", ids)

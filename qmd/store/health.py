@@ -119,7 +119,8 @@ def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:
     counts["unused vectors"] = vectors.drop_unused(database, dry_run=dry_run)
     if dry_run:
         return counts
-    database.run("INSERT INTO terms (terms) VALUES ('optimize')")
+    for table in ("terms", "anchors"):
+        database.run(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     add_checksums(database)
     database.run("VACUUM")
     database.run("PRAGMA wal_checkpoint(TRUNCATE)")

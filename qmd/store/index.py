@@ -13,19 +13,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from qmd.clock import time_text, utc_now
-from qmd.config.paths import index_beside, own_index
-from qmd.errors import StoreError, UsageError
-from qmd.files import tighten
+from qmd.errors import UsageError
 from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
 from qmd.store import chunks, documents, health, lexical, names
 from qmd.store.connection import (
-    DamagedIndexError,
     Database,
-    ForeignIndexError,
-    connect_for_reading,
-    connect_for_writing,
 )
-from qmd.store.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
 from qmd.store.scope import scope_condition
 
 if TYPE_CHECKING:
@@ -35,85 +28,14 @@ if TYPE_CHECKING:
     from qmd.store.chunks import ChunkRecord, PendingContent, VectorCoverage
     from qmd.store.dense import VectorCache
     from qmd.store.documents import KnownFile, NewDocument
+    from qmd.store.links import ResolvedLink
     from qmd.store.names import NamedDocument
 
-_COLLECTION_FACTS = ("updated_at", "made_by:analysis")
+_COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
 """Entries of the key-value table that belong to a collection, its name after a colon."""
 
-_TABLES_OF_COLLECTIONS = (("qmd_collections", "name"), ("left_out", "collection"))
+_TABLES_OF_COLLECTIONS = (("qmd_collections", "name"), ("left_out", "collection"), ("touched", "collection"))
 """(table, column of the name), `documents` apart."""
-
-_MIGRATION_TIMEOUT_MS = 10_000
-"""How long a reader waits to bring an index of an older version up to date."""
-
-
-def open_reader(path: Path) -> IndexReader:
-    """Open an index for reading; a writer elsewhere does not disturb it.
-
-    Args:
-        path: The database file; where that is another program's, the index beside it is meant.
-
-    Raises:
-        NotFoundError: No index there.
-        StoreError: The file is damaged or cannot be opened.
-    """
-    own = own_index(path)
-    try:
-        return IndexReader(_checked(connect_for_reading(own), check_schema))
-    except OutdatedIndexError as outdated:
-        try:
-            open_writer(own, busy_timeout_ms=_MIGRATION_TIMEOUT_MS).close()
-        except StoreError:
-            raise outdated from None
-        return IndexReader(_checked(connect_for_reading(own), check_schema))
-    except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
-        return open_reader(_place_beside(own, exc))
-
-
-def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWriter:
-    """Open an index for writing, creating or migrating it.
-
-    Args:
-        path: The database file, its folder is made when missing; where that is another program's, the index lies
-            beside it.
-        busy_timeout_ms: How long any statement waits for another process; None = environment or two minutes.
-
-    Raises:
-        BusyError: Another process kept the index for longer.
-        StoreError: The file is damaged or the place not writable.
-    """
-    own = own_index(path)
-    try:
-        writer = IndexWriter(_checked(connect_for_writing(own, busy_timeout_ms), migrate))
-    except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
-        return open_writer(_place_beside(own, exc), busy_timeout_ms=busy_timeout_ms)
-    # Only now it is known to be an index of ours; an older version left it readable by everybody.
-    for name in (writer.path.name, f"{writer.path.name}-wal", f"{writer.path.name}-shm", f".{writer.path.name}.lock"):
-        tighten(writer.path.with_name(name))
-    return writer
-
-
-def _place_beside(own: Path, error: StoreError) -> Path:
-    """Where the index lies, or has been put, when the file at `own` is another program's; else raises `error`."""
-    beside = index_beside(own)
-    if beside == own:
-        raise error
-    if not isinstance(error, ForeignIndexError):
-        from qmd.store.salvage import separate
-
-        # What the original writes into an index looks like damage, because it does not know of checksums.
-        if separate(own) is None:
-            raise error
-    return beside
-
-
-def _checked(database: Database, check: Callable[[Database], None]) -> Database:
-    try:
-        check(database)
-    except BaseException:
-        database.close()
-        raise
-    return database
 
 
 class IndexReader:
@@ -190,6 +112,30 @@ class IndexReader:
         """
         return documents.find_dated(self._database, days, scope, limit, by_file_time=by_file_time)
 
+    def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
+        """The links in a document, in its order; what they mean is looked up now."""
+        from qmd.store.links import links_from
+
+        with self._database.snapshot():
+            return links_from(self._database, document)
+
+    def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
+        """The links of other documents of its collection that mean this one, by path and place.
+
+        With a limit, those among so many links with one of its names.
+        """
+        from qmd.store.links import links_to
+
+        with self._database.snapshot():
+            return links_to(self._database, document, limit)
+
+    def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
+        """Documents that link to what this one links to, by id: the sum of one by all links to each shared note."""
+        from qmd.store.links import count_shared_links
+
+        with self._database.snapshot():
+            return count_shared_links(self._database, document)
+
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
         if not prefix:
@@ -212,16 +158,22 @@ class IndexReader:
         return lexical.count_documents(self._database, scope)
 
     def search_lexical(
-        self, terms: Sequence[LexicalTerm], k: int, scope: Scope, within: Sequence[int] | None = None
+        self,
+        terms: Sequence[LexicalTerm],
+        k: int,
+        scope: Scope,
+        *,
+        within: Sequence[int] | None = None,
+        anchors: bool = False,
     ) -> Sequence[Candidate]:
         """The top k by BM25: OR of optional terms, AND required, NOT excluded; best first, the scope applied first.
 
         Where the scope names collections, frequencies and lengths are those of these collections alone. Very common
         terms are left out when rarer ones exist. A `score` is positive, larger is better. `within` leaves only these
-        documents.
+        documents. With `anchors` what others call a document in their links counts, too.
         """
         with self._database.snapshot():
-            return lexical.search_lexical(self._database, terms, k, scope, within)
+            return lexical.search_lexical(self._database, terms, k, scope, within=within, anchors=anchors)
 
     def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
         """Number of documents that match each term, in the scope's collections; its other parts do not count."""
@@ -246,6 +198,14 @@ class IndexReader:
         """Cosine of the best chunk of each given document; documents without vectors are absent."""
         with self._database.snapshot():
             return self._vectors.score(vector, document_ids, fingerprint)
+
+    def search_like(self, document: StoredDocument, k: int, scope: Scope) -> Sequence[Candidate]:
+        """The top k documents by the cosine of their best chunk with the mean of this one's, itself among them.
+
+        By the vectors of the model used last; empty when the document has none of it.
+        """
+        with self._database.snapshot():
+            return self._vectors.search_like(document.id, k, scope)
 
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
         """How many texts lack vectors of a model, and whether there are any."""
@@ -320,6 +280,16 @@ class IndexWriter(IndexReader):
         with self.transaction():
             names.settle_titles(self._database, collection)
 
+    def settle_anchors(self, collection: str) -> None:
+        """Let documents be found by what links call them; to be called when a collection's documents are complete."""
+        from qmd.store.links import settle_anchors
+
+        with self.transaction():
+            since = int(documents.read_meta(self._database, f"anchored:{collection}") or 0)
+            newest = settle_anchors(self._database, collection, since)
+            if newest != since:
+                documents.write_meta(self._database, f"anchored:{collection}", str(newest))
+
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         """Remember new file times of a document whose text did not change."""
         sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"
@@ -345,10 +315,11 @@ class IndexWriter(IndexReader):
         with self.transaction():
             for fact in _COLLECTION_FACTS:
                 documents.write_meta(self._database, f"{fact}:{name}", None)
+            paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
+            removed = documents.remove_documents(self._database, name, [path for (path,) in paths])
             for table, column in _TABLES_OF_COLLECTIONS:
                 self._database.run(f"DELETE FROM {table} WHERE {column} = ?", (name,))
-            paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
-            return documents.remove_documents(self._database, name, [path for (path,) in paths])
+            return removed
 
     def rename_collection(self, old: str, new: str) -> None:
         """Give a collection another name; nothing is read or embedded again.

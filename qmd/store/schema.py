@@ -78,7 +78,29 @@ ALTER TABLE documents ADD COLUMN date TEXT;
 """Filled by the next update, as the version of the analysis has risen with it. `heading` is a title that was taken from
 the text, kept because `title` shows the file's name instead where many notes have the same one."""
 
-MIGRATIONS: tuple[str, ...] = (_INITIAL, _COLLECTIONS_UNDER_OUR_NAME, _LEFT_OUT, _NO_CACHE, _NAMES_AND_DATES)
+_LINKS = f"""
+CREATE TABLE links (
+  source INTEGER NOT NULL, position INTEGER NOT NULL, key TEXT NOT NULL, target TEXT NOT NULL, fragment TEXT NOT NULL,
+  text TEXT NOT NULL, line INTEGER NOT NULL, embed INTEGER NOT NULL, PRIMARY KEY (source, position)
+) WITHOUT ROWID;
+CREATE INDEX links_by_key ON links (key);
+CREATE TABLE touched (
+  collection TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (collection, key)
+) WITHOUT ROWID;
+CREATE VIRTUAL TABLE anchors USING fts5 (
+  text, content = '', contentless_delete = 1, tokenize = '{TOKENIZER}'
+);
+"""
+"""`touched` holds the names of what has gone since the anchors were made; `anchors` what links call a document."""
+
+MIGRATIONS: tuple[str, ...] = (
+    _INITIAL,
+    _COLLECTIONS_UNDER_OUR_NAME,
+    _LEFT_OUT,
+    _NO_CACHE,
+    _NAMES_AND_DATES,
+    _LINKS,
+)
 """Entry n takes a file from version n to n + 1."""
 
 _TABLES_OF_THE_ORIGINAL = ("content_vectors", "documents_fts", "store_config")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.connection import Database
+from qmd.store.scope import Condition
 
 if TYPE_CHECKING:
     import apsw
@@ -29,6 +30,9 @@ MAX_DOCUMENTS = 50_000
 K1 = 1.2
 B = 0.75
 """FTS5's own constants: saturation of a term's frequency, influence of a document's length."""
+
+ANCHOR_TOKENS = 8.0
+"""Length of anchors that counts as usual; a constant, because what other collections hold must not matter."""
 
 LEAST_IDF = 1e-6
 """FTS5's own floor, for terms in more than half of the documents."""
@@ -45,13 +49,13 @@ class Statistics(Struct, frozen=True):
         ids: Their documents.
         mean_tokens: Mean length of these, all columns together.
         version: State of the index that this was counted in.
-        frequencies: Expression → number of these documents that match it, as far as asked.
+        frequencies: (table, expression) → number of these documents that match it, as far as asked.
     """
 
     ids: frozenset[int]
     mean_tokens: float
     version: tuple[int, int]
-    frequencies: dict[str, int] = field(default_factory=dict)
+    frequencies: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 def statistics(database: Database, scope: Scope) -> Statistics | None:
@@ -72,13 +76,16 @@ def count_all(database: Database) -> int:
     return int(database.value("SELECT count(*) FROM documents"))
 
 
-def count_matches(database: Database, counted: Statistics, expression: str) -> int:
-    """Number of documents in scope that match an FTS5 expression."""
-    known = counted.frequencies.get(expression)
+def count_matches(database: Database, counted: Statistics | None, expression: str, table: str = "terms") -> int:
+    """Number of documents in scope, or of all with None, that match an FTS5 expression in a table."""
+    sql = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"
+    if counted is None:
+        return int(database.value(sql, (expression,)))
+    known = counted.frequencies.get((table, expression))
     if known is None:
         database.connection.create_scalar_function(_IN_SCOPE, lambda *values: values[0] in counted.ids, 1)
-        sql = f"SELECT count(*) FROM terms WHERE terms MATCH ? AND {_IN_SCOPE}(rowid)"
-        known = counted.frequencies[expression] = int(database.value(sql, (expression,)))
+        known = int(database.value(f"{sql} AND {_IN_SCOPE}(rowid)", (expression,)))
+        counted.frequencies[table, expression] = known
     return known
 
 
@@ -106,14 +113,53 @@ def rescore(
         " AND +rowid IN (SELECT value FROM json_each(?))",
         (" OR ".join(phrases), str([candidate.document_id for candidate in candidates])),
     )
-    scored = []
+    return sort_candidates(Candidate(one, _bm25(packed, idfs, counted.mean_tokens)) for one, packed in found)
+
+
+def score_anchors(
+    database: Database, terms: Sequence[LexicalTerm], counted: Statistics | None, condition: Condition
+) -> dict[int, float]:
+    """BM25 of the texts by which others link to a document, by id, times the square of the query's share found there.
+
+    Terms weigh what they weigh in the documents' own texts. What links call a note is a name for it, so one word of a
+    long question says little: without the share, questions of many words lose more than names win.
+
+    Args:
+        database: The index.
+        terms: The query's terms; excluded ones do not count.
+        counted: The scope's statistics; None where the whole table's will do.
+        condition: The scope, as far as it is SQL.
+    """
+    phrases = _phrases(terms)
+    _register_frequencies(database.connection, (1.0,))
+    inside = f"AND +rowid IN (SELECT id FROM documents WHERE {condition.sql})" if condition.sql else ""
+    found = database.rows(
+        f"SELECT rowid, {_FREQUENCIES}(anchors) FROM anchors WHERE anchors MATCH ? {inside}",
+        (" OR ".join(phrases), *condition.bindings),
+    )
+    if not found:
+        return {}
+    total = count_all(database) if counted is None else len(counted.ids)
+    idfs = [times * _idf(count_matches(database, counted, one), total) for one, times in phrases.items()]
+    total_weight = math.fsum(idfs)
+    scores = {}
     for document_id, packed in found:
-        length, *frequencies = map(float, packed.split(","))
-        long = K1 * (1 - B + B * length / max(counted.mean_tokens, 1.0))
-        score = math.fsum(idf * f * (K1 + 1) / (f + long) for idf, f in zip(idfs, frequencies, strict=True) if f)
-        scored.append(Candidate(document_id, score))
-    scored.sort(key=lambda candidate: (-candidate.score, candidate.document_id))
-    return scored
+        _, *frequencies = packed.split(",")
+        weight = math.fsum(idf for idf, f in zip(idfs, frequencies, strict=True) if float(f))
+        scores[document_id] = _bm25(packed, idfs, ANCHOR_TOKENS) * (weight / total_weight) ** 2
+    return scores
+
+
+def sort_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Best first; ties by id."""
+    return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.document_id))
+
+
+def _bm25(packed: str, idfs: Sequence[float], mean_tokens: float) -> float:
+    """The score of a row, from its length and the frequencies of the phrases."""
+    length, *frequencies = map(float, packed.split(","))
+    long = K1 * (1 - B + B * length / max(mean_tokens, 1.0))
+    return math.fsum(idf * f * (K1 + 1) / (f + long) for idf, f in zip(idfs, frequencies, strict=True) if f)
 
 
 def _phrases(terms: Sequence[LexicalTerm]) -> Counter[str]:

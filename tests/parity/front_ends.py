@@ -59,6 +59,19 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class Connect:
+    """What a note is connected with: its links, or the notes related to it."""
+
+    reference: str
+    related: bool = False
+    limit: int = 10
+    collections: tuple[str, ...] = ()
+
+
+Request = Ask | Fetch | Connect
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a front end said: (address, score) or (path, lines) rows, warnings, or the error's message."""
 
@@ -67,7 +80,7 @@ class Answer:
     error: str | None = None
 
 
-FrontEnd = Callable[[Ask | Fetch], Answer | None]
+FrontEnd = Callable[[Request], Answer | None]
 """None: this front end has no way to ask that."""
 
 
@@ -94,6 +107,16 @@ def _lines_of(address: str, text: str) -> tuple[str, str]:
     return unquote(path), text.rstrip("\n")
 
 
+def _link_rows(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Every link of an answer with its line; front ends name files with and without the scheme."""
+    lists = ("outgoing", "incoming", "unresolved")
+    return tuple(
+        (f"{kind} {one.get('file', one['target']).removeprefix('qmd://')}", f"{one['line']} {one.get('text')}")
+        for kind in lists
+        for one in found[kind]
+    )
+
+
 # --- command line ---------------------------------------------------------------------------------
 
 
@@ -105,7 +128,7 @@ def run(*argv: str) -> tuple[int, str, str]:
     return status, out.getvalue(), err.getvalue()
 
 
-def ask_command_line(ask: Ask | Fetch) -> Answer:
+def ask_command_line(ask: Request) -> Answer:
     """`qmd … --json`, in this process."""
     status, out, err = run(*_arguments(ask))
     lines = [line for line in err.splitlines() if not line.startswith(_TIPS)]
@@ -115,20 +138,28 @@ def ask_command_line(ask: Ask | Fetch) -> Answer:
     if isinstance(ask, Ask):
         found = json.loads(out)
         return Answer(_rows(found), warnings)
+    if isinstance(ask, Connect) and ask.related:
+        return Answer(_rows(json.loads(out)), warnings)
+    if isinstance(ask, Connect):
+        return Answer(_link_rows(json.loads(out)), warnings)
     if ask.several:
         return Answer(tuple(_lines_of(row["file"], row["body"]) for row in json.loads(out)), warnings)
     head, _, body = out.partition("\n---\n\n")
     return Answer((_lines_of(head.split("  ")[0].strip(), body),), warnings)
 
 
-def _arguments(ask: Ask | Fetch) -> list[str]:
+def _arguments(ask: Request) -> list[str]:
     if isinstance(ask, Fetch):
         lines = [f"--from={ask.from_line}"] if ask.from_line else []
         lines += [f"-l={ask.max_lines}"] if ask.max_lines else []
         command = ["multi-get", "--json"] if ask.several else ["get"]
         return [*command, "--no-line-numbers", *lines, "--", ask.reference]
+    if isinstance(ask, Connect) and not ask.related:
+        return ["links", "--json", "--", ask.reference]
     options = ["--json", "-n", str(ask.limit)]
     options += [part for name in ask.collections for part in ("-c", name)]
+    if isinstance(ask, Connect):
+        return ["related", *options, "--", ask.reference]
     options += ["--min-score", str(ask.min_score)] if ask.min_score is not None else []
     options += ["-C", str(ask.candidate_limit)] if ask.candidate_limit is not None else []
     options += ["--intent", ask.intent] if ask.intent else []
@@ -150,8 +181,8 @@ def warm_front_end(home: Path) -> FrontEnd:
     def load_nothing(*_: object) -> NoReturn:
         raise AssertionError("the command searched by itself")
 
-    def ask_warm_process(ask: Ask | Fetch) -> Answer | None:
-        if isinstance(ask, Fetch) or ask.mode == "lexical":
+    def ask_warm_process(ask: Request) -> Answer | None:
+        if not isinstance(ask, Ask) or ask.mode == "lexical":
             return None
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("QMD_DAEMON", "")
@@ -167,8 +198,10 @@ def warm_front_end(home: Path) -> FrontEnd:
 def python_front_end(index: qmd.Index) -> FrontEnd:
     """The methods of `qmd.Index`."""
 
-    def ask_python(ask: Ask | Fetch) -> Answer:
+    def ask_python(ask: Request) -> Answer:
         try:
+            if isinstance(ask, Connect):
+                return _connected(index, ask)
             return _fetched(index, ask) if isinstance(ask, Fetch) else _found(index, ask)
         except QmdError as error:
             return Answer(error=_error_line(error.message))
@@ -185,6 +218,19 @@ def _found(index: qmd.Index, ask: Ask) -> Answer:
     response = index.search(ask.text, collections=ask.collections, **wishes)
     found = [{"uri": hit.document.uri, "score": _score(hit.relevance), "also_in": hit.also_in} for hit in response.hits]
     return Answer(_rows(found), response.warnings)
+
+
+def _connected(index: qmd.Index, ask: Connect) -> Answer:
+    if ask.related:
+        related = index.related(ask.reference, limit=ask.limit, collections=ask.collections)
+        return Answer(tuple((one.document.uri, _score(one.score)) for one in related.notes), related.warnings)
+    found = index.links(ask.reference)
+    rows = []
+    for kind in ("outgoing", "incoming", "unresolved"):
+        for one in getattr(found, kind):
+            name = one.document.uri.removeprefix("qmd://") if one.document else one.link.target
+            rows.append((f"{kind} {name}", f"{one.link.line} {one.link.text or None}"))
+    return Answer(tuple(rows))
 
 
 def _fetched(index: qmd.Index, ask: Fetch) -> Answer:
@@ -205,7 +251,7 @@ def mcp_front_end(index: Index) -> FrontEnd:
         async with Client(build_server(index)) as client:
             return await client.call_tool(tool, dict(arguments))
 
-    def ask_mcp(ask: Ask | Fetch) -> Answer | None:
+    def ask_mcp(ask: Request) -> Answer | None:
         tool, arguments = _tool_call(ask)
         if tool is None:
             return None
@@ -213,7 +259,9 @@ def mcp_front_end(index: Index) -> FrontEnd:
         texts = [block.text for block in result.content if isinstance(block, TextContent)]
         if result.is_error:
             return Answer(error=_error_line("\n".join(texts)))
-        if isinstance(ask, Ask):
+        if isinstance(ask, Connect) and not ask.related:
+            return Answer(_link_rows(result.structured_content))
+        if not isinstance(ask, Fetch):
             found = result.structured_content
             return Answer(_rows(found["results"]), tuple(found.get("warnings", ())))
         resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
@@ -223,12 +271,17 @@ def mcp_front_end(index: Index) -> FrontEnd:
     return ask_mcp
 
 
-def _tool_call(ask: Ask | Fetch) -> tuple[str | None, dict[str, Any]]:
+def _tool_call(ask: Request) -> tuple[str | None, dict[str, Any]]:
     if isinstance(ask, Fetch):
         lines = {"maxLines": ask.max_lines} if ask.max_lines else {}
         lines |= {"fromLine": ask.from_line} if ask.from_line else {}
         tool, name = ("multi_get", "pattern") if ask.several else ("get", "file")
         return tool, {name: ask.reference, "lineNumbers": False, **lines}
+    if isinstance(ask, Connect):
+        named = {"collections": list(ask.collections)} if ask.collections else {}
+        return ("related", {"file": ask.reference, "limit": ask.limit, **named}) if ask.related else (
+            "links", {"file": ask.reference}
+        )  # fmt: skip
     arguments: dict[str, Any] = {"query": ask.text, "limit": ask.limit}
     arguments |= {"minScore": ask.min_score} if ask.min_score is not None else {}
     arguments |= {"collections": list(ask.collections)} if ask.collections else {}
@@ -247,8 +300,8 @@ def http_front_end(index: Index) -> FrontEnd:
         async with _running(index) as client:
             return await client.post("/query", json=dict(arguments))
 
-    def ask_http(ask: Ask | Fetch) -> Answer | None:
-        if isinstance(ask, Fetch) or ask.mode != "hybrid":
+    def ask_http(ask: Request) -> Answer | None:
+        if not isinstance(ask, Ask) or ask.mode != "hybrid":
             return None
         response = anyio.run(post, _tool_call(ask)[1])
         content = response.json()

@@ -19,8 +19,10 @@ from qmd.inference import loader
 from tests.parity.front_ends import (
     Answer,
     Ask,
+    Connect,
     Fetch,
     FrontEnd,
+    Request,
     ask_command_line,
     http_front_end,
     mcp_front_end,
@@ -40,6 +42,7 @@ FILES = {
     "work/2024-05/may-07.md": "# Interviews\n\nThe third interview was about pricing.\n",
     "work/limiter.md": "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n",
     "garden/old notes/limiter.md": "# Rate limiter\n\nThe rate limiter uses a sliding window.\nAuth token flow\n",
+    "garden/beds.md": "# Beds\n\nSee [[roses]], [the red ones](tomatoes.md) and [[nowhere|this]].\n",
     "hidden/kiwi.md": "# Secret kiwi\n\nThe kiwi in this collection is searched only when it is named.\n",
 }  # fmt: skip
 
@@ -112,6 +115,8 @@ SEARCHES = (
     Ask("   "),
 )
 FETCHES = (
+    Fetch("[[Roses#Pruning]]"),
+    Fetch("Odd name"),
     Fetch("qmd://garden/tomatoes.md"),
     Fetch("garden/tomatoes.md"),
     Fetch("tomatoes.md"),
@@ -124,6 +129,18 @@ FETCHES = (
     Fetch("pricing.md, garden/deep/roses.md", several=True),
     Fetch("work/*.md", several=True, max_lines=1),
     Fetch("kiwi.md"),
+)
+
+CONNECTIONS = (
+    Connect("beds"),
+    Connect("[[Roses]]"),
+    Connect("tomatoes.md"),
+    Connect("no such note"),
+    Connect("beds", related=True),
+    Connect("tomatoes.md", related=True, limit=2),
+    Connect("roses", related=True, collections=("work", "garden")),
+    Connect("roses", related=True, collections=("nowhere",)),
+    Connect("hidden/kiwi.md", related=True),
 )
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends the warm process by signal")
@@ -176,10 +193,8 @@ def front_ends(world: Path, served: Index) -> Iterator[dict[str, FrontEnd]]:
         }
 
 
-@pytest.mark.parametrize("request_", [*SEARCHES, *FETCHES], ids=str)
-def test_every_front_end_answers_as_the_command_line_does(
-    request_: Ask | Fetch, front_ends: dict[str, FrontEnd]
-) -> None:
+@pytest.mark.parametrize("request_", [*SEARCHES, *FETCHES, *CONNECTIONS], ids=str)
+def test_every_front_end_answers_as_the_command_line_does(request_: Request, front_ends: dict[str, FrontEnd]) -> None:
     expected = ask_command_line(request_)
     answers = {name: ask(request_) for name, ask in front_ends.items()}
     different: dict[str, Any] = {

@@ -18,7 +18,7 @@ from qmd.inference.models.catalogue import Role
 from qmd.inference.settings import EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy
-from qmd.store.index import open_writer
+from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker
 
 ALPHA = "# Alpha Doc\n\nThe rate limiter uses a sliding window.\nAuth token flow\n\n## Section Two\n\nMore text here.\n"

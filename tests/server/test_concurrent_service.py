@@ -10,7 +10,7 @@ from qmd.app.searching import SearchRequest
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.records import Collection
-from qmd.store.index import open_writer
+from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder
 from tests.server.conftest import Loader, open_with
 

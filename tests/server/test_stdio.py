@@ -82,7 +82,14 @@ def test_a_session_of_2025_is_answered_to_the_last_request(server: subprocess.Po
     assert opened["protocolVersion"] == "2025-06-18"
     assert opened["serverInfo"]["name"] == "qmd"
     assert "prompts" not in opened["capabilities"]
-    assert [tool["name"] for tool in answers[2]["result"]["tools"]] == ["query", "get", "multi_get", "status"]
+    assert [tool["name"] for tool in answers[2]["result"]["tools"]] == [
+        "query",
+        "get",
+        "multi_get",
+        "links",
+        "related",
+        "status",
+    ]
     assert answers[3]["result"]["structuredContent"]["results"][0]["file"] == "docs/a.md"
 
 
@@ -160,7 +167,14 @@ async def test_the_sdk_client_works_over_stdio(environ: dict[str, str], tmp_path
         command=sys.executable, args=["-m", "qmd", "mcp"], env=environ, cwd=str(tmp_path)
     )
     async with Client(stdio_client(parameters), mode=era) as client:
-        assert [tool.name for tool in (await client.list_tools()).tools] == ["query", "get", "multi_get", "status"]
+        assert [tool.name for tool in (await client.list_tools()).tools] == [
+            "query",
+            "get",
+            "multi_get",
+            "links",
+            "related",
+            "status",
+        ]
         found = await client.call_tool("query", {"query": "rate limiter", "rerank": False})
         assert found.structured_content is not None
         assert found.structured_content["results"][0]["file"] == "docs/a.md"

@@ -1,0 +1,89 @@
+"""What a note is connected with: the links in it and to it, and the notes on the same matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qmd.app.collections import refuse_unknown
+from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
+from qmd.records import Scope, StoredDocument
+from qmd.retrieval.lookup import resolve_document
+
+if TYPE_CHECKING:
+    from qmd.store.index import IndexReader
+
+LINK = 0.1
+"""What a link in one direction, or links that both share with hardly anybody else, add to a cosine: half of what lies
+between the first and the tenth nearest note of a vault (median .20), so that links order the near notes and do not hide
+them. Of 200 links hidden in that vault 125 lead to one of the first ten notes that are not linked, 122 without."""
+
+_NEAREST = 50
+
+
+def list_links(reader: IndexReader, reference: str) -> NoteLinks:
+    """The links in a note and to it.
+
+    Raises:
+        NotFoundError: There is no such note.
+        UsageError: Several documents fit.
+    """
+    document = resolve_document(reader, reference)
+    outgoing, incoming = reader.links_from(document), reader.links_to(document)
+    ids = {one.target for one in outgoing if one.target is not None} | {one.source for one in incoming}
+    known = reader.documents(sorted(ids))
+    links = [NoteLink(one.link, None if one.target is None else known.get(one.target)) for one in outgoing]
+    return NoteLinks(
+        document,
+        outgoing=tuple(one for one in links if one.document is not None),
+        incoming=tuple(NoteLink(one.link, known[one.source]) for one in incoming if one.source in known),
+        unresolved=tuple(one for one in links if one.document is None),
+    )
+
+
+def find_related(reader: IndexReader, reference: str, limit: int, collections: Sequence[str] | None) -> RelatedNotes:
+    """The notes nearest to one, without itself and its copies.
+
+    The score is the cosine of a note's nearest chunk with the mean of the other's chunks, plus `LINK` for a link in
+    either direction and up to as much for shared links; at most 1.
+
+    Raises:
+        NotFoundError: There is no such note, or no collection of a name.
+        UsageError: Several documents fit.
+    """
+    document = resolve_document(reader, reference)
+    scope = _scope(reader, document, collections)
+    nearest = {one.document_id: one.score for one in reader.search_like(document, limit + _NEAREST, scope)}
+    to = {one.target for one in reader.links_from(document)}
+    of = {one.source for one in reader.links_to(document)}
+    shared = reader.count_shared_links(document)
+    ids = {*nearest, *of, *shared, *(one for one in to if one is not None)}
+    notes = [
+        RelatedNote(
+            other,
+            score=min(
+                max(nearest.get(other.id, 0.0), 0.0)
+                + LINK * ((other.id in to) + (other.id in of) + min(shared.get(other.id, 0.0), 1.0)),
+                1.0,
+            ),
+            similarity=nearest.get(other.id),
+            links_to=other.id in of,
+            linked_from=other.id in to,
+            shared_links=shared.get(other.id, 0.0),
+        )
+        for other in reader.documents(sorted(ids)).values()
+        if other.hash != document.hash and (scope.collections is None or other.collection in scope.collections)
+    ]
+    notes.sort(key=lambda note: (-note.score, note.document.id))
+    warnings = () if nearest else ("from links alone: the note has no vectors; run 'qmd embed'",)
+    return RelatedNotes(document, tuple(notes[:limit]), warnings)
+
+
+def _scope(reader: IndexReader, document: StoredDocument, collections: Sequence[str] | None) -> Scope:
+    """The collections that were named, else those that are searched by default and the note's own."""
+    known = reader.collections()
+    refuse_unknown(collections or (), known)
+    if collections:
+        return Scope(collections=tuple(dict.fromkeys(collections)))
+    names = [one.name for one in known if one.include_by_default or one.name == document.collection]
+    return Scope(collections=None if len(names) == len(known) else tuple(names))

@@ -1,0 +1,64 @@
+"""`links` and `related`: what a note is connected with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument
+
+from qmd.cli import completion
+from qmd.cli.invocation import Invocation
+from qmd.cli.options import Collections, Index, Json, Limit, positive_number
+from qmd.cli.output import out, warn
+from qmd.render.hits import file_identifier
+from qmd.render.links import links_json, related_json, render_links, render_related
+
+if TYPE_CHECKING:
+    from qmd.records import StoredDocument
+
+_RELATED = 10
+
+Note = Annotated[
+    list[str] | None, Argument(help="Name, path, address or #docid of a note.", autocompletion=completion.documents)
+]
+
+
+def links(invocation: Invocation, note: Note = None, json: Json = False, index: Index = None) -> int:
+    """List the links in a note and to it."""
+    reference = " ".join(note or ())
+    if not reference:
+        raise invocation.missing_argument()
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
+        found = opened.links(reference)
+
+    def name_of(document: StoredDocument) -> str:
+        return file_identifier(document.uri, locations.index_name)
+
+    out((links_json if json else render_links)(found, name_of))
+    return 0
+
+
+def related(
+    invocation: Invocation,
+    note: Note = None,
+    n: Limit = None,
+    collection: Collections = None,
+    json: Json = False,
+    index: Index = None,
+) -> int:
+    """List the notes nearest to a note."""
+    reference = " ".join(note or ())
+    if not reference:
+        raise invocation.missing_argument()
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
+        found = opened.related(reference, limit=positive_number(n, "-n", _RELATED), collections=collection or None)
+
+    def name_of(document: StoredDocument) -> str:
+        return file_identifier(document.uri, locations.index_name)
+
+    for warning in found.warnings:
+        warn(warning)
+    out((related_json if json else render_related)(found, name_of))
+    return 0

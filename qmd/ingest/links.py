@@ -1,0 +1,145 @@
+"""The links of a note to other notes: wiki links, embeds, and markdown links to files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+from qmd.ingest.fences import Span
+from qmd.ingest.markdown import plain_text
+from qmd.records import Link
+
+MAX_LINKS = 20_000
+"""A text with more is a table of data; the first ones are taken."""
+
+MAX_TEXT_CHARACTERS = 200
+"""Longest shown text that is looked for and kept."""
+
+MAX_TARGET_CHARACTERS = 1_000
+
+# Each alternative begins with one of two characters, which the engine looks for at memory speed, and ends before the
+# mark that begins another of its kind: the time is in proportion to the text, whatever it holds. Code spans come first,
+# as what begins inside one is no link.
+_MARK = re.compile(
+    r"``+[^\n]*?``+|`[^`\n]*`"
+    r"|\[\[([^\[\]\n]+)\]\]"
+    r"|\]\([ \t]*(?:<([^<>\n]*)>|([^\s()<>]+(?:\([^\s()]*\)[^\s()]*)*))"
+    r"(?:[ \t]+(?:\"[^\"\n]*\"|'[^'\n]*'))?[ \t]*\)"
+    r"|\]\[([^\[\]\n]*)\]"
+)
+_DEFINITION = re.compile(r"(?:\n|\A) {0,3}\[([^\[\]\n]+)\]:[ \t]*(?:<([^<>\n]*)>|(\S+))")
+_ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|//|\\\\")
+_MEDIA = re.compile(
+    r"\.(?:png|jpe?g|gif|svg|webp|bmp|ico|avif|heic|tiff?|mp[34]|webm|mov|mkv|avi|wav|ogg|m4a|flac|pdf|zip|gz|xz|7z"
+    r"|docx?|xlsx?|pptx?)\Z",
+    re.I,
+)
+"""What no index of notes holds, and most embeds are."""
+
+
+def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
+    """Links to notes in `text`, front matter included, in order; none from fenced (`code`) or inline code.
+
+    Addresses of the web, pictures and other media are left out, and markdown links to a place in the same note, which
+    are tables of contents. `[[#Heading]]` has an empty target.
+    """
+    if "[" not in text:
+        return ()
+    definitions = _definitions(text) if "]:" in text else {}
+    found: list[Link] = []
+    line, counted = 1, 0
+    for match in _marks(text, code):
+        wiki, quoted, bare, reference = match.groups()
+        start = match.start()
+        if wiki is not None:
+            place, _, shown = wiki.partition("|")
+            # In a table the bar is escaped.
+            target = _split(place.removesuffix("\\"))
+            is_embed = text.startswith("!", start - 1) if start else False
+        else:
+            if reference is None:
+                place = bare if quoted is None else quoted
+                target = _local(place)
+                if target is None:
+                    continue
+            shown, is_embed = _shown_text(text, start)
+            if reference is not None:
+                target = definitions.get(_label(reference or shown))
+        if target is None or not any(target) or (not target[0].endswith(".md") and _MEDIA.search(target[0])):
+            continue
+        line += text.count("\n", counted, start)
+        counted = start
+        found.append(Link(target[0], target[1], _plain(shown), line, is_embed))
+        if len(found) == MAX_LINKS:
+            break
+    return tuple(found)
+
+
+def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
+    """What may be a link outside fenced code."""
+    position = 0
+    for start, end in (*code, (len(text), len(text))):
+        for match in _MARK.finditer(text, position, start):
+            if match.lastindex is not None:
+                yield match
+        position = end
+
+
+def _definitions(text: str) -> Mapping[str, tuple[str, str]]:
+    """Label → target of each `[label]: place`; of equal labels the first."""
+    found: dict[str, tuple[str, str]] = {}
+    for match in _DEFINITION.finditer(text):
+        target = _local(match[3] if match[2] is None else match[2])
+        if target is not None:
+            found.setdefault(_label(match[1]), target)
+    return found
+
+
+def _label(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _local(place: str) -> tuple[str, str] | None:
+    """(path, fragment) of a markdown link to a file; None for what leads out of the notes or stays in this one."""
+    if (":" in place or place[:1] in "#/\\") and (place.startswith("#") or _ELSEWHERE.match(place)):
+        return None
+    path, _, fragment = place.partition("#")
+    path = path.partition("?")[0]
+    if "%" in place:
+        path, fragment = unquote(path), unquote(fragment)
+    path = path.strip()
+    return (path[:MAX_TARGET_CHARACTERS], fragment[:MAX_TARGET_CHARACTERS]) if path else None
+
+
+def _split(place: str) -> tuple[str, str] | None:
+    """(note, fragment) of a wiki link; a sign with nothing behind it belongs to the name (`C#`)."""
+    if "://" in place:
+        return None
+    name, _, fragment = place.strip().partition("#")
+    if name and not fragment:
+        name, fragment = place.strip(), ""
+    return name.strip()[:MAX_TARGET_CHARACTERS], fragment.strip()[:MAX_TARGET_CHARACTERS]
+
+
+def _shown_text(text: str, end: int) -> tuple[str, bool]:
+    """The text of a markdown link whose bracket closes at `end`, and whether it embeds; empty where none opens."""
+    floor = max(end - MAX_TEXT_CHARACTERS, 0)
+    opening = text.rfind("[", floor, end)
+    depth = text.count("]", opening, end) if opening >= 0 else 0
+    while depth and opening > floor:
+        before = opening
+        opening = text.rfind("[", floor, before)
+        if opening < 0:
+            break
+        depth += text.count("]", opening, before) - 1
+    if opening < 0:
+        return "", False
+    return text[opening + 1 : end], text.startswith("!", opening - 1) if opening else False
+
+
+def _plain(shown: str) -> str:
+    # The full rule costs ten times as much, and only a picture in the text needs it.
+    if "[" in shown:
+        return plain_text(shown[:MAX_TEXT_CHARACTERS])
+    return " ".join(shown.replace("`", "").split())[:MAX_TEXT_CHARACTERS]

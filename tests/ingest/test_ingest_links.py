@@ -1,0 +1,69 @@
+"""The links that a note holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from qmd.ingest.document import parse_document
+from qmd.ingest.links import MAX_LINKS, find_links
+from qmd.records import Link
+
+
+def links(text: str) -> list[Link]:
+    return list(parse_document("note.md", text.encode()).links)
+
+
+@pytest.mark.parametrize(
+    ("text", "link"),
+    [
+        ("[[Note]]", Link("Note", "", "", 1)),
+        ("[[folder/Note|shown]]", Link("folder/Note", "", "shown", 1)),
+        ("[[Note#Heading]]", Link("Note", "Heading", "", 1)),
+        ("[[Note#^block]]", Link("Note", "^block", "", 1)),
+        ("[[#Heading]]", Link("", "Heading", "", 1)),
+        ("![[Note]]", Link("Note", "", "", 1, is_embed=True)),
+        ("[[C#]]", Link("C#", "", "", 1)),
+        ("| [[Note\\|shown]] |", Link("Note", "", "shown", 1)),
+        ("[text](file.md)", Link("file.md", "", "text", 1)),
+        ("[text](../a%20b.md#part)", Link("../a b.md", "part", "text", 1)),
+        ('[text](<with spaces.md> "a title")', Link("with spaces.md", "", "text", 1)),
+        ("[text](a(b).md)", Link("a(b).md", "", "text", 1)),
+        ("![text](note.md)", Link("note.md", "", "text", 1, is_embed=True)),
+        ("[a [b] `c[0]`](file.md)", Link("file.md", "", "a [b] c[0]", 1)),
+        ("[![picture](p.png)](file.md)", Link("file.md", "", "picture", 1)),
+        ("[text][ref]\n\n[Ref]: path.md", Link("path.md", "", "text", 1)),
+        ("[ref][]\n\n[ref]: <path.md>", Link("path.md", "", "ref", 1)),
+        ('---\nparent: "[[note|Note]]"\n---\n', Link("note", "", "Note", 2)),
+        ("\n\n[[Größe]]", Link("Größe", "", "", 3)),
+    ],
+)
+def test_a_link_is_found_as_it_is_written(text: str, link: Link) -> None:
+    assert links(text) == [link]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\n[[Note]] [a](b.md)\n```",
+        "`[[Note]]` and ``a` [[Note]]``",
+        "[web](https://example.org/a.md) [mail](mailto:a@example.org) [other](//example.org/a.md)",
+        "[contents](#heading)",
+        "![[picture.png]] ![](picture.jpg) [paper](paper.pdf)",
+        "[unknown][reference] [[]] [text]",
+    ],
+)
+def test_what_is_code_or_leads_out_of_the_notes_is_no_link(text: str) -> None:
+    assert links(text) == []
+
+
+def test_links_come_in_order_with_their_lines_and_code_between_does_not_shift_them() -> None:
+    text = "[[a]]\n```\n[[no]]\n```\n[b](b.md) `[[no]]`\n[[c]] [[d]]\n"
+    assert [(one.target, one.line) for one in links(text)] == [("a", 1), ("b.md", 5), ("c", 6), ("d", 6)]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["[[", "](", "](<", '](a "', "``x ", "](a(b)", "[a", "][", "\n[a]:", "`", "[](a", "](a\t", "[a](b)[", "[[a|"],
+)
+def test_marks_that_nothing_closes_take_time_in_proportion_to_the_text(piece: str) -> None:
+    assert len(find_links(piece * 200_000, ())) <= MAX_LINKS
