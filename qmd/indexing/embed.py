@@ -35,7 +35,7 @@ _MAX_SLICE = 2_048
 _GROUP_CHUNKS = 256
 """Chunks gathered before embedding starts: enough for batches of similar length."""
 
-_CHARS_PER_CHUNK = 800
+_CHARS_PER_CHUNK = 400
 """First guess for the progress estimate, replaced by the true mean as soon as there is one."""
 
 
@@ -74,14 +74,12 @@ class _Chunker(Struct):
             document = parse_stored(content.path, content.text)
             token_starts = self.embedder.token_starts(content.text)
             declarations = self._declarations(content) if self.cut_declarations else ()
-            cut: dict[tuple[int, int], Chunk] = {}
-            for limit in self.embedder.windows:
-                if declarations:
-                    chunks = split_code(content.text, declarations, token_starts, limit)
-                else:
-                    chunks = split_document(content.text, document.headings, document.body_offset, token_starts, limit)
-                cut.update({(chunk.start, chunk.end): chunk for chunk in chunks})
-            return [(chunk, embedded_text(document, chunk)) for chunk in cut.values()]
+            limit = self.embedder.max_tokens
+            if declarations:
+                chunks = split_code(content.text, declarations, token_starts, limit)
+            else:
+                chunks = split_document(content.text, document.headings, document.body_offset, token_starts, limit)
+            return [(chunk, embedded_text(document, chunk)) for chunk in chunks]
         except (QmdError, MemoryError):
             raise
         # One text that trips a parser or the tokenizer must not keep all others from getting vectors.
@@ -255,7 +253,7 @@ def _groups(pending: Iterator[PendingContent], chunker: _Chunker) -> Iterator[_G
                 continue
             key = chunk_key(text)
             group.texts[key] = text
-            records.append(ChunkRecord(len(records), chunk.start, chunk.end, key))
+            records.append(ChunkRecord(chunk.seq, chunk.start, chunk.end, key))
         group.n_chunks += len(records)
         if group.n_chunks >= _GROUP_CHUNKS or len(group.contents) >= _GROUP_CHUNKS:
             yield group

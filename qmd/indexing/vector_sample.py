@@ -51,7 +51,7 @@ def sample_vectors(
         text = reader.texts([document.hash]).get(document.hash, "")
         parsed = parse_stored(document.path, text)
         starts = embedder.token_starts(text)
-        chunks = split_document(text, parsed.headings, parsed.body_offset, starts, embedder.windows[0])
+        chunks = split_document(text, parsed.headings, parsed.body_offset, starts, embedder.max_tokens)
         readable = [chunk for chunk in chunks if embedder.embeds(chunk.text)]
         if not readable:
             continue

@@ -42,9 +42,8 @@ class Embedder(Protocol):
         """16 hex digits over everything that changes a vector (weights, pooling, prompts, window). Keys the vectors."""
 
     @property
-    def windows(self) -> tuple[int, ...]:
-        """Token budgets that a text is cut into chunks by, once for each; names, headings and special tokens not
-        counted."""
+    def max_tokens(self) -> int:
+        """Token budget of one chunk's body; names, headings and special tokens are not counted."""
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""

@@ -52,7 +52,7 @@ def test_fastembed_gives_the_vectors_of_our_own_embedder(embedder: FastembedEmbe
 
 
 def test_fastembed_windows_leave_room_for_the_title(embedder: FastembedEmbedder) -> None:
-    assert embedder.windows == (256 - 32,)
+    assert embedder.max_tokens == 256 - 32
     assert len(embedder.token_starts("word " * 1000)) == 1000
 
 

@@ -39,7 +39,7 @@ class FastembedEmbedder(Struct, frozen=True):
     tokenizer: Tokenizer
     dim: int
     fingerprint: str
-    windows: tuple[int, ...]
+    max_tokens: int
     scripts: tuple[str, ...]
 
     @property
@@ -118,7 +118,7 @@ def wrap_fastembed(name: str, model: Any) -> FastembedEmbedder:
         tokenizer=Tokenizer.copy_of(inner.tokenizer),
         dim=int(inner.model_description.dim),
         fingerprint=sampled_digest(weights, FASTEMBED_PREFIX + name, str(context)),
-        windows=(max(16, min(context, 512) - _TITLE_ROOM),),
+        max_tokens=max(16, min(context, 512) - _TITLE_ROOM),
         scripts=("LATIN",) if is_english else (),
     )
 
