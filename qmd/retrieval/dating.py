@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 BONUS: Mapping[str, float] = {"day": 16.0, "file time": 16.0, "mention": 13.0}
 """Added to the fused score, which is at most 10 standard deviations, where the note is of that day, was written then
-without having a date, or names it in a heading or its front matter. Names count more: `qmd.retrieval.naming`."""
+without having a date, or names it anywhere: a note that was merely created on that day may say less of the rest. Names
+count more: `qmd.retrieval.naming`."""
 
 FEW = 5
 """Notes of a date that are never too many. Above, more than half of those in scope tell nothing."""
@@ -75,14 +76,16 @@ def find_dated(reader: IndexReader, text: str, scope: Scope) -> Dated:
     keys = list(dict.fromkeys(key for one in spans for key in terms_within(one.first, one.last)))
     said = " ".join(dict.fromkeys(text[one.start : one.end] for one in spans))
     term = _any_of(said, keys)
-    found = dict.fromkeys((one.document_id for one in reader.search_lexical([term], limit, scope)), "mention")
+    ways = _ways(spans, said)
+    in_text = _any_of(said, ways)
+    mentions = reader.search_lexical([LexicalTerm(said, f"({term.fts} OR {in_text.fts})")], limit, scope)
+    found = dict.fromkeys((one.document_id for one in mentions), "mention")
     if any(one.is_relative for one in spans):
         found |= dict.fromkeys(reader.find_dated(days, scope, limit, by_file_time=True), "file time")
     found |= dict.fromkeys(reader.find_dated(days, scope, limit), "day")
     if not 0 < len(found) < limit:
         return nothing
-    ways = _ways(spans, said)
-    weighted = WeightedTerm(_any_of(said, ways), inverse_frequency(len(found), total))
+    weighted = WeightedTerm(in_text, inverse_frequency(len(found), total))
     words = {document_id: f"{ways[0]}\n" for document_id, kind in found.items() if kind != "mention"}
     return Dated(found, _without(text, spans), said, term, weighted, words)
 

@@ -72,19 +72,19 @@ TOOLS = (
         "Documents larger than maxBytes are named but left out.",
         requests.MULTI_GET_ARGUMENTS,
     ),
-    Tool("links", "Links", "List the links in a note and to it, with lines.", requests.LINKS_ARGUMENTS),
-    Tool(
-        "related",
-        "Related Notes",
-        "List the notes nearest to a note, by meaning and links.",
-        requests.RELATED_ARGUMENTS,
-    ),
     Tool(
         "status",
         "Index Status",
         "Show what is indexed: number of documents, collections with folder and pattern, and how many documents "
         "still lack vectors.",
         (),
+    ),
+    Tool("links", "Links", "List the links in a note and to it, with lines.", requests.LINKS_ARGUMENTS),
+    Tool(
+        "related",
+        "Related Notes",
+        "List the notes nearest to a note, by meaning and links.",
+        requests.RELATED_ARGUMENTS,
     ),
 )
 LEGACY_TOOLS = ("search", "vector_search", "deep_search")

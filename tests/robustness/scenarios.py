@@ -25,6 +25,7 @@ from qmd.indexing.update import update_collection
 from qmd.inference.base import Embedder
 from qmd.store import IndexWriter, schema
 from tests.fakes import HashingEmbedder
+from tests.old_schema import take_back
 from tests.robustness.recording import without_checksums
 
 _WORDS = ["pricing", "river", "planet", "getUserName", "limiter", "kettle", "orchid", "harbour", "zebra", "quarterly"]
@@ -207,12 +208,7 @@ def _indexed_by_version_1(world: World) -> None:
     with without_checksums():
         _indexed(world)
         connection = apsw.Connection(str(world.locations.database))
-        connection.execute(
-            "ALTER TABLE qmd_collections RENAME TO collections; DROP TABLE left_out;"
-            " DROP TABLE names; ALTER TABLE documents DROP COLUMN heading; ALTER TABLE documents DROP COLUMN date;"
-            " CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL);"
-            " PRAGMA user_version = 1"
-        )
+        take_back(connection, 1)
         connection.close()
 
 

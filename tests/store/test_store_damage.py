@@ -16,6 +16,7 @@ from qmd.store.chunks import ChunkRecord
 from qmd.store.documents import NewDocument
 from qmd.store.salvage import rebuild
 from qmd.store.schema import MIGRATIONS
+from tests.old_schema import take_back
 from tests.robustness import flip_bits
 
 MakeDocument = Callable[..., NewDocument]
@@ -172,13 +173,8 @@ def test_an_index_with_the_unused_table_of_answers_opens_keeps_its_documents_and
 ) -> None:
     with open_writer(index_path) as writer:
         writer.put_documents("n", [make_document("a.md", "apple")])
-        writer._database.run(
-            "CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL)"
-        )
+        take_back(writer._database.connection, 3)
         writer._database.run("INSERT INTO cache (key, value) VALUES ('question', 'answer')")
-        writer._database.run("DROP TABLE names; ALTER TABLE documents DROP COLUMN heading")
-        writer._database.run("DROP TABLE links; DROP TABLE touched; DROP TABLE anchors")
-        writer._database.run("ALTER TABLE documents DROP COLUMN date; PRAGMA user_version = 3")
     with open_reader(index_path) as reader:
         assert [one.path for one in reader.iter_documents()] == ["a.md"]
         assert reader._database.value("SELECT 1 FROM sqlite_schema WHERE name = 'cache'") is None

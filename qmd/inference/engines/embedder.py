@@ -43,8 +43,8 @@ model's weights have 7 bits for the same reason and need no help.
 
 _FINGERPRINT_VERSION = 1
 _FIRST_WINDOWS = {"all-MiniLM-L6-v2": 240}
-"""Token budgets by which fingerprints were first made. The budget changes no vector of a text, so a model whose budget has
-changed keeps its fingerprint, and indexes made with the old one answer until their texts are cut anew."""
+"""Token budgets by which fingerprints were first made. The budget changes no vector of a text: a model whose budget has
+changed keeps its fingerprint, so that an index made with the old one answers until its texts are cut anew."""
 
 _SAMPLE_BYTES = 65_536
 _SAMPLES = 16

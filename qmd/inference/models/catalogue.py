@@ -87,7 +87,7 @@ MINILM = ModelRecord(
     ),
     files=(ModelFile("tokenizer.json", 466_082, "3ad857958ba886d154a5a852119fb31a0dd549d03d8a3fc20e33f2336272cc19"),),
     context=256,
-    # It was trained on texts of 128 tokens: first answers of a vault's 90 questions with 240, 160 and 110 are 72, 73, 76.
+    # It was trained on texts of 128 tokens: of a vault's 90 questions 72, 73 and 76 are right first with 240, 160, 110.
     max_tokens=110,
     dim=384,
     pooling="mean",
