@@ -176,7 +176,8 @@ def _mention_verdict(response: SearchResponse) -> None:
     from qmd.render.text import VERDICT_NOTES
 
     if response.verdict in VERDICT_NOTES:
-        say(VERDICT_NOTES[response.verdict])
+        all_hits = "; every hit: --explain" if response.verdict == "none" and len(response.hits) > 1 else ""
+        say(VERDICT_NOTES[response.verdict] + all_hits)
 
 
 def _explain_expansion(response: SearchResponse) -> None:

@@ -10,13 +10,15 @@ from msgspec import Struct, field
 
 from qmd.records import Hit, Mention, Query, SearchResponse
 from qmd.render.explain import explain_lines, explain_object
-from qmd.render.text import csv_row, json_text, number_lines, quoted, round_half_up, xml_text
+from qmd.render.text import closest_line, csv_row, json_text, number_lines, quoted, round_half_up, xml_text
 
 Format = Literal["cli", "json", "csv", "md", "xml", "files"]
 FORMATS: tuple[Format, ...] = ("cli", "json", "csv", "md", "xml", "files")
 
 JSON_SNIPPET_CHARACTERS = 300
 SNIPPET_CHARACTERS = 500
+LEAST_SHOWN = 0.01
+"""Relevance below which the closest hit is not worth a line."""
 
 
 def snippet_characters(format: Format) -> int:
@@ -50,8 +52,14 @@ class _Row(Struct, frozen=True):
 
 
 def render_hits(response: SearchResponse, format: Format, options: HitOptions) -> str:
-    """Every hit of `response`, best first; the empty form of the format when there is none."""
+    """Every hit of `response`, best first; the empty form of the format when there is none.
+
+    People are shown one line of a list in which nothing matches well, unless they want the explanation.
+    """
     rows = [_row(hit, options) for hit in response.hits]
+    if format == "cli" and response.verdict == "none" and not options.explain:
+        is_near = bool(rows) and rows[0].hit.relevance >= LEAST_SHOWN
+        return (closest_line(rows[0].hit, rows[0].identifier) if is_near else options.empty_note) + "\n"
     if format == "cli":
         return _cli(rows, response.query, options) if rows else options.empty_note + "\n"
     if format == "json":

@@ -12,13 +12,22 @@ from qmd.clock import parse_time
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from qmd.records import Hit
+
 VERDICT_NOTES = {
     "weak": "weak matches only; the index may not hold an answer",
-    "none": "nothing in the index matches well",
+    "none": "no good match found",
 }
 """What a reader is told of a list whose verdict is not `good`."""
 
+
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
+
+
+def closest_line(hit: Hit, name: str) -> str:
+    """The one hit that people are shown of a list in which nothing matches well; `name` is its address."""
+    title = hit.document.title
+    return f"Closest: {name}:{hit.passage.line}  {title} ({int(hit.relevance * 100 + 0.5)}%)"
 
 
 def json_text(value: object) -> str:

@@ -15,10 +15,10 @@ from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Trace
 from qmd.store import IndexReader
 
-PREFIX_TRUST = 0.7
+PREFIX_TRUST = 0.8
 """Share of a term's weight that a prefix of it earns in coverage."""
 
-SPELLING_TRUST = 0.5
+SPELLING_TRUST = 0.85
 """Share of a term's weight that a corrected spelling of it earns in coverage."""
 
 SURE_LENGTH = 7

@@ -13,7 +13,7 @@ from qmd.names import to_text
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import mention_object, snippet_text
 from qmd.render.links import links_object, related_rows, render_links, render_related
-from qmd.render.text import VERDICT_NOTES, number_lines, round_half_up
+from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, round_half_up
 from qmd.server.requests import PASSAGE_CHARS
 
 
@@ -66,6 +66,9 @@ def results_text(response: SearchResponse, label: str) -> str:
     if not response.hits:
         return "\n".join([f'No results found for "{label}"', *notes])
     count = len(response.hits)
+    if response.verdict == "none":
+        closest = closest_line(response.hits[0], document_uri(response.hits[0].document))
+        return "\n".join([f'No good match found for "{label}"', *notes, closest])
     if response.verdict in VERDICT_NOTES:
         notes.append(f"Note: {VERDICT_NOTES[response.verdict]}.")
     head = [f'Found {count} result{"" if count == 1 else "s"} for "{label}":', *notes]

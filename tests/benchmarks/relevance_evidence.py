@@ -65,7 +65,7 @@ class Row:
     """One judged hit.
 
     Attributes:
-        group: What kind of query in which kind of collection: `topic`, `name of 3`, `nonsense of 30` …
+        group: What kind of query in a collection of how many documents, if few: `topic`, `nonsense of 30` …
         query: Unique inside the source.
         is_answerable: Whether anything answers it.
         rank: From 1; 0 for the row that says that a query was asked.
@@ -104,7 +104,9 @@ def of_collection(
     own = " ".join(f"{row.title} {row.text}" for row in read_corpus(folder))
     asked += [Asked("nonsense", text, frozenset()) for text in nonsense_queries(own, n_nonsense)]
     with open_reader(index) as reader:
-        return ask_all(reader, engines, asked, entry_id)
+        rows = ask_all(reader, engines, asked, entry_id)
+        by_name = {entry_id(document): (document, text) for document, text in _documents(reader)}
+    return with_small_parts(engines, rows, asked, by_name, entry_id, n_queries // 2)
 
 
 def of_notes(
@@ -119,14 +121,10 @@ def of_notes(
                 asked.append(Asked("question", query.query, frozenset(query.expected_files)))
         own = " ".join(texts.values())
         asked += [Asked("nonsense", text, frozenset()) for text in nonsense_queries(own, n_nonsense)]
-        rows = ask_all(reader, engines, asked, lambda document: document.path)
+        rows = ask_all(reader, engines, asked, path_of)
         by_path = {document.path: (document, texts[document.id]) for document in reader.iter_documents()}
-    generator = random.Random(seed)
-    for number in range(n_queries // 2):
-        part = small_part(asked, by_path, SMALL_SIZES[number % len(SMALL_SIZES)], generator)
-        for mode, more in _of_small(engines, part, asked, generator).items():
-            rows[mode] += more
-    return rows
+    questions = [one for one in asked if one.group != "name"]
+    return with_small_parts(engines, rows, questions, by_path, path_of, n_queries)
 
 
 def own_queries(reader: IndexReader, count: int, seed: int) -> list[Asked]:
@@ -151,23 +149,51 @@ def own_queries(reader: IndexReader, count: int, seed: int) -> list[Asked]:
     return asked + [Asked("topic", label, frozenset(topics[label])) for label in chosen]
 
 
+def with_small_parts(
+    engines: Engines,
+    rows: dict[Mode, list[Row]],
+    asked: Sequence[Asked],
+    by_name: Mapping[str, tuple[StoredDocument, str]],
+    name_of: Callable[[StoredDocument], str],
+    count: int,
+    seed: int = 5,
+) -> dict[Mode, list[Row]]:
+    """`rows` with those of `count` small collections drawn from the same documents."""
+    generator = random.Random(seed)
+    for number in range(count):
+        part = small_part(asked, by_name, SMALL_SIZES[number % len(SMALL_SIZES)], generator)
+        for mode, more in _of_small(engines, part, asked, name_of, generator).items():
+            rows[mode] += more
+    return rows
+
+
+def path_of(document: StoredDocument) -> str:
+    """What fixtures call a document."""
+    return document.path
+
+
 def small_part(
     asked: Sequence[Asked], by_path: Mapping[str, tuple[StoredDocument, str]], size: int, generator: random.Random
 ) -> list[tuple[StoredDocument, str]]:
-    """`size` notes, of which at least one answers a query."""
-    answering = [path for one in asked for path in sorted(one.answers) if path in by_path]
-    chosen = {generator.choice(answering), *generator.sample(sorted(by_path), size)}
-    return [by_path[path] for path in sorted(chosen)[: max(size, 1)]]
+    """`size` notes, of which one at least answers a query."""
+    answered = generator.choice([one for one in asked if one.answers & by_path.keys()])
+    answer = generator.choice(sorted(answered.answers & by_path.keys()))
+    others = [path for path in generator.sample(sorted(by_path), size) if path != answer]
+    return [by_path[path] for path in (answer, *others[: size - 1])]
 
 
 def _of_small(
-    engines: Engines, part: Sequence[tuple[StoredDocument, str]], asked: Sequence[Asked], generator: random.Random
+    engines: Engines,
+    part: Sequence[tuple[StoredDocument, str]],
+    asked: Sequence[Asked],
+    name_of: Callable[[StoredDocument], str],
+    generator: random.Random,
 ) -> dict[Mode, list[Row]]:
-    paths = {document.path for document, _ in part}
-    answered = [one for one in asked if one.answers & paths]
+    names = {name_of(document) for document, _ in part}
+    answered = [one for one in asked if one.answers & names]
     others = [one for one in asked if not one.answers]
     chosen = [
-        Asked(f"{one.group} of {len(part)}", one.text, one.answers & paths)
+        Asked(f"{one.group} of {len(part)}", one.text, one.answers & names)
         for one in (*generator.sample(answered, min(4, len(answered))), *generator.sample(others, min(4, len(others))))
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +205,7 @@ def _of_small(
             if engines.embedder is not None:
                 embed_pending(writer, engines.embedder)
         with open_reader(index) as reader:
-            return ask_all(reader, engines, chosen, lambda document: document.path)
+            return ask_all(reader, engines, chosen, name_of)
 
 
 def ask_all(

@@ -187,3 +187,13 @@ def test_csv_rows_survive_any_text(title: str, body: str) -> None:
     rows = list(csv.reader(io.StringIO(render("csv", hit, full=True), newline="")))
     assert len(rows) == 2
     assert (rows[1][3], rows[1][6]) == (title, body)
+
+
+def test_of_a_list_without_a_good_match_people_see_one_line() -> None:
+    response = SearchResponse(Query("x"), (replace(HIT, relevance=0.12), HIT), "none")
+    assert render_hits(response, "cli", HitOptions()).startswith("Closest: ")
+    assert render_hits(response, "cli", HitOptions()).count("\n") == 1
+    assert render_hits(response, "cli", HitOptions(explain=True)).count("Title: ") == 2
+    assert len(json.loads(render_hits(response, "json", HitOptions()))) == 2
+    far = replace(response, hits=(replace(HIT, relevance=0.004),))
+    assert render_hits(far, "cli", HitOptions()) == "No results found.\n"
