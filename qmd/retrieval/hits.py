@@ -46,12 +46,10 @@ class RankedCandidate(Struct, frozen=True):
 
 
 class Scale(Struct, frozen=True):
-    """What relevance is measured with: the query's terms, its own background cosine, and the calibration."""
+    """What relevance is measured with: the query's terms, the size of the collection, and the calibration."""
 
     terms: Sequence[WeightedTerm]
     n_documents: int
-    background: float | None
-    spread: float | None
     judge: Callable[[Evidence], float]
     said: Mapping[int, str] = {}
     """What is known to hold for a document beside its text, in words of the terms: its date. Whole lines, by id."""
@@ -117,11 +115,9 @@ def _measure(matched: MatchedText, names_end: int, entry: RankedCandidate, scale
         window=coverage(matched.occurrences, scale.terms, WINDOW_CHARS),
         mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
-        background=scale.background,
         in_names=coverage(in_names, scale.terms),
         n_terms=len(scale.terms),
         n_documents=scale.n_documents,
-        spread=scale.spread,
         is_named=any(part.source == NAME for part in entry.fused.contributions),
     )
 

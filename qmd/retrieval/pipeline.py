@@ -124,11 +124,8 @@ class _Search:
             with trace.stage("rerank"):
                 ranked = rerank(self._reader, self._engines, query, ranked, terms, options, trace)
         with trace.stage("passages"):
-            cosines = [candidate.score for candidate in self._dense[0].ranking.candidates] if self._dense else []
-            background = calibration.background_cosine(cosines)
-            spread = calibration.spread_of(cosines)
             n_documents = self._reader.count_documents(query.scope)
-            scale = Scale(terms, n_documents, background, spread, judge, self._dated.words)
+            scale = Scale(terms, n_documents, judge, self._dated.words)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
             hits = with_mentions(self._reader, hits)
         if not hits:

@@ -32,8 +32,11 @@ from qmd.retrieval.calibration import GOOD, WEAK, Evidence
 from qmd.retrieval.options import Mode
 from tests.benchmarks.relevance_evidence import MODES, Row, of_collection, of_notes
 
-UNJUDGED_WEIGHT = 0.1
-RIDGE = 1e-2
+UNJUDGED_WEIGHT = 0.15
+RIDGE = 1.0
+NONSENSE = 0.17
+"""Relevance that one nonsense query in twenty may reach: below `calibration.WEAK`, with room for other collections."""
+
 NEEDED = 3
 """A query whose answer is not among so many hits says nothing of calibration: another stage has lost it."""
 
@@ -103,31 +106,17 @@ def usable(row: Row, mode: Mode) -> bool:
 
 def fit(gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
     """Weighted ridge logistic regression by Newton's method, weights of the wrong sign left out, then anchored."""
-    used, w = [], []
-    for rows in gathered.values():
-        mine = [row for row in rows if usable(row, mode) and (row.is_answerable or row.rank <= 3)]
-        weights = [1.0 if row.is_relevant or not row.is_answerable else UNJUDGED_WEIGHT for row in mine]
-        # Every source and every group of queries in it counts alike.
-        for group in {row.group.partition(" of ")[0] for row in mine}:
-            inside = [n for n, row in enumerate(mine) if row.group.partition(" of ")[0] == group]
-            total = math.fsum(weights[n] for n in inside)
-            for n in inside:
-                weights[n] /= max(total, 1e-9)
-        used += mine
-        w += weights
-    x = np.array([calibration.features(row.evidence, has_cosine=mode != "lexical") for row in used])
-    y = np.array([float(row.is_relevant) for row in used])
-    weight = np.array(w)
-    weight[y > 0] *= weight[y == 0].sum() / max(weight[y > 0].sum(), 1e-9)
-    weight *= len(used) / weight.sum()
+    x, y, weight = _samples(gathered, mode)
     signs = np.array(calibration.SIGNS[: x.shape[1]])
+    ridge = np.full(x.shape[1], RIDGE)
+    ridge[0] = 1e-6
     free = np.ones(x.shape[1], bool)
     while True:
         theta = np.zeros(x.shape[1])
-        for _ in range(80):
+        for _ in range(100):
             p = 1 / (1 + np.exp(-np.clip(x[:, free] @ theta[free], -30, 30)))
-            gradient = x[:, free].T @ (weight * (y - p)) - RIDGE * theta[free]
-            hessian = (x[:, free] * (weight * p * (1 - p))[:, None]).T @ x[:, free] + RIDGE * np.eye(free.sum())
+            gradient = x[:, free].T @ (weight * (y - p)) - ridge[free] * theta[free]
+            hessian = (x[:, free] * (weight * p * (1 - p))[:, None]).T @ x[:, free] + np.diag(ridge[free])
             theta[free] += np.linalg.solve(hessian, gradient)
         wrong = free & (theta * signs < 0)
         if not wrong.any():
@@ -135,27 +124,40 @@ def fit(gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
         free &= ~wrong
 
 
+def _samples(
+    gathered: Mapping[str, Rows], mode: Mode
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Features, labels and weights of the first three hits: every kind of query in every source counts alike, whole and
+    small collections apart, and answers together as much as all else."""
+    groups: dict[tuple[str, str, bool, bool], list[Row]] = {}
+    for name, rows in gathered.items():
+        for row in rows:
+            if usable(row, mode) and row.rank <= NEEDED:
+                kind, _, is_small = row.group.partition(" of ")
+                groups.setdefault((name, kind, bool(is_small), row.is_relevant), []).append(row)
+    x, y, weight = [], [], []
+    for group in groups.values():
+        for row in group:
+            x.append(calibration.features(row.evidence, has_cosine=mode != "lexical"))
+            y.append(float(row.is_relevant))
+            weight.append((UNJUDGED_WEIGHT if row.is_answerable and not row.is_relevant else 1.0) / len(group))
+    labels, weights = np.array(y), np.array(weight)
+    weights[labels > 0] *= weights[labels == 0].sum() / weights[labels > 0].sum()
+    return np.array(x), labels, weights * len(weights) / weights.sum()
+
+
 def anchored(theta: npt.NDArray[np.float64], gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
-    """The same weights with relevance 0.2 halfway between nonsense and answers.
-
-    Halfway between the largest 95th percentile of nonsense and the smallest 10th percentile of answered queries.
-    """
-    high, low = [], []
+    """The same weights with the 95th percentile of nonsense at `NONSENSE` where it is highest."""
+    judge = judge_by(theta, mode)
+    highest = 1e-9
     for rows in gathered.values():
-        tops = first_values(rows, lambda row: _value(theta, row, mode))
-        if tops[False]:
-            high.append(np.percentile(list(tops[False].values()), 95))
-        if tops[True]:
-            low.append(np.percentile(list(tops[True].values()), 10))
+        for is_small in (False, True):
+            mine = [row for row in rows if (" of " in row.group) == is_small]
+            values = first_values(mine, lambda row: judge(row.evidence))[False].values()
+            highest = max(highest, float(np.percentile(list(values), 95)) if values else 0.0)
     moved = theta.copy()
-    moved[0] += math.log(WEAK / (1 - WEAK)) - (max(high) + min(low)) / 2
+    moved[0] += math.log(NONSENSE / (1 - NONSENSE)) - math.log(highest / (1 - highest))
     return moved
-
-
-def _value(theta: npt.NDArray[np.float64], row: Row, mode: Mode) -> float:
-    if not usable(row, mode):
-        return -9.0
-    return float(np.dot(theta, calibration.features(row.evidence, has_cosine=mode != "lexical")))
 
 
 def judge_by(theta: npt.NDArray[np.float64], mode: Mode) -> Judge:

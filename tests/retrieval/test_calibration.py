@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from qmd.retrieval.calibration import (
     GOOD,
+    NAMED,
     WEAK,
     Evidence,
-    background_cosine,
     non_increasing,
     relevance,
     verdict,
@@ -29,12 +29,12 @@ def test_relevances_never_rise_and_keep_their_mean(values: list[float]) -> None:
 
 
 @given(SHARE, SHARE, st.floats(0, 100), st.floats(-1, 1), SHARE)
-def test_relevance_stays_in_bounds(coverage: float, window: float, mass: float, cosine: float, back: float) -> None:
-    assert 0.0 <= relevance(Evidence(coverage, window, mass, cosine, back)) <= 1.0
+def test_relevance_stays_in_bounds(coverage: float, window: float, mass: float, cosine: float, names: float) -> None:
+    assert 0.0 <= relevance(Evidence(coverage, window, mass, cosine, names)) <= 1.0
 
 
 def test_more_evidence_means_more_relevance() -> None:
-    assert relevance(Evidence(0.5, 0.5, 2.0, 0.6, 0.1)) > relevance(Evidence(0.5, 0.5, 2.0, 0.3, 0.1))
+    assert relevance(Evidence(0.5, 0.5, 2.0, 0.6)) > relevance(Evidence(0.5, 0.5, 2.0, 0.3))
     assert relevance(Evidence(1.0, 1.0, 2.0)) > relevance(Evidence(0.5, 0.5, 2.0)) > relevance(Evidence(0.0, 0.0, 2.0))
 
 
@@ -43,22 +43,22 @@ def test_half_of_a_long_question_says_more_than_half_of_two_words() -> None:
 
 
 def test_an_identifier_found_literally_needs_no_vector() -> None:
-    assert relevance(Evidence(1.0, 1.0, 1.0, 0.1, 0.1)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 1.0, 0.1)) > GOOD
 
 
 def test_half_of_some_random_words_is_no_answer_where_the_meaning_is_far() -> None:
-    assert relevance(Evidence(0.5, 0.5, 4.0, 0.1, 0.1)) < WEAK
-    assert relevance(Evidence(0.5, 0.5, 4.0, 0.6, 0.1)) > WEAK
+    assert relevance(Evidence(0.5, 0.5, 4.0, 0.1)) < WEAK
+    assert relevance(Evidence(0.5, 0.5, 4.0, 0.6)) > WEAK
 
 
 def test_nothing_found_of_the_query_is_below_the_threshold_in_every_mode() -> None:
     assert relevance(Evidence(0.0, 0.0, 3.0)) < WEAK
-    assert relevance(Evidence(0.0, 0.0, 3.0, 0.3, 0.1)) < WEAK
+    assert relevance(Evidence(0.0, 0.0, 3.0, 0.3)) < WEAK
 
 
 def test_everything_found_together_is_good_in_every_mode() -> None:
     assert relevance(Evidence(1.0, 1.0, 1.0)) > GOOD
-    assert relevance(Evidence(1.0, 1.0, 1.0, 0.7, 0.15)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 1.0, 0.7)) > GOOD
 
 
 @pytest.mark.parametrize(("first", "expected"), [(0.9, "good"), (0.3, "weak"), (0.1, "none")])
@@ -70,6 +70,16 @@ def test_an_empty_list_is_none() -> None:
     assert verdict([]) == "none"
 
 
-def test_the_background_is_the_mean_of_the_lower_half() -> None:
-    assert background_cosine([0.9, 0.5, 0.2, 0.1]) == pytest.approx(0.15)
-    assert background_cosine([]) is None
+def test_what_the_query_calls_by_its_name_is_an_answer() -> None:
+    assert relevance(Evidence(0.0, 0.0, 0.0, is_named=True)) == NAMED
+
+
+def test_a_topic_that_stands_in_the_title_is_an_answer() -> None:
+    assert relevance(Evidence(1.0, 1.0, 0.6, in_names=1.0, n_terms=1)) > GOOD
+    assert relevance(Evidence(1.0, 1.0, 0.6, 0.4, in_names=1.0, n_terms=1)) > GOOD
+
+
+def test_less_evidence_will_do_among_a_few_notes() -> None:
+    few, many = Evidence(0.5, 0.4, 4.0, 0.35, n_documents=3), Evidence(0.5, 0.4, 4.0, 0.35, n_documents=5_000)
+    assert relevance(few) > GOOD > relevance(many)
+    assert relevance(Evidence(0.0, 0.0, 3.0, 0.1, n_documents=3)) < WEAK
