@@ -74,7 +74,7 @@ class _Chunker(Struct):
             document = parse_stored(content.path, content.text)
             token_starts = self.embedder.token_starts(content.text)
             declarations = self._declarations(content) if self.cut_declarations else ()
-            limit = self.embedder.max_tokens
+            limit = chunk_budget(self.embedder, token_starts, document.body_offset)
             if declarations:
                 chunks = split_code(content.text, declarations, token_starts, limit)
             else:
@@ -205,6 +205,12 @@ def embed_pending(
         elapsed_s=time.monotonic() - started,
         warnings=tuple(chunker.warnings),
     )
+
+
+def chunk_budget(embedder: Embedder, token_starts: Sequence[int], body_offset: int) -> int:
+    """Tokens of a chunk: a text that fits into one stays whole, a longer one is cut into smaller pieces."""
+    n_tokens = len(token_starts) - bisect_left(token_starts, body_offset)
+    return embedder.max_tokens if n_tokens <= embedder.max_tokens else embedder.window
 
 
 def parse_stored(path: str, text: str) -> Document:

@@ -28,6 +28,13 @@ BONUS: Mapping[str, float] = {"day": 16.0, "file time": 16.0, "mention": 13.0}
 without having a date, or names it anywhere: a note that was merely created on that day may say less of the rest. Names
 count more: `qmd.retrieval.naming`."""
 
+LONG_BONUS: Mapping[str, float] = {"day": 3.0, "file time": 3.0, "mention": 1.5}
+"""The same for a month or a quarter, which may as well be when something happened as when a note was written: it must not
+outweigh what all other words agree on."""
+
+SHORT_DAYS = 7
+"""Days up to which a span names notes like a day does."""
+
 FEW = 5
 """Notes of a date that are never too many. Above, more than half of those in scope tell nothing."""
 
@@ -56,6 +63,8 @@ class Dated(Struct, frozen=True):
     said: str = ""
     term: LexicalTerm | None = None
     weighted: WeightedTerm | None = None
+    is_long: bool = False
+    """Whether they span more than a week."""
     words: Mapping[int, str] = field(default_factory=dict)
     """For documents that have the date without saying it in their text: a line that does."""
 
@@ -87,7 +96,8 @@ def find_dated(reader: IndexReader, text: str, scope: Scope) -> Dated:
         return nothing
     weighted = WeightedTerm(in_text, inverse_frequency(len(found), total))
     words = {document_id: f"{ways[0]}\n" for document_id, kind in found.items() if kind != "mention"}
-    return Dated(found, _without(text, spans), said, term, weighted, words)
+    is_long = any((one.last - one.first).days >= SHORT_DAYS for one in spans)
+    return Dated(found, _without(text, spans), said, term, weighted, is_long, words)
 
 
 def complete_query(query: LexicalQuery, dated: Dated, text: str) -> LexicalQuery:
@@ -115,7 +125,7 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
 
 def put_first(fused: Sequence[Fused], dated: Dated) -> list[Fused]:
     """The ranking with the notes of the date in front of it, in their own order."""
-    return fusion.put_first(fused, dated.documents, "date", BONUS, dated.said)
+    return fusion.put_first(fused, dated.documents, "date", LONG_BONUS if dated.is_long else BONUS, dated.said)
 
 
 def _dates(text: str) -> list[DateSpan]:

@@ -42,10 +42,6 @@ model's weights have 7 bits for the same reason and need no help.
 """
 
 _FINGERPRINT_VERSION = 1
-_FIRST_WINDOWS = {"all-MiniLM-L6-v2": 240}
-"""Token budgets by which fingerprints were first made. The budget changes no vector of a text: a model whose budget has
-changed keeps its fingerprint, so that an index made with the old one answers until its texts are cut anew."""
-
 _SAMPLE_BYTES = 65_536
 _SAMPLES = 16
 
@@ -119,6 +115,8 @@ class OnnxEmbedder:
         )
         self.max_tokens = record.max_tokens
         """Token budget of one chunk's body; what exceeds the model's context with its names is cut at the end."""
+        self.window = record.window or record.max_tokens
+        """The same for the chunks of longer texts."""
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""
@@ -180,8 +178,7 @@ def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_
     if record.dim is not None and dim != record.dim:
         raise ModelError(f"model '{weights.path}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
     prompts = (record.document_prompt, record.query_prompt)
-    window = _FIRST_WINDOWS.get(record.name, record.max_tokens)
-    computed = (_FINGERPRINT_VERSION, record.pooling, prompts, window, record.context)
+    computed = (_FINGERPRINT_VERSION, record.pooling, prompts, record.max_tokens, record.context)
     fingerprint = sampled_digest(weights.path, repr(computed), (folder / "tokenizer.json").read_bytes())
     return OnnxEmbedder(encoder, record, fingerprint, dim)
 
