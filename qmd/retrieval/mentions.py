@@ -22,12 +22,13 @@ _MAX_STUB_CHARACTERS = 2_000
 _LINKS_SEEN = 20
 _MENTION_CHARACTERS = 200
 _NO_PROSE = (
-    r"(?ms)^(?:```|~~~)[ \t]*(?:dataview\w*|tasks|query|button|toc)\b.*?(?:^(?:```|~~~)[^\n]*$|\Z)|^[ \t]*#{1,6}[ \t][^\n]*"
+    r"(?ms)^(?:```|~~~)[ \t]*(?:dataview\w*|tasks|query|button|toc)\b.*?(?:^(?:```|~~~)[^\n]*$|\Z)"
+    r"|^[ \t]*#{1,6}[ \t][^\n]*"
     r"|!?\[\[[^\[\]\n]*\]\]|!?\[[^\[\]\n]*\]\([^()\n]*\)|https?://\S+|#[\w/-]+"
     r"|<!--.*?(?:-->|\Z)|<%.*?(?:%>|\Z)|\{\{.*?(?:\}\}|\Z)|<[^<>\n]*>|^[^\n:]{1,40}:(?::[^\n]*|[ \t]*$)"
 )
-"""Queries of plug-ins, headings, links, tags, comments, the marks of templates, and fields (`key:: value`). As text: `re` compiles it
-when the first short hit asks."""
+"""Queries of plug-ins, headings, links, tags, comments, the marks of templates, and fields (`key:: value`). As text: `re`
+compiles it when the first short hit asks."""
 
 
 def with_mentions(reader: IndexReader, hits: Sequence[Hit]) -> tuple[Hit, ...]:
