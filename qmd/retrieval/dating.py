@@ -29,8 +29,8 @@ without having a date, or names it anywhere: a note that was merely created on t
 count more: `qmd.retrieval.naming`."""
 
 LONG_BONUS: Mapping[str, float] = {"day": 3.0, "file time": 3.0, "mention": 1.5}
-"""The same for a month or a quarter, which may as well be when something happened as when a note was written: it must not
-outweigh what all other words agree on."""
+"""The same for a month or a quarter, which may as well be when something happened as when a note was written: it must
+not outweigh what all other words agree on."""
 
 SHORT_DAYS = 7
 """Days up to which a span names notes like a day does."""

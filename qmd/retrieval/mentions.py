@@ -27,8 +27,8 @@ _NO_PROSE = (
     r"|!?\[\[[^\[\]\n]*\]\]|!?\[[^\[\]\n]*\]\([^()\n]*\)|https?://\S+|#[\w/-]+"
     r"|<!--.*?(?:-->|\Z)|<%.*?(?:%>|\Z)|\{\{.*?(?:\}\}|\Z)|<[^<>\n]*>|^[^\n:]{1,40}:(?::[^\n]*|[ \t]*$)"
 )
-"""Queries of plug-ins, headings, links, tags, comments, the marks of templates, and fields (`key:: value`). As text: `re`
-compiles it when the first short hit asks."""
+"""Queries of plug-ins, headings, links, tags, comments, the marks of templates, and fields (`key:: value`). As text:
+`re` compiles it when the first short hit asks."""
 
 
 def with_mentions(reader: IndexReader, hits: Sequence[Hit]) -> tuple[Hit, ...]:
