@@ -177,7 +177,7 @@ def test_an_index_with_the_unused_table_of_answers_opens_keeps_its_documents_and
         )
         writer._database.run("INSERT INTO cache (key, value) VALUES ('question', 'answer')")
         writer._database.run("DROP TABLE names; ALTER TABLE documents DROP COLUMN heading")
-        writer._database.run("DROP TABLE links; DROP TABLE touched; DROP TABLE anchors")
+        writer._database.run("DROP TABLE links; DROP TABLE link_keys; DROP TABLE touched; DROP TABLE anchors")
         writer._database.run("ALTER TABLE documents DROP COLUMN date; PRAGMA user_version = 3")
     with open_reader(index_path) as reader:
         assert [one.path for one in reader.iter_documents()] == ["a.md"]
