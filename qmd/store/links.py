@@ -35,6 +35,9 @@ _BATCH = 20_000
 
 _REMOVED_AT_ONCE = 500
 
+# A third less time than level 6 takes, for a twentieth more room.
+_COMPRESSION_LEVEL = 1
+
 _Row = tuple[str, str, str, int, bool]
 """The fields of `Link` in order."""
 
@@ -61,8 +64,8 @@ class ResolvedLink(Struct, frozen=True):
 def pack_links(links: Sequence[Link]) -> PackedLinks:
     """The stored form of links: to be made before the transaction, which should not wait for it."""
     keys = [key for link in links if (key := link_key(link.target))]
-    packed = zlib.compress(msgspec.json.encode([msgspec.structs.astuple(link) for link in links]))
-    return PackedLinks(packed, Counter(map(_hash_of, keys)))
+    packed = zlib.compress(msgspec.json.encode([msgspec.structs.astuple(link) for link in links]), _COMPRESSION_LEVEL)
+    return PackedLinks(packed, dict(Counter(map(_hash_of, keys))))
 
 
 def put_links(database: Database, document_id: int, links: PackedLinks) -> None:
