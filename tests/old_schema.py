@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 _TAKEN_BACK = {
-    6: "DROP TABLE links; DROP TABLE touched; DROP TABLE anchors",
+    6: "DROP TABLE links; DROP TABLE link_keys; DROP TABLE touched; DROP TABLE anchors",
     5: "DROP TABLE names; ALTER TABLE documents DROP COLUMN heading; ALTER TABLE documents DROP COLUMN date",
     4: "CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL)",
     3: "DROP TABLE left_out",

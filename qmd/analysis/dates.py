@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from qmd.dates.days import month_of
@@ -20,12 +21,14 @@ def date_terms(spans: Iterable[DateSpan]) -> list[str]:
 
     No text holds such words (`onday20181017`, `onmonth201810`), and nobody types them.
     """
-    terms: dict[str, None] = {}
-    for span in spans:
-        if not _covers_month(span):
-            terms.update(dict.fromkeys(_day_term(day) for day in _days(span.first, span.last)))
-        terms.update(dict.fromkeys(_months(span.first, span.last)))
-    return list(terms)
+    return list(dict.fromkeys(term for span in spans for term in _terms_of(span.first, span.last)))
+
+
+@lru_cache(maxsize=1_000)
+def _terms_of(first: date, last: date) -> tuple[str, ...]:
+    """Cached, as notes share their days."""
+    days = () if _covers_month(first, last) else map(_day_term, _days(first, last))
+    return (*days, *_months(first, last))
 
 
 def terms_within(first: date, last: date) -> list[str]:
@@ -45,8 +48,8 @@ def days_and_months(first: date, last: date) -> list[tuple[date, bool]]:
     return parts
 
 
-def _covers_month(span: DateSpan) -> bool:
-    return (span.last - span.first).days >= 27
+def _covers_month(first: date, last: date) -> bool:
+    return (last - first).days >= 27
 
 
 def _days(first: date, last: date) -> Iterator[date]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from qmd.analysis.scripts import normalize, without_accents
 from qmd.file_names import file_name, is_telling
@@ -11,6 +12,7 @@ from qmd.records import Document
 _BETWEEN = re.compile(r"[^\w+#&@]+|_+")
 
 
+@lru_cache(maxsize=1_000)
 def name_key(name: str) -> str:
     """A name in the form in which two are equal: case, accents, hyphens, punctuation and emoji do not matter.
 

@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.index import analyze_document
-from qmd.analysis.link_targets import link_key
 from qmd.analysis.note_names import name_key
 from qmd.chunking.declarations import GrammarError, declared_headings, find_declarations
 from qmd.clock import file_time_text
@@ -20,7 +19,7 @@ from qmd.ingest.errors import UnindexableFileError, UnindexableReason
 from qmd.records import Document, FileEntry, NameKind
 from qmd.store import pack_text
 from qmd.store.documents import NewDocument
-from qmd.store.links import KeyedLink
+from qmd.store.links import pack_links
 
 _RACY_NS = 50_000_000
 _RACY_COARSE_NS = 2_000_000_000
@@ -88,8 +87,7 @@ def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
         is_plain = True
     new = stored_form(document, entry.size_bytes, _known_time(entry, read_at_ns), read_at_ns, entry.mtime_ns)
     # What the index cannot store must be noticed here, where it concerns this file alone.
-    linked = (part for one in new.links for part in (one.link.target, one.link.fragment, one.link.text))
-    "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra, *linked)).encode()
+    "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
     return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
 
 
@@ -120,7 +118,7 @@ def stored_form(
         heading=document.title if document.title_source == "heading" else None,
         names=_names(document),
         date=document.date,
-        links=tuple(KeyedLink(link_key(link.target), link) for link in document.links),
+        links=pack_links(document.links) if document.links else None,
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -63,13 +64,19 @@ def _dates(text: str) -> Sequence[DateSpan]:
     return find_dates(text) if _YEAR.search(text) else ()
 
 
+@lru_cache(maxsize=1_000)
+def _dates_of_value(text: str) -> Sequence[DateSpan]:
+    """Cached, as notes share their days."""
+    return tuple(_dates(text))
+
+
 def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]]:
     """Dates of the front matter by key; of a value that can be read in two ways both, the American one first."""
     told: dict[str, Sequence[DateSpan]] = {}
     for key, value in metadata.items():
         # Of a list the first entry: long ones are keywords.
         for text in value[:1] if isinstance(value, tuple) else (str(value),):
-            if len(text) <= _MAX_VALUE_CHARACTERS and (found := _dates(text)):
+            if len(text) <= _MAX_VALUE_CHARACTERS and (found := _dates_of_value(text)):
                 told.setdefault(_BETWEEN.sub("", key), found)
     return told
 

@@ -6,18 +6,20 @@ is added, renamed or removed changes the meaning of links in others, which are n
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
+import msgspec
 from msgspec import Struct
 
 from qmd.analysis.index import analyze_text
-from qmd.analysis.link_targets import Named, choose_target, place_of
+from qmd.analysis.link_targets import Named, choose_target, link_key, place_of
 from qmd.analysis.note_names import name_key
 from qmd.batches import batches
 from qmd.records import Link, StoredDocument
-from qmd.store.connection import Database, Row
+from qmd.store.connection import Database
 
 MAX_ANCHORS = 50
 """Texts by which one note is found: those of the first links, by path and place."""
@@ -28,21 +30,27 @@ MANY_LINKS = 200
 MAX_SHARED = 50
 """Notes that one links to that are looked at for who links there, too."""
 
-_BATCH = 2_000
-"""Notes whose incoming links are held at once."""
+_BATCH = 20_000
+"""Notes whose anchors are held at once; each batch reads the links of its collection again."""
 
-_COLUMNS = "links.key, links.target, links.fragment, links.text, links.line, links.embed"
-"""The key, and then the fields of `Link` in order."""
+_REMOVED_AT_ONCE = 500
 
-_KEY, _TEXT = 2, 5
-"""Where they stand in a row of `_rows_of`."""
+# A third less time than level 6 takes, for a twentieth more room.
+_COMPRESSION_LEVEL = 1
+
+_Row = tuple[str, str, str, int, bool]
+"""The fields of `Link` in order."""
+
+_Written = tuple[int, str, str, Link]
+"""A link behind the document that holds it, the path of that, and the link's key (`link_key`)."""
 
 
-class KeyedLink(Struct, frozen=True):
-    """A link, and the name that its target ends with (`link_targets.link_key`)."""
+class PackedLinks(Struct, frozen=True):
+    """The links of a document as the index keeps them, in one piece: ten of them take less room than one alone."""
 
-    key: str
-    link: Link
+    packed: bytes
+    counts: Mapping[int, int]
+    """How many there are of each name, as `_hash_of` writes it."""
 
 
 class ResolvedLink(Struct, frozen=True):
@@ -53,33 +61,39 @@ class ResolvedLink(Struct, frozen=True):
     link: Link
 
 
-def put_links(database: Database, document_id: int, links: Sequence[KeyedLink]) -> None:
+def pack_links(links: Sequence[Link]) -> PackedLinks:
+    """The stored form of links: to be made before the transaction, which should not wait for it."""
+    keys = [key for link in links if (key := link_key(link.target))]
+    packed = zlib.compress(msgspec.json.encode([msgspec.structs.astuple(link) for link in links]), _COMPRESSION_LEVEL)
+    return PackedLinks(packed, dict(Counter(map(_hash_of, keys))))
+
+
+def put_links(database: Database, document_id: int, links: PackedLinks) -> None:
     """Store the links of a new document."""
-    rows = [
-        (document_id, position, one.key, link.target, link.fragment, link.text, link.line, link.is_embed)
-        for position, one in enumerate(links)
-        for link in (one.link,)
-    ]
-    database.run_many("INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    database.run("INSERT INTO links (source, packed) VALUES (?, ?)", (document_id, links.packed))
+    rows = [(key, document_id, n) for key, n in links.counts.items()]
+    database.run_many("INSERT INTO link_keys (key, source, n) VALUES (?, ?, ?)", rows)
 
 
-def remove_links(database: Database, collection: str, ids: Iterable[tuple[int]]) -> None:
+def remove_links(database: Database, collection: str, ids: Sequence[int]) -> None:
     """Forget the links and the anchors of documents that go, and remember which names that concerns."""
-    rows = [(collection, *one, *one) for one in ids]
-    database.run_many(
-        "INSERT OR IGNORE INTO touched SELECT ?1, key FROM names WHERE document = ?2"
-        " UNION SELECT ?1, key FROM links WHERE source = ?3",
-        rows,
-    )
+    for part in batches(ids, _REMOVED_AT_ONCE):
+        links = [(_hash_of(key), source, key) for source, key in _keys_in(database, part)]
+        names = database.select_in("SELECT key FROM names WHERE document IN ({})", part)
+        touched = {key for *_, key in links}.union(key for (key,) in names)
+        database.run_many("INSERT OR IGNORE INTO touched VALUES (?, ?)", [(collection, key) for key in touched])
+        database.run_many("DELETE FROM link_keys WHERE key = ? AND source = ?", [one[:2] for one in links])
     for sql in ("DELETE FROM links WHERE source = ?", "DELETE FROM anchors WHERE rowid = ?"):
-        database.run_many(sql, [row[1:2] for row in rows])
+        database.run_many(sql, [(one,) for one in ids])
 
 
 def links_from(database: Database, document: StoredDocument) -> list[ResolvedLink]:
     """The links in a document, in its order."""
-    rows = database.rows(f"SELECT {_COLUMNS} FROM links WHERE source = ? ORDER BY position", (document.id,))
-    found = [(document.id, document.path, *row) for row in rows]
-    return _records(_resolved(database, document.collection, found))
+    rows = database.rows("SELECT packed FROM links WHERE source = ?", (document.id,))
+    links = [link for (packed,) in rows for link in _unpacked(database, packed)]
+    written = [(document.id, document.path, link_key(link.target), link) for link in links]
+    named = _named(database, document.collection, {key for _, _, key, _ in written})
+    return list(_resolved(named, written))
 
 
 def links_to(database: Database, document: StoredDocument, limit: int | None = None) -> list[ResolvedLink]:
@@ -95,8 +109,7 @@ def count_shared_links(database: Database, document: StoredDocument) -> dict[int
     targets = dict.fromkeys(one.target for one in links_from(database, document) if one.target != document.id)
     shared: defaultdict[int, float] = defaultdict(float)
     for target in list(targets)[:MAX_SHARED]:
-        counted = "SELECT count(*) FROM links WHERE key IN (SELECT key FROM names WHERE document = ?)"
-        if target is not None and database.value(counted, (target,)) <= MANY_LINKS:
+        if target is not None and _count_links(database, _names_of(database, [target])) <= MANY_LINKS:
             sources = {one.source for one in _links_to(database, target, document.collection)}
             for source in sources - {document.id}:
                 shared[source] += 1 / len(sources)
@@ -114,15 +127,12 @@ def settle_anchors(database: Database, collection: str, since: int) -> int:
     Returns:
         The largest id that has been counted.
     """
-    new = "documents.collection = ?1 AND documents.id > ?2"
     if since:
-        touched = database.rows(
-            f"SELECT key FROM documents JOIN names ON names.document = documents.id WHERE {new}"
-            f" UNION SELECT key FROM documents JOIN links ON links.source = documents.id WHERE {new}"
-            " UNION SELECT key FROM touched WHERE collection = ?1",
-            (collection, since),
-        )
-        named = _named(database, collection, [key for (key,) in touched])
+        new = "SELECT id FROM documents WHERE collection = ? AND id > ?"
+        ids = [one for (one,) in database.rows(new, (collection, since))]
+        touched = {key for (key,) in database.rows("SELECT key FROM touched WHERE collection = ?", (collection,))}
+        touched.update(_names_of(database, ids), (key for _, key in _keys_in(database, ids)))
+        named = _named(database, collection, touched)
         targets = sorted({one.document_id for found in named.values() for one in found})
         database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in targets])
     else:
@@ -136,9 +146,12 @@ def settle_anchors(database: Database, collection: str, since: int) -> int:
 
 
 def _links_to(database: Database, document_id: int, collection: str, limit: int | None = None) -> list[ResolvedLink]:
-    keys = [key for (key,) in database.rows("SELECT key FROM names WHERE document = ?", (document_id,))]
-    found = _resolved(database, collection, _rows_of(database, collection, keys, limit=-1 if limit is None else limit))
-    return _records(one for one in found if one[1] == document_id != one[0])
+    keys = _names_of(database, [document_id])
+    written = list(_written(database, collection, keys, limit))
+    if limit is not None:
+        written = sorted(sorted(written, key=lambda one: one[0])[:limit], key=lambda one: one[1])
+    found = _resolved(_named(database, collection, keys), written)
+    return [one for one in found if one.target == document_id != one.source]
 
 
 def _anchors_of(database: Database, collection: str, ids: Sequence[int]) -> dict[int, str]:
@@ -146,31 +159,61 @@ def _anchors_of(database: Database, collection: str, ids: Sequence[int]) -> dict
     own: defaultdict[int, set[str]] = defaultdict(set)
     for document_id, key in database.select_in("SELECT document, key FROM names WHERE document IN ({})", ids):
         own[document_id].add(key)
-    keys = list({key for names in own.values() for key in names})
+    keys = {key for names in own.values() for key in names}
     texts: defaultdict[int, dict[str, str]] = defaultdict(dict)
     key_of = cache(name_key)
-    for source, target, row in _resolved(
-        database, collection, _rows_of(database, collection, keys, "links.text != ''")
-    ):
-        text = row[_TEXT]
-        if target is None or target not in own or target == source or len(texts[target]) == MAX_ANCHORS:
+    for one in _resolved(_named(database, collection, keys), _written(database, collection, keys)):
+        target, text = one.target, one.link.text
+        if not text or target is None or target not in own or target == one.source or len(texts[target]) == MAX_ANCHORS:
             continue
         if key_of(text) not in own[target]:
             texts[target].setdefault(key_of(text), text)
     return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
 
 
-def _rows_of(
-    database: Database, collection: str, keys: Sequence[str], condition: str = "true", limit: int = -1
-) -> list[Row]:
-    """(source, its path, `_COLUMNS`) of a collection's links with one of these keys, by path and place."""
+def _hash_of(key: str) -> int:
+    """A link's key as the index keeps it: 31 bits, the most that SQLite holds in four bytes.
+
+    Two keys may have the same: what is found by it has to be looked at.
+    """
+    return zlib.crc32(key.encode()) >> 1
+
+
+def _unpacked(database: Database, packed: bytes) -> list[Link]:
+    with database.decoding():
+        return [Link(*row) for row in msgspec.json.decode(zlib.decompress(packed), type=list[_Row])]
+
+
+def _keys_in(database: Database, ids: Sequence[int]) -> set[tuple[int, str]]:
+    """(document, key) of the links in documents."""
+    rows = database.select_in("SELECT source, packed FROM links WHERE source IN ({})", ids)
+    return {(source, link_key(link.target)) for source, packed in rows for link in _unpacked(database, packed)}
+
+
+def _names_of(database: Database, ids: Sequence[int]) -> set[str]:
+    return {key for (key,) in database.select_in("SELECT key FROM names WHERE document IN ({})", ids)}
+
+
+def _count_links(database: Database, keys: Collection[str]) -> int:
+    rows = database.select_in("SELECT sum(n) FROM link_keys WHERE key IN ({})", sorted(map(_hash_of, keys)))
+    return sum(n or 0 for (n,) in rows)
+
+
+def _written(
+    database: Database, collection: str, keys: Collection[str], limit: int | None = None
+) -> Iterator[_Written]:
+    """A collection's links with one of these keys, by path and place; of so many documents, where there is a limit."""
     sql = (
-        f"SELECT links.source, documents.path, {_COLUMNS}, links.position FROM links"
-        " CROSS JOIN documents ON documents.id = links.source"
-        f" WHERE documents.collection = ? AND {condition} AND links.key IN ({{}}) LIMIT {limit}"
+        "SELECT source FROM link_keys CROSS JOIN documents ON id = source"
+        f" WHERE collection = ? AND key IN ({{}}) LIMIT {-1 if limit is None else limit}"
     )
-    rows = sorted(database.select_in(sql, keys, (collection,)), key=lambda row: (row[1], row[-1]))
-    return [row[:-1] for row in rows]
+    sources = {one for (one,) in database.select_in(sql, sorted(set(map(_hash_of, keys))), (collection,))}
+    sql = "SELECT path, id, packed FROM documents JOIN links ON source = id WHERE id IN ({})"
+    for path, source, packed in sorted(database.select_in(sql, sorted(sources))):
+        for link in _unpacked(database, packed):
+            key = link_key(link.target)
+            if key in keys:
+                yield source, path, key, link
 
 
 def _named(database: Database, collection: str, keys: Collection[str]) -> dict[str, list[Named]]:
@@ -185,20 +228,11 @@ def _named(database: Database, collection: str, keys: Collection[str]) -> dict[s
     return named
 
 
-def _resolved(database: Database, collection: str, rows: Sequence[Row]) -> Iterator[tuple[int, int | None, Row]]:
-    """(source, what the link means, the row) of rows of `_rows_of`; links alike in one folder are looked at once."""
-    named = _named(database, collection, {row[_KEY] for row in rows if row[_KEY]})
+def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[_Written]) -> Iterator[ResolvedLink]:
+    """What links mean, with the notes of their collection by name; links alike in one folder are looked at once."""
     known: dict[tuple[str, str], int | None] = {}
-    for row in rows:
-        source, path, key, target = row[:4]
-        place = path.rpartition("/")[0], target
+    for source, path, key, link in written:
+        place = path.rpartition("/")[0], link.target
         if key and place not in known:
-            known[place] = choose_target(target, path, named.get(key, ()))
-        yield source, known[place] if key else source, row
-
-
-def _records(resolved: Iterable[tuple[int, int | None, Row]]) -> list[ResolvedLink]:
-    records = []
-    for source, target, (_, _, _, written, fragment, text, line, is_embed) in resolved:
-        records.append(ResolvedLink(source, target, Link(written, fragment, text, line, bool(is_embed))))
-    return records
+            known[place] = choose_target(link.target, path, named.get(key, ()))
+        yield ResolvedLink(source, known[place] if key else source, link)

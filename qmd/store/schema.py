@@ -79,11 +79,10 @@ ALTER TABLE documents ADD COLUMN date TEXT;
 the text, kept because `title` shows the file's name instead where many notes have the same one."""
 
 _LINKS = f"""
-CREATE TABLE links (
-  source INTEGER NOT NULL, position INTEGER NOT NULL, key TEXT NOT NULL, target TEXT NOT NULL, fragment TEXT NOT NULL,
-  text TEXT NOT NULL, line INTEGER NOT NULL, embed INTEGER NOT NULL, PRIMARY KEY (source, position)
+CREATE TABLE links (source INTEGER PRIMARY KEY, packed BLOB NOT NULL);
+CREATE TABLE link_keys (
+  key INTEGER NOT NULL, source INTEGER NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (key, source)
 ) WITHOUT ROWID;
-CREATE INDEX links_by_key ON links (key);
 CREATE TABLE touched (
   collection TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (collection, key)
 ) WITHOUT ROWID;

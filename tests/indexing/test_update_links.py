@@ -131,5 +131,5 @@ def test_a_collection_that_goes_takes_its_links_along_and_one_that_is_renamed_ke
     writer.rename_collection("notes", "renamed")
     assert found(writer, "apple") == ["beta.md"]
     writer.remove_collection("renamed")
-    for table in ("links", "touched", "anchors"):
+    for table in ("links", "link_keys", "touched", "anchors"):
         assert writer._database.value(f"SELECT count(*) FROM {table}") == 0
