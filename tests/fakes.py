@@ -28,7 +28,6 @@ class HashingEmbedder:
     dim: int = 256
     fingerprint: str = "0123456789abcdef"
     max_tokens: int = 200
-    window: int = 200
     trust: float = 1.0
     synonyms: Mapping[str, str] = field(default_factory=dict)
     failure: str | None = None

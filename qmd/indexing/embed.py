@@ -35,7 +35,7 @@ _MAX_SLICE = 2_048
 _GROUP_CHUNKS = 256
 """Chunks gathered before embedding starts: enough for batches of similar length."""
 
-_CHARS_PER_CHUNK = 400
+_CHARS_PER_CHUNK = 800
 """First guess for the progress estimate, replaced by the true mean as soon as there is one."""
 
 
@@ -74,7 +74,7 @@ class _Chunker(Struct):
             document = parse_stored(content.path, content.text)
             token_starts = self.embedder.token_starts(content.text)
             declarations = self._declarations(content) if self.cut_declarations else ()
-            limit = chunk_budget(self.embedder, token_starts, document.body_offset)
+            limit = self.embedder.max_tokens
             if declarations:
                 chunks = split_code(content.text, declarations, token_starts, limit)
             else:
@@ -205,12 +205,6 @@ def embed_pending(
         elapsed_s=time.monotonic() - started,
         warnings=tuple(chunker.warnings),
     )
-
-
-def chunk_budget(embedder: Embedder, token_starts: Sequence[int], body_offset: int) -> int:
-    """Tokens of a chunk: a text that fits into one stays whole, a longer one is cut into smaller pieces."""
-    n_tokens = len(token_starts) - bisect_left(token_starts, body_offset)
-    return embedder.max_tokens if n_tokens <= embedder.max_tokens else embedder.window
 
 
 def parse_stored(path: str, text: str) -> Document:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.chunking.split import split_document
-from qmd.indexing.embed import chunk_budget, embedded_text, parse_stored
+from qmd.indexing.embed import embedded_text, parse_stored
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder
@@ -51,8 +51,7 @@ def sample_vectors(
         text = reader.texts([document.hash]).get(document.hash, "")
         parsed = parse_stored(document.path, text)
         starts = embedder.token_starts(text)
-        limit = chunk_budget(embedder, starts, parsed.body_offset)
-        chunks = split_document(text, parsed.headings, parsed.body_offset, starts, limit)
+        chunks = split_document(text, parsed.headings, parsed.body_offset, starts, embedder.max_tokens)
         readable = [chunk for chunk in chunks if embedder.embeds(chunk.text)]
         if not readable:
             continue

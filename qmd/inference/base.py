@@ -45,10 +45,6 @@ class Embedder(Protocol):
     def max_tokens(self) -> int:
         """Token budget of one chunk's body; names, headings and special tokens are not counted."""
 
-    @property
-    def window(self) -> int:
-        """The same for the chunks of a text that is longer than that: at most `max_tokens`."""
-
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""
 

@@ -115,8 +115,6 @@ class OnnxEmbedder:
         )
         self.max_tokens = record.max_tokens
         """Token budget of one chunk's body; what exceeds the model's context with its names is cut at the end."""
-        self.window = record.window or record.max_tokens
-        """The same for the chunks of longer texts."""
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""

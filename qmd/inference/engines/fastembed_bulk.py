@@ -40,7 +40,6 @@ class FastembedEmbedder(Struct, frozen=True):
     dim: int
     fingerprint: str
     max_tokens: int
-    window: int
     scripts: tuple[str, ...]
 
     @property
@@ -110,7 +109,6 @@ def wrap_fastembed(name: str, model: Any) -> FastembedEmbedder:
     inner = model.model
     truncation: dict[str, Any] = inner.tokenizer.truncation or {}
     context = int(truncation.get("max_length", 512))
-    budget = max(16, min(context, 512) - _TITLE_ROOM)
     weights = Path(inner._model_dir) / inner.model_description.model_file
     description = str(inner.model_description.description).lower()
     is_english = "english" in description and "multilingual" not in description
@@ -120,8 +118,7 @@ def wrap_fastembed(name: str, model: Any) -> FastembedEmbedder:
         tokenizer=Tokenizer.copy_of(inner.tokenizer),
         dim=int(inner.model_description.dim),
         fingerprint=sampled_digest(weights, FASTEMBED_PREFIX + name, str(context)),
-        max_tokens=budget,
-        window=budget,
+        max_tokens=max(16, min(context, 512) - _TITLE_ROOM),
         scripts=("LATIN",) if is_english else (),
     )
 

@@ -61,7 +61,7 @@ class RemoteEmbedder(_ServerEngine):
     def __init__(self, client: RemoteClient) -> None:
         super().__init__(client)
         self._dim = client.settings.dim
-        self.max_tokens = self.window = client.settings.max_tokens
+        self.max_tokens = client.settings.max_tokens
         """Token budget of one chunk's body."""
 
     @property
