@@ -87,8 +87,7 @@ MINILM = ModelRecord(
     ),
     files=(ModelFile("tokenizer.json", 466_082, "3ad857958ba886d154a5a852119fb31a0dd549d03d8a3fc20e33f2336272cc19"),),
     context=256,
-    # Trained on texts of 128 tokens; yet 110 in place of 240, or beside it, lost on four collections and won on one vault:
-    # docs/ranking.md.
+    # Trained on texts of 128 tokens; yet 110 in its place or beside it lost on three collections and won on one vault.
     max_tokens=240,
     dim=384,
     pooling="mean",
