@@ -15,7 +15,7 @@ from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
-from qmd.retrieval.naming import NAME
+from qmd.retrieval.naming import NAME, PART
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_passage
 from qmd.store import IndexReader
@@ -118,7 +118,7 @@ def _measure(matched: MatchedText, names_end: int, entry: RankedCandidate, scale
         in_names=coverage(in_names, scale.terms),
         n_terms=len(scale.terms),
         n_documents=scale.n_documents,
-        is_named=any(part.source == NAME for part in entry.fused.contributions),
+        is_named=any(part.source == NAME and part.kind != PART for part in entry.fused.contributions),
     )
 
 

@@ -7,13 +7,24 @@ from collections.abc import Mapping, Sequence
 
 from qmd.analysis.index import analyze_text
 from qmd.analysis.note_names import name_key
+from qmd.analysis.stopwords import stop_words_of
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval import fusion
 from qmd.retrieval.fusion import Fused
 from qmd.store import IndexReader
 
-BONUS: Mapping[str, float] = {"file": 40.0, "title": 35.0, "alias": 30.0, "heading": 20.0}
-"""Added to the fused score, which is at most 10 standard deviations (of 100 scores), by what the query names."""
+PART = "part of the query"
+"""How a query names a note that speaks of it in more words (`who came up with the law of useful return`)."""
+
+BONUS: Mapping[str, float] = {"file": 40.0, "title": 35.0, "alias": 30.0, "heading": 20.0, PART: 1.0}
+"""Added to the fused score, which is at most 10 standard deviations (of 100 scores), by what the query names. A name
+among other words is one more reason and no more: the question may be for another note."""
+
+PART_WORDS = range(8, 1, -1)
+"""Words of a name that is looked for inside a query, the longest first; one word alone is a word."""
+
+FEW_NOTES = 3
+"""Notes of one name that it still tells among other words."""
 
 NAME = "name"
 """Source of the contribution."""
@@ -34,7 +45,23 @@ def find_named(reader: IndexReader, text: str, scope: Scope) -> dict[int, str]:
     found = reader.find_named(name_key(text), scope, MANY_NOTES + 1)
     if found:
         return {one.document_id: one.kind for one in found} if len(found) <= MANY_NOTES else {}
-    return dict.fromkeys(_with_heading(reader, text, scope), "heading")
+    with_heading = _with_heading(reader, text, scope)
+    return dict.fromkeys(with_heading, "heading") or dict.fromkeys(_named_inside(reader, text, scope), PART)
+
+
+def _named_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
+    """Notes whose name of several words stands in the query, those of the longest such names."""
+    words = name_key(text).split()
+    stop = stop_words_of(words)
+    for size in PART_WORDS:
+        parts = [words[start : start + size] for start in range(len(words) - size + 1)]
+        # Two words with meaning at least: `what is the` may be called by somebody, too.
+        keys = [" ".join(part) for part in parts if sum(word not in stop for word in part) > 1]
+        found = [reader.find_named(key, scope, FEW_NOTES + 1) for key in keys]
+        named = [one.document_id for notes in found if len(notes) <= FEW_NOTES for one in notes]
+        if named:
+            return named
+    return []
 
 
 def put_first(fused: Sequence[Fused], named: Mapping[int, str], query: str) -> list[Fused]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from qmd.records import Scope
-from qmd.retrieval.naming import MANY_NOTES, find_named
+from qmd.retrieval.calibration import NAMED
+from qmd.retrieval.naming import MANY_NOTES, PART, find_named
 from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query
@@ -50,8 +51,17 @@ def test_a_name_an_alias_or_a_heading_finds_its_note_first(vault: NoteIndex, que
     assert first(vault, query, mode) == path
 
 
-def test_words_around_a_name_are_a_question(vault: NoteIndex) -> None:
-    assert find_named(vault, "what is a Dirac comb", Scope()) == {}
+def test_a_name_among_other_words_is_one_more_reason(vault: NoteIndex) -> None:
+    assert list(find_named(vault, "what is a Dirac comb", Scope()).values()) == [PART]
+    assert find_named(vault, "what is a comb of Dirac", Scope()) == {}
+    assert find_named(vault, "what is C++ for", Scope()) == {}
+
+
+def test_a_name_among_other_words_makes_no_nonsense_relevant(vault: NoteIndex) -> None:
+    engines = fakes.fake_engines()
+    answer = search(vault, engines, parse_query("zebra Dirac comb xylophone marmalade"), SearchOptions(mode="lexical"))
+    assert answer.hits[0].document.path == "Maths/Dirac comb.md"
+    assert answer.hits[0].relevance < NAMED
 
 
 def test_a_name_outside_the_scope_names_nothing(vault: NoteIndex) -> None:
