@@ -86,9 +86,9 @@ def test_a_session_of_2025_is_answered_to_the_last_request(server: subprocess.Po
         "query",
         "get",
         "multi_get",
+        "status",
         "links",
         "related",
-        "status",
     ]
     assert answers[3]["result"]["structuredContent"]["results"][0]["file"] == "docs/a.md"
 
@@ -171,9 +171,9 @@ async def test_the_sdk_client_works_over_stdio(environ: dict[str, str], tmp_path
             "query",
             "get",
             "multi_get",
+            "status",
             "links",
             "related",
-            "status",
         ]
         found = await client.call_tool("query", {"query": "rate limiter", "rerank": False})
         assert found.structured_content is not None
