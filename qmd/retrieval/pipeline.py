@@ -96,7 +96,6 @@ class _Search:
         self._lexical_queries: list[LexicalQuery] = []
         self._lexical: list[Ranking] = []
         self._dense: list[DenseRanking] = []
-        self._named: dict[int, str] = {}
         self._dated = dating.Dated({}, query.text)
 
     def run(self, judge: Callable[[Evidence], float]) -> SearchResponse:
@@ -241,9 +240,8 @@ class _Search:
             [*self._lexical, *(entry.ranking for entry in self._dense)], self._weights()
         )
         if not self._query.subqueries:
-            self._named = naming.find_named(self._reader, self._query.text, self._query.scope)
-            fused = dating.put_first(fused, self._dated)
-            fused = naming.put_first(fused, self._named, self._query.text)
+            named = naming.find_named(self._reader, self._query.text, self._query.scope)
+            fused = naming.put_first(dating.put_first(fused, self._dated), named, self._query.text)
         if not any(term.required or term.excluded for one in self._lexical_queries for term in one.terms):
             return fused
         is_admitted = lexical.term_filter(self._reader, self._lexical_queries, self._query.scope)
