@@ -78,14 +78,17 @@ def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:
     documents = reader.documents([candidate.document_id for candidate in holding])
     if not documents:
         return []
-    from qmd.ingest.document import parse_document
+    # Not the whole parser: its imports would cost a search more than the search.
+    from qmd.ingest.frontmatter import read_front_matter
+    from qmd.ingest.markdown import find_headings, structure_of
 
     key = name_key(text)
     texts = reader.texts([document.hash for document in documents.values()])
     found = []
     for document in documents.values():
-        raw = texts.get(document.hash, "").encode("utf-8", "surrogatepass")
-        headings = parse_document(document.path, raw.replace(b"\0", b" "), max_size_bytes=len(raw)).headings
+        text, structure = texts.get(document.hash, ""), structure_of(document.path)
+        body = read_front_matter(text).body_offset if structure == "markdown" else 0
+        headings, _ = find_headings(text, body, structure)
         if any(name_key(heading.text) == key for heading in headings):
             found.append(document.id)
     return found if len(found) <= MANY_HEADINGS else []
