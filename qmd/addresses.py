@@ -29,6 +29,11 @@ def split_address(address: str, names: Iterable[str]) -> tuple[str, str] | None:
     return None if name is None else (name, address[len(name) + 1 :])
 
 
+def is_below(path: str, folder: str) -> bool:
+    """Whether a collection-relative path is `folder`, or in it; everything is in the empty one."""
+    return not folder or path == folder or path.startswith(f"{folder}/")
+
+
 def places_on_disk(path: Path, collections: Iterable[Collection]) -> Iterator[tuple[Collection, str]]:
     """(collection, path in it, empty for its folder) of each collection that holds an absolute path, innermost first.
 

@@ -3,6 +3,7 @@
 QmdError                 exit 1
 ├── UsageError           exit 2   wrong arguments, empty query, malformed query document
 ├── NotFoundError        exit 3   no index, collection, document
+│   └── MissingDocumentError      no document of a name
 ├── ModelError           exit 4   model or runtime unavailable, broken model file
 ├── BusyError            exit 5   another process holds the index
 ├── DeadlineError        exit 1   a server gave a request up because it took too long
@@ -56,6 +57,10 @@ class NotFoundError(QmdError):
 
     code = "not_found"
     exit_code = EXIT_NOT_FOUND
+
+
+class MissingDocumentError(NotFoundError):
+    """No document has the name; there may be a file of it that is not indexed."""
 
 
 class ModelError(QmdError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.config.paths import expand_home
-from qmd.errors import NotFoundError
+from qmd.errors import MissingDocumentError, NotFoundError
 from qmd.names import to_disk
 
 if TYPE_CHECKING:
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from qmd.store.index import IndexReader
 
 
-def explain_missing(error: NotFoundError, reference: str, reader: IndexReader, cwd: Path) -> NotFoundError:
+def explain_missing(error: MissingDocumentError, reference: str, reader: IndexReader, cwd: Path) -> NotFoundError:
     """`error` in the words that scripts know, or where the file exists on disk the reason why it is not indexed."""
     from qmd.ingest.exclusion import find_exclusion
 
-    if not error.message.startswith("document not found"):
-        return error
     for collection, path in _places(reference, reader.collections(), cwd):
         exclusion = find_exclusion(collection, path)
         if exclusion is None:

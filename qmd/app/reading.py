@@ -17,7 +17,7 @@ from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview
 from qmd.clock import days_since
-from qmd.errors import ModelError, NotFoundError, StoreError
+from qmd.errors import MissingDocumentError, ModelError, NotFoundError, StoreError
 from qmd.records import IndexStatus, Scope
 from qmd.retrieval.listening import CancelledSearch, Listener
 
@@ -382,7 +382,7 @@ class ReadingIndex:
         with self._request() as (reader, _):
             try:
                 yield reader
-            except NotFoundError as error:
+            except MissingDocumentError as error:
                 from qmd.app.missing import explain_missing
 
                 raise explain_missing(error, reference, reader, self._locations.cwd) from error

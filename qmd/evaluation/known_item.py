@@ -9,7 +9,7 @@ from urllib.parse import quote
 from qmd.evaluation.answers import folded
 from qmd.evaluation.collections import JudgedQueries
 from qmd.file_names import aliases_of, file_name
-from qmd.ingest.document import parse_document
+from qmd.ingest.outline import read_outline
 from qmd.records import Scope
 from qmd.store import IndexReader
 
@@ -34,8 +34,7 @@ def known_item_queries(reader: IndexReader, scope: Scope = Scope(), limit: int =
     for document in documents:
         name = f"{document.collection}/{document.path}"
         text = reader.texts([document.hash]).get(document.hash, "")
-        raw = text.encode("utf-8", "replace")
-        headings = parse_document(document.path, raw, max_size_bytes=len(raw)).headings
+        headings = read_outline(document.path, text).headings
         labels = [heading.text for heading in headings if heading.level in _LEVELS]
         found = {(query, name) for label in labels if (query := _clean(label))}
         headings_found.update(query for query, _ in found)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from qmd import __version__
+from qmd.addresses import is_below
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking.languages import suffix_of
 from qmd.indexing.stamps import Stamp, stamp_analysis
-from qmd.ingest.scan import is_below, scan_collection
+from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry, LeftOutFile
 from qmd.store import IndexWriter
 from qmd.store.documents import KnownFile, NewDocument

@@ -8,10 +8,10 @@ import hashlib
 from qmd.file_names import aliases_of
 from qmd.files import read_regular_file
 from qmd.ingest.errors import UnindexableFileError
-from qmd.ingest.frontmatter import read_front_matter
 from qmd.ingest.links import MAX_LINKS, find_links
-from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_headings, find_tags, structure_of
+from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags
 from qmd.ingest.note_dates import dates_of
+from qmd.ingest.outline import read_outline
 from qmd.ingest.titles import title_of
 from qmd.records import Document, FileEntry, MetadataValue
 
@@ -52,14 +52,10 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
     text, warnings = _decode(path, raw)
     if text.isspace():
         text = ""
-    structure = structure_of(path)
-    metadata: dict[str, MetadataValue] = {}
-    body_offset = 0
-    if structure == "markdown":
-        front = read_front_matter(text)
-        metadata, body_offset = front.metadata, front.body_offset
-        warnings += front.warnings
-    headings, code = find_headings(text, body_offset, structure)
+    outline = read_outline(path, text)
+    structure, headings, code = outline.structure, outline.headings, outline.fences
+    metadata, body_offset = outline.front.metadata, outline.front.body_offset
+    warnings += outline.front.warnings
     tags = find_tags(text, body_offset, code) if structure == "markdown" else ()
     links = find_links(text, code) if structure == "markdown" else ()
     limits = ((headings, MAX_HEADINGS, "headings"), (tags, MAX_TAGS, "tags"), (links, MAX_LINKS, "links"))

@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from qmd.addresses import is_below
 from qmd.errors import NotFoundError
 from qmd.ingest.globs import PathMatcher, compile_globs, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import (
@@ -81,11 +82,6 @@ class _Walk(Struct):
     files: list[FileEntry] = field(default_factory=list)
     skipped: list[SkippedPath] = field(default_factory=list)
     ignored_files: int = 0
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Whether a collection-relative path is `folder`, or in it; everything is in the empty one."""
-    return not folder or path == folder or path.startswith(f"{folder}/")
 
 
 def scan_collection(collection: Collection, below: str = "") -> ScanResult:

@@ -49,9 +49,6 @@ NAMED = 0.95
 LITERAL = 0.7
 """Share of the query inside the best stretch from which words alone may speak for a document whose cosine is known."""
 
-SIGNS = (0, 1, 1, 1, 1, 1, -1, 0, 0, 1)
-"""Of the weight of each of `features`; 0 for either."""
-
 # Fitted by tests/benchmarks/fit_relevance.py on four test collections, a vault's names, headings, topics and questions,
 # and parts of 1 to 30 documents of each (about 1,000 answerable and 1,800 nonsense queries), intercepts set so that one
 # nonsense query in twenty reaches 0.17 where most do. The cosines are those of all-MiniLM-L6-v2. What a cosine exceeds

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from qmd.batches import batches
 from qmd.file_names import aliases_of
-from qmd.records import Candidate, Explanation, Hit
+from qmd.records import Candidate, Explanation, Hit, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
+from qmd.retrieval.mentions import find_mention
 from qmd.retrieval.naming import NAME, PART
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_passage
@@ -30,6 +31,7 @@ BATCH = 200
 class RankedCandidate(Struct, frozen=True):
     """A candidate in its final place: its fused entry, what reranking said, the chunk that matched, and its copies."""
 
+    document: StoredDocument
     fused: Fused
     fused_rank: int
     rerank_score: float | None
@@ -69,12 +71,10 @@ def build_hits(
     shown: list[tuple[RankedCandidate, Hit]] = []
     raw: list[float] = []
     for batch in batches(wanted, BATCH):
-        documents = reader.documents([entry.fused.document_id for entry in batch])
-        texts = reader.texts([document.hash for document in documents.values()])
+        texts = reader.texts([entry.document.hash for entry in batch])
         for entry in batch:
-            document = documents.get(entry.fused.document_id)
-            text = texts.get(document.hash) if document is not None else None
-            if document is None or text is None:
+            document, text = entry.document, texts.get(entry.document.hash)
+            if text is None:
                 continue
             # Names stand in front of the text, so that they count as said together with its first lines.
             names = "".join(f"{name}\n" for name in (document.path, document.title, *aliases_of(document.metadata)))
@@ -94,7 +94,9 @@ def build_hits(
                 )
                 context = context_for(collections.get(document.collection), global_context, document.path)
                 body = text if options.full_body else None
-                shown.append((entry, Hit(document, raw[-1], passage, context, body, also_in=entry.also_in)))
+                mention = find_mention(reader, document, text)
+                hit = Hit(document, raw[-1], passage, context, body, also_in=entry.also_in, mention=mention)
+                shown.append((entry, hit))
     # The relevance of a hit depends on those of its neighbours.
     relevances = calibration.non_increasing(raw)
     hits = tuple(

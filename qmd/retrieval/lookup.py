@@ -9,10 +9,10 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.addresses import places_on_disk, split_address, without_scheme
+from qmd.addresses import is_below, places_on_disk, split_address, without_scheme
 from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
-from qmd.errors import NotFoundError, UsageError
+from qmd.errors import MissingDocumentError, UsageError
 from qmd.names import storable
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store import IndexReader
@@ -77,7 +77,7 @@ def resolve_lines(reader: IndexReader, reference: str) -> tuple[StoredDocument, 
 
     Raises:
         UsageError: Empty reference, or several documents fit; the message lists them.
-        NotFoundError: Nothing fits; the hint has similar paths.
+        MissingDocumentError: Nothing fits; the hint has similar paths.
     """
     reference = storable(reference)
     wanted = reference.strip()
@@ -95,7 +95,7 @@ def resolve_lines(reader: IndexReader, reference: str) -> tuple[StoredDocument, 
             raise UsageError(f"Ambiguous path {name}: {names}{more}", hint="name the collection, or use the docid")
     similar = _similar_paths(reader, name)
     hint = f"similar: {', '.join(similar)}" if similar else "qmd ls shows what is indexed"
-    raise NotFoundError(f"document not found: '{name}'", hint=hint)
+    raise MissingDocumentError(f"document not found: '{name}'", hint=hint)
 
 
 def resolve_many(reader: IndexReader, pattern: str) -> Resolution:
@@ -135,7 +135,7 @@ def context_for(collection: Collection | None, global_context: str | None, path:
         entries = sorted(collection.context.items(), key=lambda entry: (len(entry[0].strip("/")), entry[0]))
         for key, note in entries:
             prefix = key.strip("/")
-            if note and (not prefix or path == prefix or path.startswith(prefix + "/")):
+            if note and is_below(path, prefix):
                 notes.append(note)
     return "\n\n".join(notes) or None
 

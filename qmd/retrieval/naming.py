@@ -78,17 +78,13 @@ def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:
     documents = reader.documents([candidate.document_id for candidate in holding])
     if not documents:
         return []
-    # Not the whole parser: its imports would cost a search more than the search.
-    from qmd.ingest.frontmatter import read_front_matter
-    from qmd.ingest.markdown import find_headings, structure_of
+    from qmd.ingest.outline import read_outline
 
     key = name_key(text)
     texts = reader.texts([document.hash for document in documents.values()])
     found = []
     for document in documents.values():
-        text, structure = texts.get(document.hash, ""), structure_of(document.path)
-        body = read_front_matter(text).body_offset if structure == "markdown" else 0
-        headings, _ = find_headings(text, body, structure)
+        headings = read_outline(document.path, texts.get(document.hash, "")).headings
         if any(name_key(heading.text) == key for heading in headings):
             found.append(document.id)
     return found if len(found) <= MANY_HEADINGS else []

@@ -21,7 +21,6 @@ from qmd.retrieval.hits import RankedCandidate, Scale, build_hits
 from qmd.retrieval.lexical import LexicalQuery
 from qmd.retrieval.listening import Listener
 from qmd.retrieval.matching import coverage, find_occurrences, fold
-from qmd.retrieval.mentions import with_mentions
 from qmd.retrieval.operators import lex_operators
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.query_parser import check_size
@@ -116,7 +115,7 @@ class _Search:
         found = [documents[id_] for id_ in entries if id_ in documents]
         copies = fold_copies(found) if options.folds_copies else {document.id: () for document in found}
         ranked = [
-            RankedCandidate(entries[id_], rank, None, entries[id_].score, chunks.get(id_), also_in)
+            RankedCandidate(documents[id_], entries[id_], rank, None, entries[id_].score, chunks.get(id_), also_in)
             for rank, (id_, also_in) in enumerate(islice(copies.items(), keep), start=1)
         ]
         if options.rerank and options.mode != "lexical" and len(ranked) > 1:
@@ -126,7 +125,6 @@ class _Search:
             n_documents = self._reader.count_documents(query.scope)
             scale = Scale(terms, n_documents, judge, self._dated.words)
             hits, relevances = build_hits(self._reader, ranked, scale, options)
-            hits = with_mentions(self._reader, hits)
         if not hits:
             self._explain_emptiness(relevances)
         return SearchResponse(

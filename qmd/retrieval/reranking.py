@@ -130,13 +130,10 @@ def _word_weights(reader: IndexReader, words: Sequence[str], scope: Scope) -> li
 
 def _passages(reader: IndexReader, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]) -> list[str]:
     """For each candidate its title and the chunk that matched, or else the stretch that holds most query terms."""
-    documents = reader.documents([entry.fused.document_id for entry in ranked])
-    texts = reader.texts([document.hash for document in documents.values()])
+    texts = reader.texts([entry.document.hash for entry in ranked])
     passages = []
     for entry in ranked:
-        document = documents.get(entry.fused.document_id)
-        text = texts.get(document.hash, "") if document is not None else ""
-        title = document.title if document is not None else ""
+        text, title = texts.get(entry.document.hash, ""), entry.document.title
         # Folding may change lengths outside ASCII; the span is then a little off, which a passage survives.
         start, end = entry.span or best_span(match_text(text, terms), terms, PASSAGE_CHARS)
         body = text[start:end].strip()

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from qmd.analysis.note_names import name_key
 from qmd.errors import NotFoundError
-from qmd.ingest.frontmatter import read_front_matter
-from qmd.ingest.markdown import find_headings, structure_of
+from qmd.ingest.outline import read_outline
 from qmd.records import Heading, StoredDocument
 
 _HEADINGS_NAMED = 10
@@ -31,8 +30,7 @@ def find_section(document: StoredDocument, text: str, fragment: str) -> Section:
         NotFoundError: The note has no such part; the hint names its headings.
     """
     found = _block(text, fragment) if fragment.startswith("^") else None
-    offset = read_front_matter(text).body_offset
-    headings = find_headings(text, offset, structure_of(document.path))[0]
+    headings = read_outline(document.path, text).headings
     if found is None and not fragment.startswith("^"):
         found = _below(text, headings, [name_key(part) for part in fragment.split("#") if part.strip()])
     if found is not None:

@@ -121,14 +121,12 @@ class _Chooser:
         max_chars: int,
         matched: MatchedText,
     ) -> None:
-        from qmd.ingest.frontmatter import read_front_matter
-        from qmd.ingest.markdown import find_headings, structure_of
+        from qmd.ingest.outline import read_outline
 
-        structure = structure_of(path or ".md")
-        self._is_source = structure == "plain" and _is_source(path)
-        self._body = read_front_matter(text).body_offset if structure == "markdown" else 0
-        headings, fences = find_headings(text, self._body, structure)
-        self._layout = Layout(text, headings, fences, is_source=self._is_source)
+        outline = read_outline(path or ".md", text)
+        self._is_source = outline.structure == "plain" and _is_source(path)
+        self._body = outline.front.body_offset
+        self._layout = Layout(text, outline.headings, outline.fences, is_source=self._is_source)
         self._places = TermPlaces(self._layout, terms, matched)
         self._text = text
         self._chunk = chunk

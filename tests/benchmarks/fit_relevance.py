@@ -37,6 +37,9 @@ RIDGE = 1.0
 NONSENSE = 0.17
 """Relevance that one nonsense query in twenty may reach: below `calibration.WEAK`, with room for other collections."""
 
+SIGNS = (0, 1, 1, 1, 1, 1, -1, 0, 0, 1)
+"""Of the weight of each of `calibration.features`; 0 for either."""
+
 NEEDED = 3
 """A query whose answer is not among so many hits says nothing of calibration: another stage has lost it."""
 
@@ -107,7 +110,7 @@ def usable(row: Row, mode: Mode) -> bool:
 def fit(gathered: Mapping[str, Rows], mode: Mode) -> npt.NDArray[np.float64]:
     """Weighted ridge logistic regression by Newton's method, weights of the wrong sign left out, then anchored."""
     x, y, weight = _samples(gathered, mode)
-    signs = np.array(calibration.SIGNS[: x.shape[1]])
+    signs = np.array(SIGNS[: x.shape[1]])
     ridge = np.full(x.shape[1], RIDGE)
     ridge[0] = 1e-6
     free = np.ones(x.shape[1], bool)

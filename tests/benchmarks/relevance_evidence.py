@@ -19,10 +19,9 @@ from qmd.evaluation.collections import read_beir, read_corpus
 from qmd.evaluation.corpus_index import COLLECTION, entry_id
 from qmd.evaluation.fixture import read_fixture
 from qmd.evaluation.known_item import known_item_queries, name_queries
-from qmd.indexing.embed import embed_pending
+from qmd.indexing.embed import embed_pending, parse_stored
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Engines
-from qmd.ingest.document import parse_document
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence
@@ -200,7 +199,7 @@ def _of_small(
         index = Path(folder) / "index.sqlite"
         with open_writer(index) as writer:
             writer.mirror_config([Collection(COLLECTION, Path(folder))], None, "bench")
-            parsed = [parse_document(d.path, raw := text.encode(), max_size_bytes=len(raw) + 1) for d, text in part]
+            parsed = [parse_stored(document.path, text) for document, text in part]
             writer.put_documents(COLLECTION, [stored_form(document, 0, 0, 0, 0) for document in parsed])
             if engines.embedder is not None:
                 embed_pending(writer, engines.embedder)
