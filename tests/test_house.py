@@ -18,7 +18,6 @@ import qmd
 _ROOT = Path(__file__).parent.parent
 
 _DECLARED_AHEAD = {
-    "rich": "what a person sees on a terminal is to be drawn by it",
     "sqlite-vec": "the exact scan of vectors is to run in SQLite",
 }
 """Requirements that nothing imports yet, and what for they are there."""

@@ -24,7 +24,7 @@ from qmd.cli.commands import (
     group_of,
 )
 from qmd.cli.failures import report, report_unforeseen
-from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, warn
+from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, stdout_is_terminal, warn
 from qmd.cli.spelling import Arguments, Declared, Options, arrange, find_command, is_option
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
 from qmd.names import typed_text
@@ -98,8 +98,14 @@ def _run(argv: list[str]) -> int:
     if values is None:
         return EXIT_OK
     from qmd.cli.invocation import Invocation, working_folder
+    from qmd.cli.screen import find_screen
 
-    return spec.load()(Invocation(spec.name, spec.usage, dict(os.environ), working_folder()), **values)
+    environ = dict(os.environ)
+    screen = find_screen(environ, arguments.settings.get("--color", "auto"), stdout_is_terminal())
+    invocation = Invocation(
+        spec.name, spec.usage, environ, working_folder(), screen, "--no-pager" in arguments.settings
+    )
+    return spec.load()(invocation, **values)
 
 
 def find_built_command(argv: Sequence[str]) -> tuple[CommandSpec, Any, list[str]] | None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.notices import Notices
-from qmd.cli.output import ask, is_interactive, say, stdout_is_terminal, warn
+from qmd.cli.output import ask, is_interactive, say, warn
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
+from qmd.render.drawing import Screen
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -29,6 +30,9 @@ class Invocation(Struct, frozen=True):
     usage: str
     environ: Mapping[str, str]
     cwd: Path
+    screen: Screen | None = None
+    """What a person sees stdout on; None where a program reads it."""
+    no_pager: bool = False
 
     def locate(self, index: str | None) -> Locations:
         """The places of the index that `--index` names.
@@ -89,11 +93,6 @@ class Invocation(Struct, frozen=True):
     def is_interactive(self) -> bool:
         """Whether a person can answer a question."""
         return is_interactive()
-
-    @property
-    def has_colour(self) -> bool:
-        """Whether stdout is a terminal that may be sent colours and links."""
-        return stdout_is_terminal() and not self.environ.get("NO_COLOR") and self.environ.get("TERM") != "dumb"
 
 
 class ServerNotices(Notices):

@@ -127,7 +127,7 @@ def find(
             disk_paths=_paths_shown(opened, response) if full_path else None,
             empty_note="No results found above minimum score threshold." if min_score > 0 else "No results found.",
         )
-        if chosen == "cli" and invocation.has_colour:
+        if chosen == "cli" and invocation.screen is not None and invocation.screen.colours is not None:
             links = opened.disk_paths([hit.document for hit in response.hits])
             shown = replace(shown, editor_template=_editor_template(invocation, opened), absolute_paths=links)
         if invocation.command != "search":

@@ -21,6 +21,9 @@ _EVERYWHERE: Mapping[str, str] = {
 }
 """Flags that are understood with any command and without one, and what they are called."""
 
+_SETTINGS: Options = {"--color": True, "--no-pager": False}
+"""Options of the program, not of a command, and whether they take a value."""
+
 _RENAMED: Mapping[str, str] = {"-k": "-n", "--k": "-n", "--top-k": "-n", "--limit": "-n", "--pattern": "--mask"}
 """Options that other search tools have, and what they mean here."""
 
@@ -40,6 +43,8 @@ class Arguments(NamedTuple):
     warnings: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     """Which of `--help`, `--version` and `--skill` are among the options."""
+    settings: Mapping[str, str] = {}
+    """What the options of the program were set to; one that takes no value is there, and empty."""
 
     @property
     def argv(self) -> list[str]:
@@ -53,7 +58,7 @@ class Declared:
     def __init__(self, command: str, options: Iterable[tuple[str, bool]], elsewhere: Callable[[], Options]) -> None:
         """Take the options of `command`; `elsewhere`, which imports every command, is called where it must be."""
         self.command = command
-        self.own: Options = {**dict.fromkeys(_EVERYWHERE, False), **dict(options)}
+        self.own: Options = {**dict.fromkeys(_EVERYWHERE, False), **_SETTINGS, **dict(options)}
         self._elsewhere = elsewhere
 
     def takes_value(self, name: str) -> bool | None:
@@ -114,6 +119,7 @@ def arrange(args: Sequence[str], declared: Declared) -> Arguments:
     words: list[str] = []
     warnings: list[str] = []
     asked: list[str] = []
+    settings: dict[str, str] = {}
     for span, name, value in _pieces(args, declared):
         if name == "--":
             words += args[span.stop :]
@@ -126,11 +132,13 @@ def arrange(args: Sequence[str], declared: Declared) -> Arguments:
         meant = _settle(name, declared, warnings)
         if value is None and declared.takes_value(meant):
             raise UsageError(f"option '{meant}' needs a value")
-        if meant == "--path" and declared.command == "collection add":
+        if meant in _SETTINGS:
+            settings[meant] = value or ""
+        elif meant == "--path" and declared.command == "collection add":
             words.append(value or "")
         elif meant in declared.own:
             options += [meant] if value is None else [meant, value]
-    return Arguments(tuple(options), tuple(words), tuple(warnings), tuple(asked))
+    return Arguments(tuple(options), tuple(words), tuple(warnings), tuple(asked), settings)
 
 
 def _pieces(args: Sequence[str], declared: Declared) -> Iterator[tuple[range, str | None, str | None]]:

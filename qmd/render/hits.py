@@ -209,10 +209,11 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
     dated = f"  {hit.document.date}" if hit.document.date else ""
     also_in = "".join(f"\nalso in {file_identifier(uri, options.index_name)}" for uri in hit.also_in)
     if options.editor_template:
-        from qmd.render.terminal import dim, highlight, hyperlink
+        from qmd.render.terminal import dim, highlight, hyperlink, link_target
 
         absolute = options.absolute_paths.get(hit.document.uri)
-        name = hyperlink(name, options.editor_template, absolute, hit.passage.line) if absolute else name
+        if absolute:
+            name = hyperlink(name, link_target(options.editor_template, absolute, hit.passage.line))
         shown, dated, also_in = highlight(shown, words), dim(dated), dim(also_in)
     lines = []
     if hit.document.title:

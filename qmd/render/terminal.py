@@ -49,16 +49,23 @@ def _spelled(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
-def hyperlink(text: str, template: str, path: str, line: int) -> Styled:
-    """`text` as a link (OSC 8) to the editor URI that `template` makes of a path and a line."""
+def link_target(template: str, path: str, line: int) -> str:
+    """The editor URI that `template` makes of a path and a line."""
     from urllib.parse import quote
 
     target = template.replace("{path}", quote(path, safe="/:~!*'()", errors="surrogateescape"))
     for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
         target = target.replace(placeholder, str(value))
-    # Once more, because the template may be a project's own and end the sequence early.
-    target = quote(target, safe=_URI, errors="replace")
-    return Styled(f"\x1b]8;;{target}\x07{visible(text)}\x1b]8;;\x07")
+    return target
+
+
+def hyperlink(text: str, target: str) -> Styled:
+    """`text` as a link (OSC 8) to a URI, in which what could end the sequence early is percent-encoded."""
+    from urllib.parse import quote
+
+    # The template of the target may be a project's own.
+    address = quote(target, safe=_URI, errors="replace")
+    return Styled(f"\x1b]8;;{address}\x07{text if isinstance(text, Styled) else visible(text)}\x1b]8;;\x07")
 
 
 def highlight(text: str, words: Sequence[str]) -> Styled:

@@ -1,0 +1,77 @@
+"""What people see on a terminal: rich lays it out, and nothing that was indexed gets to steer the terminal.
+
+Programs read other forms, made without rich, whose import would double what a search costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from qmd.render.terminal import Styled, hyperlink, join_styled, visible
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.segment import Segment
+    from rich.style import Style
+
+Colours = Literal["standard", "256", "truecolor"]
+
+NARROWEST, WIDEST = 40, 120
+"""Columns: below, tables fall apart; above, lines of prose are tiring to read."""
+
+
+class Screen(Struct, frozen=True):
+    """The terminal that a result is drawn for."""
+
+    width: int = 80
+    """Columns."""
+    height: int = 24
+    """Rows."""
+    colours: Colours | None = None
+    """None where no sequence may be sent, neither colours nor links."""
+
+    @property
+    def text_width(self) -> int:
+        """Columns that prose should fill."""
+        return min(self.width, WIDEST)
+
+
+def draw(screen: Screen, *parts: RenderableType) -> Styled:
+    """`parts` below one another as the screen shows them, each line with its line feed.
+
+    Every character passes `visible` on its way, and every target of a link `hyperlink`, so that any text may be handed
+    over; one from outside should have passed `visible` before, to be laid out at the width that it then has.
+    """
+    from rich.console import Console
+
+    console = Console(width=max(screen.width, NARROWEST), color_system=screen.colours, force_terminal=True, _environ={})
+    lines = (line for part in parts for line in console.render_lines(part, pad=False))
+    return join_styled(one for line in lines for one in (*_trimmed(screen, line), "\n"))
+
+
+def _trimmed(screen: Screen, line: Sequence[Segment]) -> Iterable[Styled]:
+    """The segments as text and sequences; blanks that nothing colours are left out at the end of a line."""
+    trailing = True
+    parts: list[Styled] = []
+    for segment in reversed(line):
+        trailing = trailing and (segment.style is None or segment.style.bgcolor is None)
+        text = segment.text.rstrip(" ") if trailing else segment.text
+        trailing = trailing and not text
+        if text:
+            parts.append(_styled(text, segment.style, screen.colours))
+    return reversed(parts)
+
+
+def _styled(text: str, style: Style | None, colours: Colours | None) -> Styled:
+    from rich.color import ColorSystem
+
+    shown = visible(text)
+    if style is None or colours is None:
+        return Styled(shown)
+    system = {"standard": ColorSystem.STANDARD, "256": ColorSystem.EIGHT_BIT, "truecolor": ColorSystem.TRUECOLOR}
+    # Rich gives each link a number by chance; without, the same result is the same bytes.
+    coloured = Styled(style.update_link(None).render(shown, color_system=system[colours]))
+    return hyperlink(coloured, style.link) if style.link else coloured
