@@ -130,11 +130,9 @@ def find(
         )
         screen = invocation.screen if chosen == "cli" else None
         if screen is not None:
-            shown = replace(
-                shown,
-                links=_links(invocation, opened, response),
-                next_step=_next_step(invocation.command, text, index, response),
-            )
+            shown = replace(shown, links=_links(invocation, opened, response))
+            if response.verdict == "none":
+                shown = replace(shown, next_step=_next_step(invocation.command, text, index, response))
         if invocation.command != "search":
             _mention_age(opened)
     for warning in response.warnings:

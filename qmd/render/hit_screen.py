@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from qmd.file_names import file_name
-from qmd.render.drawing import Screen, draw
+from qmd.render.drawing import NARROWEST, Screen, draw
 from qmd.render.hits import LEAST_SHOWN, HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
 from qmd.render.terminal import Styled, visible
@@ -86,17 +86,15 @@ class _Hit:
         self._context = context
         self._terms = terms
         self._options = options
-        self._width = screen.text_width
+        self._width = max(screen.text_width, NARROWEST)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines of the hit, each within the width."""
-        from rich.text import Text
-
         lead = f"{self._number}  " if self._number else ""
         inner = self._width - len(lead)
-        yield Text.assemble((lead, "faint"), self._name(inner))
+        yield _as_it_is(lead, self._name(inner))
         for line in self._below(inner):
-            yield Text(" " * len(lead)) + line
+            yield _as_it_is(" " * len(lead), line)
 
     def _below(self, width: int) -> Iterator[Text]:
         hit, options = self._row.hit, self._options
@@ -177,7 +175,7 @@ class _Hit:
             return
         above = {*hit.passage.heading_trail, hit.document.title}
         shown = [block for block in blocks if block.heading not in above] or blocks
-        yield from choose_rows(shown, passage.line - passage.start_line, PASSAGE_ROWS)
+        yield from choose_rows(shown, passage.line - passage.start_line, PASSAGE_ROWS, width)
 
     def _numbered(self, width: int) -> Iterator[Text]:
         """The lines of the file as they stand, each behind its number."""
@@ -195,6 +193,13 @@ class _Hit:
         for start, end in find_spans(text.plain, self._terms):
             text.stylize("match", start, end)
         return text
+
+
+def _as_it_is(lead: str, line: Text) -> Text:
+    """A line that is within the width already; to wrap it once more would only cost time."""
+    from rich.text import Text
+
+    return Text.assemble((lead, "faint"), line, no_wrap=True, overflow="ignore")
 
 
 def _sentence(note: str) -> str:

@@ -78,10 +78,10 @@ def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool =
     return blocks
 
 
-def choose_rows(blocks: Sequence[Block], line: int, most: int) -> list[Text]:
-    """The rows of whole blocks around the one that holds `line`, at most `most`; a longer block is cut at its end.
+def choose_rows(blocks: Sequence[Block], line: int, most: int, width: int) -> list[Text]:
+    """The rows of whole blocks around the one that holds `line`, at most `most`.
 
-    A heading is shown with what stands below it.
+    A longer block is cut, with an ellipsis where something is left out. A heading is shown with what stands below it.
     """
     if not blocks:
         return []
@@ -100,7 +100,7 @@ def choose_rows(blocks: Sequence[Block], line: int, most: int) -> list[Text]:
             break
     if room < 0:
         n_head = min(blocks[at].n_head, most - 1)
-        return [*blocks[at].rows[:n_head], *_cut(blocks[at].rows[n_head:], most - n_head)]
+        return [*blocks[at].rows[:n_head], *_cut(blocks[at].rows[n_head:], most - n_head, width)]
     return [row for block in blocks[low : high + 1] for row in block.rows]
 
 
@@ -108,7 +108,7 @@ def _ends_in_heading(blocks: Sequence[Block], at: int) -> bool:
     return bool(blocks[at].heading)
 
 
-def _cut(rows: Sequence[Text], most: int) -> list[Text]:
+def _cut(rows: Sequence[Text], most: int, width: int) -> list[Text]:
     """As many rows as there is room for, from the first on that was found or shortly before."""
     from rich.text import Text
 
@@ -116,9 +116,16 @@ def _cut(rows: Sequence[Text], most: int) -> list[Text]:
     start = max(min(first - 1, len(rows) - most), 0)
     kept = [row.copy() for row in rows[start : start + most]]
     if start + most < len(rows):
-        kept[-1].append(" …", "faint")
+        last = kept[-1]
+        if last.cell_len > width - 2:
+            last.right_crop(len(last) - max(last.plain.rfind(" ", 0, width - 2), width // 2 - 1))
+        last.append(" …", "faint")
     if start:
-        kept[0] = Text.assemble(("… ", "faint"), kept[0])
+        row = kept[0]
+        while row.cell_len > width - 2:
+            space = row.plain.find(" ", 0, len(row) // 2)
+            row = row[max(space, 0) + 1 :]
+        kept[0] = Text.assemble(("… ", "faint"), row)
     return kept
 
 
