@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from qmd.file_names import file_name
+from qmd.ingest.markdown import plain_text
 from qmd.render.drawing import NARROWEST, Screen, draw
 from qmd.render.hits import LEAST_SHOWN, HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
@@ -118,6 +119,8 @@ class _Hit:
         word = strength(hit.relevance)
         filled = max(round(hit.relevance * _BAR), 1)
         bar = Text.assemble(("▰" * filled, word), ("▱" * (_BAR - filled), "faint"), (f" {word:6}", word))
+        if not self._terms:  # a list by date, in which nothing was looked for
+            bar = Text()
         trail = [_line(heading) for heading in hit.passage.heading_trail]
         title = _line(hit.document.title) or _line(file_name(hit.document.path))
         name = self._marked(Text(title, style="title"))
@@ -137,13 +140,7 @@ class _Hit:
         hit, docid = self._row.hit, self._row.docid
         rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
         where = self._row.identifier if docid is None else _bare(hit.document.uri)
-        path = Text(f"{_line(where)}:{hit.passage.line}")
-        room = width - len(rest)
-        if path.cell_len > room:
-            # The end of a path tells more than its beginning.
-            while path.cell_len > room - 1:
-                path = path[1:]
-            path = Text.assemble("…", path)
+        path = Text(_ending(f"{_line(where)}:{hit.passage.line}", width - len(rest)))
         link = self._options.links.get(hit.document.uri)
         if link:
             path.stylize(Style(link=link))
@@ -163,7 +160,7 @@ class _Hit:
         passage = hit.passage
         if hit.mention and not options.full:
             lead = f"{_bare(hit.mention.document.uri)}:{hit.mention.line} says: "
-            yield from self._brief(lead, hit.mention.text, width, NOTE_ROWS)
+            yield from self._brief(lead, plain_text(hit.mention.text), width, NOTE_ROWS)
             return
         if options.line_numbers:
             yield from self._numbered(width)
@@ -199,7 +196,18 @@ def _as_it_is(lead: str, line: Text) -> Text:
     """A line that is within the width already; to wrap it once more would only cost time."""
     from rich.text import Text
 
-    return Text.assemble((lead, "faint"), line, no_wrap=True, overflow="ignore")
+    return Text.assemble((lead, "faint" if lead.strip() else ""), line, no_wrap=True, overflow="ignore")
+
+
+def _ending(path: str, width: int) -> str:
+    """The end of a path, which tells more than its beginning, in at most `width` columns."""
+    from rich.cells import cell_len
+
+    if cell_len(path) <= width:
+        return path
+    while (excess := cell_len(path) + 1 - width) > 0:
+        path = path[(excess + 1) // 2 :]
+    return f"…{path}"
 
 
 def _sentence(note: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk
-from qmd.ingest.markdown import find_headings, plain_text, structure_of
+from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, find_headings, plain_text, structure_of
 from qmd.render.terminal import visible
 from qmd.render.wrapping import shorten, wrap
 from qmd.retrieval.blocks import Layout
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 Mark = Callable[["Text"], "Text"]
 """Colours the words that were looked for."""
-
-_MANY = 1_000_000_000
-_MOST_MARKED_UP = 4_000
-"""Code points of a paragraph that is shown without its marks; one of ten megabytes is shown as it is."""
 
 _EDITOR_COLUMNS = range(50, 101)
 """Longest lines of paragraphs that an editor broke, and not the writer."""
@@ -149,7 +145,7 @@ def _rows(kind: Kind, lines: Sequence[str], heading: str, width: int, mark: Mark
         return wrap(mark(Text(heading, style="title")), width)
     if kind == "fence":
         return _code_rows(_inside_fence(lines), width, mark)
-    if kind == "row":
+    if kind == "row" and max(map(len, lines)) <= MAX_MARKED_UP_CHARACTERS:
         return _table_rows(lines, width, mark)
     return _prose_rows(lines, width, mark)
 
@@ -172,15 +168,16 @@ def _table_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
 
     rule = next((line for line in lines[1:2] if re.match(_TABLE_RULE, line)), None)
     rows = [[mark(_inline(cell)) for cell in _cells(line)] for line in lines if not re.match(_TABLE_RULE, line)]
-    n_columns = max((len(row) for row in rows), default=0)
+    n_columns = min(max((len(row) for row in rows), default=0), width // (len(_GAP) + 1))
     widths = [max((row[n].cell_len for row in rows if n < len(row)), default=0) for n in range(n_columns)]
+    widths = [min(one, width) for one in widths]
     while sum(widths) + len(_GAP) * (n_columns - 1) > width and max(widths) > 1:
         widths[widths.index(max(widths))] -= 1
     is_number = [re.match(r"[^:]*-:\Z", cell) is not None for cell in _cells(rule or "")]
     shown: list[Text] = []
     for row in rows:
         line = Text()
-        for number, cell in enumerate(row):
+        for number, cell in enumerate(row[:n_columns]):
             shorten(cell, widths[number])
             cell.align("right" if is_number[number : number + 1] == [True] else "left", widths[number])
             line.append_text(cell).append(_GAP)
@@ -240,7 +237,7 @@ def _inline(text: str) -> Text:
     """A line without the marks of emphasis and links, inline code coloured."""
     from rich.text import Text
 
-    if len(text) > _MOST_MARKED_UP:
+    if len(text) > MAX_MARKED_UP_CHARACTERS:
         return Text(text)
     shown = Text()
     position = 0
@@ -255,6 +252,6 @@ def _inline(text: str) -> Text:
 def _append_plain(shown: Text, text: str) -> None:
     if text:
         space = " " if text[0].isspace() else "", " " if text[-1].isspace() else ""
-        plain = plain_text(text, _MANY).strip()
+        plain = plain_text(text, MAX_MARKED_UP_CHARACTERS).strip()
         # A character reference may stand for what steers a terminal.
         shown.append(space[0] + visible(plain) + space[1] if plain else " ")

@@ -164,10 +164,21 @@ def test_relevance_is_a_bar_and_a_word(relevance: float, word: str) -> None:
     assert shown(replace(HIT, relevance=relevance)).splitlines()[0].endswith(word)
 
 
+def test_a_list_by_date_has_no_relevance() -> None:
+    listed = SearchResponse(Query(""), (replace(HIT, relevance=1.0),), "good")
+    assert draw_hits(listed, HitOptions(), PLAIN).splitlines()[0] == "1  Pricing › Decision"
+
+
+def test_a_table_of_a_thousand_columns_and_one_of_endless_cells_are_drawn_at_once() -> None:
+    for table in ("|" + " x |" * 1_000, f"| {'x' * 3_900} | {'y ' * 40} |"):
+        body = replace(HIT, body=f"{table}\n{table}\n", context=None)
+        assert all(cell_len(line) <= 80 for line in shown(body, full=True).splitlines())
+
+
 def test_copies_and_what_another_note_says_take_a_line_each() -> None:
     mention = Mention(replace(DOCUMENT, path="Other.md"), 7, "see [[Pricing]] for the bills")
     rows = shown(replace(HIT, context=None, mention=mention, also_in=("qmd://old/a.md", "qmd://b/c.md"))).splitlines()
-    assert rows[2:] == ["   also in old/a.md, b/c.md", "   notes/Other.md:7 says: see [[Pricing]] for the bills"]
+    assert rows[2:] == ["   also in old/a.md, b/c.md", "   notes/Other.md:7 says: see Pricing for the bills"]
 
 
 def test_line_numbers_are_those_of_the_file() -> None:
