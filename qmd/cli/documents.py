@@ -33,8 +33,11 @@ from qmd.render.documents import FetchedDocument, render_document, render_docume
 from qmd.render.hits import file_identifier
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
     from qmd.app.index import Index as OpenIndex
-    from qmd.records import StoredDocument
+    from qmd.records import Collection, CollectionStatus, StoredDocument
 
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
 File = Annotated[
@@ -154,21 +157,43 @@ def list_files(
     index: Index = None,
 ) -> int:
     """List collections, or the files of one."""
-    from qmd.clock import utc_now
-    from qmd.render.listings import render_collection_names, render_files
-
     wanted = " ".join(path or ())
-    with invocation.open(invocation.locate(index)) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         if not wanted:
             counts = {count.name: count for count in opened.status().collections}
-            out(render_collection_names(opened.indexed_collections(), counts))
+            _show_collections(invocation, opened.indexed_collections(), counts, locations.home)
             return 0
         found = opened.ls(wanted)
-    if found.documents:
-        invocation.page(render_files(found.documents, utc_now()))
-    else:
+        folders = {one.name: one.path for one in opened.indexed_collections()} if invocation.screen else {}
+    if not found.documents:
         place = f"qmd://{found.collection}/{found.prefix}"
         out(
             f"No files found under {place}\n" if found.prefix else f"No files found in collection: {found.collection}\n"
         )
+        return 0
+    from qmd.clock import utc_now
+
+    if invocation.screen:
+        from qmd.render.tables import draw_files
+
+        invocation.page(draw_files(invocation.screen, found, folders.get(found.collection), utc_now()))
+    else:
+        from qmd.render.listings import render_files
+
+        out(render_files(found.documents, utc_now()))
     return 0
+
+
+def _show_collections(
+    invocation: Invocation, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], home: Path
+) -> None:
+    if invocation.screen:
+        from qmd.clock import utc_now
+        from qmd.render.tables import draw_collection_names
+
+        invocation.page(draw_collection_names(invocation.screen, collections, counts, utc_now(), home))
+        return
+    from qmd.render.listings import render_collection_names
+
+    out(render_collection_names(collections, counts))
