@@ -65,8 +65,10 @@ class Elided:
         from rich.style import Style
         from rich.text import Text
 
-        line = Text(elide(self._path, options.max_width), self._style, no_wrap=True, end="")
-        line.stylize("path", 0, line.plain.rstrip("/").rfind("/") + 1)
+        line = Text(elide(self._path, options.max_width), no_wrap=True, end="")
+        name = line.plain.rstrip("/").rfind("/") + 1
+        line.stylize("path", 0, name)
+        line.stylize(self._style, name)
         if self._link:
             line.stylize(Style(link=self._link))
         yield line

@@ -56,6 +56,7 @@ STYLES = {
     "markdown.link": "underline",
     "markdown.link_url": "underline",
     "markdown.kbd": "bold",
+    "markdown.missing": "dim",
     "markdown.table.border": "dim",
     "markdown.table.header": "bold",
 }
