@@ -144,7 +144,7 @@ def find(
     if screen is not None:
         from qmd.render.hit_screen import draw_hits
 
-        out(draw_hits(response, shown, screen))
+        invocation.page(draw_hits(response, shown, screen))
         return 0
     if chosen == "cli" and response.hits:
         _mention_verdict(response)
@@ -170,15 +170,15 @@ def _links(invocation: Invocation, index: OpenIndex, response: SearchResponse) -
 
 
 def _next_step(command: str, text: str, index: str | None, response: SearchResponse) -> tuple[str, str]:
-    """What may help where nothing matches well, and the command that does it."""
+    """The command that may help where nothing matches well, and what it does."""
     import shlex
 
-    same = shlex.join(["--index", index] if index else [])
+    asked = [shlex.quote(text), *(["--index", shlex.quote(index)] if index else [])]
     if command == "search":
-        return "Search by meaning as well", f"qmd query {shlex.quote(text)} {same}".rstrip()
+        return " ".join(["qmd query", *asked]), "search by meaning as well"
     if len(response.hits) > 1:
-        return "Every hit", f"qmd {command} {shlex.quote(text)} --explain {same}".rstrip()
-    return "What is indexed", f"qmd status {same}".rstrip()
+        return " ".join(["qmd", command, *asked, "--explain"]), "show every hit"
+    return " ".join(["qmd status", *asked[1:]]), "see what is indexed"
 
 
 def _mention_age(index: OpenIndex) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qmd.file_names import file_name
 from qmd.ingest.markdown import plain_text
+from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw
 from qmd.render.hits import LEAST_SHOWN, HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
@@ -64,10 +65,7 @@ def _nothing(
     if is_near:
         yield Text()
         yield _Hit(0, rows[0], None, response.terms, options, screen)
-    if options.next_step:
-        what, command = options.next_step
-        yield Text()
-        yield Text.assemble((f"{what}: ", "faint"), (visible(command), "command"))
+    yield from next_steps([options.next_step] if options.next_step else [])
 
 
 class _Hit:
@@ -140,7 +138,7 @@ class _Hit:
         hit, docid = self._row.hit, self._row.docid
         rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
         where = self._row.identifier if docid is None else _bare(hit.document.uri)
-        path = Text(_ending(f"{_line(where)}:{hit.passage.line}", width - len(rest)))
+        path = Text(elide(f"{_line(where)}:{hit.passage.line}", width - len(rest)))
         link = self._options.links.get(hit.document.uri)
         if link:
             path.stylize(Style(link=link))
@@ -197,17 +195,6 @@ def _as_it_is(lead: str, line: Text) -> Text:
     from rich.text import Text
 
     return Text.assemble((lead, "faint" if lead.strip() else ""), line, no_wrap=True, overflow="ignore")
-
-
-def _ending(path: str, width: int) -> str:
-    """The end of a path, which tells more than its beginning, in at most `width` columns."""
-    from rich.cells import cell_len
-
-    if cell_len(path) <= width:
-        return path
-    while (excess := cell_len(path) + 1 - width) > 0:
-        path = path[(excess + 1) // 2 :]
-    return f"…{path}"
 
 
 def _sentence(note: str) -> str:

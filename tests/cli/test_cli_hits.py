@@ -21,7 +21,9 @@ SEQUENCE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[^\x07]*\x07")
 
 
 def on_terminal(*argv: str, **env: str) -> Shown:
-    (shown,) = run_all([{"argv": argv, "streams": ("empty", "tty", "pipe"), "env": {"COLUMNS": "80", **env}}])
+    (shown,) = run_all(
+        [{"argv": argv, "streams": ("empty", "tty", "pipe"), "env": {"COLUMNS": "80", "QMD_PAGER": "", **env}}]
+    )
     return shown
 
 
@@ -103,7 +105,7 @@ def test_the_link_of_a_hostile_name_is_that_file_and_nothing_else(qmd: Qmd, home
 def test_where_nothing_matches_well_the_next_command_is_named(indexed: Qmd) -> None:
     drawn = on_terminal("search", "zygote's unknown pricing", NO_COLOR="1")
     assert drawn.out.startswith("No good match found.")
-    assert drawn.out.endswith("""Search by meaning as well: qmd query 'zygote'"'"'s unknown pricing'\n""")
+    assert """  qmd query 'zygote'"'"'s unknown pricing'  search by meaning as well\n""" in drawn.out
     assert "no good match" not in drawn.err
     assert "no good match found" in through_pipe("search", "zygote's unknown pricing").err
 
@@ -129,6 +131,10 @@ def test_a_context_is_told_once(indexed: Qmd, notes: Path) -> None:
 def test_numbers_of_lines_and_whole_notes_are_drawn_as_well(indexed: Qmd) -> None:
     assert "\n   3  We chose per-seat" in on_terminal("search", "pricing", "--line-numbers", NO_COLOR="1").out
     assert "\n   Bills, simply.\n" in on_terminal("search", "pricing", "--full", NO_COLOR="1").out
+
+
+def test_results_longer_than_the_screen_open_in_the_pager(indexed: Qmd) -> None:
+    assert on_terminal("search", "pricing", "--full", LINES="5", QMD_PAGER="sed s/^/paged:/").out.startswith("paged:")
 
 
 def test_a_forced_screen_through_a_pipe_is_drawn(indexed: Qmd) -> None:

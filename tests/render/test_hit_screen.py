@@ -149,10 +149,10 @@ def test_a_note_without_a_title_is_called_by_its_file() -> None:
     assert shown(replace(HIT, document=replace(DOCUMENT, title=" "))).startswith("1  Pricing › Decision")
 
 
-def test_a_long_path_keeps_its_end() -> None:
+def test_a_long_path_keeps_its_ends() -> None:
     far = replace(DOCUMENT, path="deep/" * 30 + "Pricing.md")
     line = shown(replace(HIT, document=far)).splitlines()[1]
-    assert line.startswith("   …")
+    assert line.startswith("   notes/deep/")
     assert line.endswith("deep/Pricing.md:5  #e64a82  2025-03-14")
     assert cell_len(line) == 80
 
@@ -210,14 +210,15 @@ def test_a_list_of_weak_hits_says_so_first() -> None:
 
 def test_where_nothing_matches_well_the_closest_is_named_and_a_command() -> None:
     answer = response(replace(HIT, relevance=0.1), HIT, verdict="none")
-    drawn = draw_hits(answer, HitOptions(next_step=("Every hit", "qmd query 'x' --explain")), PLAIN)
+    drawn = draw_hits(answer, HitOptions(next_step=("qmd query x --explain", "show every hit")), PLAIN)
     assert drawn.splitlines() == [
         "No good match found. The closest:",
         "",
         "Pricing › Decision                                                  ▰▱▱▱▱ weak",
         "notes/Work/Pricing.md:5  #e64a82  2025-03-14",
         "",
-        "Every hit: qmd query 'x' --explain",
+        "Next",
+        "  qmd query x --explain  show every hit",
     ]
     assert draw_hits(response(verdict="none"), HitOptions(), PLAIN) == "No results found.\n"
 
