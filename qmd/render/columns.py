@@ -135,6 +135,17 @@ def columns(*heads: str, right: Sequence[str] = (), fold: Sequence[str] = ()) ->
     return table
 
 
+def tabulate(
+    heads: Sequence[str], rows: Sequence[Sequence[RenderableType]], right: Sequence[str] = (), fold: Sequence[str] = ()
+) -> Table:
+    """`columns` with their rows, without those columns in which every row has the empty text."""
+    used = [number for number in range(len(heads)) if any(row[number] != "" for row in rows)]
+    table = columns(*(heads[number] for number in used), right=right, fold=fold)
+    for row in rows:
+        table.add_row(*(row[number] for number in used))
+    return table
+
+
 def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     """What there is to know of one thing, by its name."""
     from rich.table import Table
