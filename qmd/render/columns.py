@@ -48,9 +48,10 @@ def count(number: int, noun: str) -> str:
 class Elided:
     """A path that loses its middle where its column is too narrow; folders are faint, the last name is not."""
 
-    def __init__(self, path: str, link: str | None = None, style: str = "") -> None:
-        """Take the path; `style` is that of its last part."""
-        self._path, self._link, self._style = visible(path), link, style
+    def __init__(self, path: str, link: str | None = None, style: str = "", *, is_path: bool = True) -> None:
+        """Take the path, or another text on one line; `style` is that of its last part."""
+        self._path, self._link, self._style = visible(" ".join(path.split("\n"))), link, style
+        self._is_path = is_path
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """As wide as the path, or as narrow as still tells something."""
@@ -65,13 +66,25 @@ class Elided:
         from rich.style import Style
         from rich.text import Text
 
-        line = Text(elide(self._path, options.max_width), no_wrap=True, end="")
-        name = line.plain.rstrip("/").rfind("/") + 1
+        text = (elide_path if self._is_path else elide)(self._path, options.max_width)
+        line = Text(text, no_wrap=True, end="")
+        name = line.plain.rstrip("/").rfind("/") + 1 if self._is_path else 0
         line.stylize("path", 0, name)
         line.stylize(self._style, name)
         if self._link:
             line.stylize(Style(link=self._link))
         yield line
+
+
+def elide_path(path: str, width: int) -> str:
+    """`path` in at most `width` columns: folders are left out before anything of the last name is."""
+    from rich.cells import cell_len
+
+    if cell_len(path) <= width:
+        return path
+    folders, _, name = path.rpartition("/")
+    room = width - cell_len(name) - 2
+    return f"{_taken(folders, room)}{_ELLIPSIS}/{name}" if room >= 0 and folders else elide(name or path, width)
 
 
 def elide(text: str, width: int) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+_WIDE = 100
+"""Columns from which titles stand beside the paths."""
+
 Paths = Mapping[str, str]
 """Address of a document → where its file lies; without those whose file is gone."""
 
@@ -48,7 +51,7 @@ def draw_related(screen: Screen, found: RelatedNotes, paths: Paths) -> Styled:
         (
             f"{int(one.score * 100 + 0.5)}%",
             _name(one.document, paths, is_one),
-            _title(one.document),
+            _title(one.document) if screen.width >= _WIDE else "",
             shown(linked_how(one), "faint") if linked_how(one) else "",
         )
         for one in found.notes

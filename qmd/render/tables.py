@@ -15,7 +15,7 @@ from qmd.render.columns import (
     Elided,
     columns,
     count,
-    elide,
+    elide_path,
     facts,
     file_link,
     folded_home,
@@ -159,7 +159,7 @@ def draw_files(screen: Screen, found: Listing, folder: Path | None, now: datetim
     width = max(screen.width, NARROWEST) - size_width - time_width - 4
     lines: list[str] = [paint(screen, f"{'Size':>{size_width}}  {'Changed':<{time_width}}  File\n", "faint")]
     for size, changed, one in zip(sizes, times, documents, strict=True):
-        folders, separator, name = elide(visible(one.path), width).rpartition("/")
+        folders, separator, name = elide_path(visible(one.path), width).rpartition("/")
         shown_path = join_styled([paint(screen, folders + separator, "path"), name])
         if links is not None and screen.colours:
             shown_path = hyperlink(shown_path, links(one.path))
