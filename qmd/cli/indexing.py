@@ -12,7 +12,6 @@ from typer import Argument, Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
 from qmd.cli.output import out, say, warn
-from qmd.cli.progress import ProgressLine
 from qmd.config.paths import expand_home
 from qmd.errors import NotFoundError, UsageError
 from qmd.names import to_text
@@ -52,14 +51,14 @@ def index(
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
             failures = [
-                _refresh(update, collection, below)
+                _refresh(invocation, update, collection, below)
                 for collection in update.collections
                 for below in _folders_to_refresh(
                     part.below for part in parts or () if part.collection == collection.name
                 )
             ]
         if not no_embed:
-            embed_index(opened, names, cut_declarations=cut_declarations)
+            embed_index(invocation, opened, names, cut_declarations=cut_declarations)
     return NotFoundError.exit_code if any(failures) else 0
 
 
@@ -78,10 +77,10 @@ def _folders_to_refresh(folders: Iterable[str]) -> Sequence[str]:
     return tuple(named) if named and "" not in named else ("",)
 
 
-def _refresh(update: Update, collection: Collection, below: str) -> bool:
+def _refresh(invocation: Invocation, update: Update, collection: Collection, below: str) -> bool:
     """Update one collection, or a part of it, and print its line; True when its folder cannot be read."""
     try:
-        report = run_update(update, collection, below)
+        report = run_update(invocation, update, collection, below)
     except NotFoundError as exc:
         warn(exc.message)
         if exc.hint:
@@ -92,9 +91,9 @@ def _refresh(update: Update, collection: Collection, below: str) -> bool:
     return False
 
 
-def run_update(update: Update, collection: Collection, below: str = "") -> UpdateReport:
+def run_update(invocation: Invocation, update: Update, collection: Collection, below: str = "") -> UpdateReport:
     """Update one collection, or a part of it, with progress and warnings on stderr."""
-    with ProgressLine(f"Indexing {collection.name}") as line:
+    with invocation.progress(f"Words of {collection.name}") as line:
         report = update.run(collection, line.update, below)
     for warning in report.warnings[:_WARNINGS_SHOWN]:
         warn(warning)
@@ -149,7 +148,7 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
             out(f"✗ Update command failed with exit code {status}\n")
             return status
     try:
-        report = run_update(update, collection)
+        report = run_update(invocation, update, collection)
     except NotFoundError as exc:
         warn(exc.message)
         return exc.exit_code
@@ -183,6 +182,7 @@ def embed(
             out("No collections found. Run 'qmd collection add .' to index files.\n")
             return 0
         embed_index(
+            invocation,
             opened,
             collection or None,
             force=force,
@@ -198,7 +198,7 @@ def cleanup(
     index: Index = None,
 ) -> int:
     """Drop what nothing uses."""
-    with invocation.open(invocation.locate(index)) as opened, ProgressLine("Cleaning"):
+    with invocation.open(invocation.locate(index)) as opened, invocation.progress("Cleaning"):
         counts = opened.cleanup(dry_run=dry_run)
     if dry_run:
         out("Dry run — no changes made.\n\nWould clear 0 cached API responses\n")
