@@ -37,7 +37,9 @@ def duration_text(seconds: float) -> str:
         fives = 5 * round(seconds / 5)
         return f"{fives // 60} min {fives % 60:02} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes < 600 else f"{round(minutes / 60)} h"
 
 
 class Pace:

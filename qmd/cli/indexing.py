@@ -17,12 +17,14 @@ from qmd.errors import NotFoundError, UsageError
 from qmd.names import to_text
 
 if TYPE_CHECKING:
+    from qmd.app.records import EmbedOptions
     from qmd.app.updating import Update
     from qmd.indexing.update import UpdateReport
     from qmd.records import Collection
 
 Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Which files [default: **/*.md].")]
 Verify = Annotated[bool, Option("--verify", help="Read all files, also unchanged ones, and all of the index.")]
+Background = Annotated[bool, Option("--background", help="Compute the vectors in the background, at low priority.")]
 Pull = Annotated[bool, Option("--pull", help="First run 'git pull' where a folder is a git checkout.")]
 
 _WARNINGS_SHOWN = 10
@@ -34,17 +36,19 @@ def index(
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
     no_embed: Annotated[bool, Option("--no-embed", help="Words only, no vectors.")] = False,
+    background: Background = False,
     verify: Verify = False,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Make folders searchable, or refresh all."""
-    from qmd.cli.embedding import embed_index
+    from qmd.cli.embedding import embed_in_background, embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
+    locations = invocation.locate(index)
     absolute = [_existing(invocation, path) for path in paths or ()]
-    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
+    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         parts = opened.ensure_collections(absolute, name=name, pattern=glob) if paths else None
         names = None if parts is None else [part.collection for part in parts]
         with opened.updating(names, verify=verify) as update:
@@ -57,7 +61,9 @@ def index(
                     part.below for part in parts or () if part.collection == collection.name
                 )
             ]
-        if not no_embed:
+        if background and not no_embed:
+            embed_in_background(invocation, opened, locations, names, no_gpu, cut_declarations=cut_declarations)
+        elif not no_embed:
             embed_index(invocation, opened, names, cut_declarations=cut_declarations)
     return NotFoundError.exit_code if any(failures) else 0
 
@@ -163,12 +169,13 @@ def embed(
     max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
     max_megabytes: Annotated[str | None, Option("--max-batch-mb", hidden=True)] = None,
     timeout: Annotated[float | None, Option("--timeout", metavar="MIN", help="Stop after so long.")] = None,
+    background: Background = False,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Compute the vectors that are missing."""
-    from qmd.cli.embedding import embed_index
+    from qmd.cli.embedding import embed_in_background, embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
     for value, label in ((max_docs, "maxDocsPerBatch"), (max_megabytes, "maxBatchBytes")):
@@ -177,18 +184,19 @@ def embed(
             raise UsageError(f"{label} must be a positive integer, not '{value}'")
     if timeout is not None and timeout < 0:
         raise UsageError("--timeout must be a non-negative number of minutes (0 = no limit)")
-    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
+    locations = invocation.locate(index)
+    options: EmbedOptions = {
+        "force": force,
+        "timeout_s": timeout * 60 if timeout else None,
+        "cut_declarations": cut_declarations,
+    }
+    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         if not opened.path.exists() and not opened.collections():
             out("No collections found. Run 'qmd collection add .' to index files.\n")
-            return 0
-        embed_index(
-            invocation,
-            opened,
-            collection or None,
-            force=force,
-            timeout_s=timeout * 60 if timeout else None,
-            cut_declarations=cut_declarations,
-        )
+        elif background:
+            embed_in_background(invocation, opened, locations, collection or None, no_gpu, **options)
+        else:
+            embed_index(invocation, opened, collection or None, **options)
     return 0
 
 

@@ -50,7 +50,7 @@ class ProgressLine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._wipe()
+        self.clear()
 
     def update(self, done: int, total: int) -> None:
         """Show `done` of `total`."""
@@ -80,10 +80,11 @@ class ProgressLine:
     def say(self, text: str) -> None:
         """Tell the person who watches the line something that stays above it."""
         if self._screen is not None:
-            self._wipe()
+            self.clear()
             say(text)
 
-    def _wipe(self) -> None:
+    def clear(self) -> None:
+        """Wipe the line, for something else that is written; the next state brings it back."""
         if self._screen is not None and self._can_rewrite:
             show_progress("")
 

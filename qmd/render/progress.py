@@ -18,7 +18,7 @@ _GAP = 2
 _BAR = (6, 30)
 """Narrowest and widest bar, in columns."""
 
-_LEFT_WIDTH = len("59 min 55 s left")
+_LEFT_WIDTH = len("9 min 55 s left")
 _RATE_WIDTH = len("999 kB/s")
 
 
@@ -38,15 +38,16 @@ def progress_line(label: str, progress: Progress, unit: Unit, screen: Screen) ->
     rate = f"{_rate(progress.rate or 0, unit):>{_RATE_WIDTH}}" if is_measured else ""
     amount = _amount(progress, unit)
     percent = f"{progress.percent:>3} %"
-    columns = [("", amount, len(amount)), ("dim", rate, _RATE_WIDTH), ("", left, _LEFT_WIDTH)]
+    # (style, text, width), what can be spared first in front.
+    spare = [("dim", rate, _RATE_WIDTH), ("", amount, len(amount)), ("", left, _LEFT_WIDTH)]
     room = width - cell_len(label) - len(percent) - 2 * _GAP - _BAR[0]
-    for least in (rate, amount, left):
-        if sum(_GAP + size for _, _, size in columns) > room:
-            columns = [column for column in columns if column[1] is not least]
-    bar = min(_BAR[1], _BAR[0] + room - sum(_GAP + size for _, _, size in columns))
+    while spare and sum(_GAP + size for _, _, size in spare) > room:
+        spare.pop(0)
+    bar = min(_BAR[1], _BAR[0] + room - sum(_GAP + size for _, _, size in spare))
+    details = [spare[1], spare[0], spare[2]] if len(spare) == 3 else spare
 
     grid = Table.grid(padding=(0, _GAP, 0, 0))
-    for style, size in (("", cell_len(label)), ("", bar), ("bold", len(percent)), *((c[0], c[2]) for c in columns)):
+    for style, _, size in (("", "", cell_len(label)), ("", "", bar), ("bold", "", len(percent)), *details):
         grid.add_column(style=style, width=max(size, 1), no_wrap=True)
     drawn_bar = ProgressBar(
         max(progress.total, 1),
@@ -56,7 +57,7 @@ def progress_line(label: str, progress: Progress, unit: Unit, screen: Screen) ->
         complete_style="cyan",
         finished_style="cyan",
     )
-    grid.add_row(label, drawn_bar, percent, *(text for _, text, _ in columns))
+    grid.add_row(label, drawn_bar, percent, *(text for _, text, _ in details))
     return Styled(draw(screen, grid).removesuffix("\n"))
 
 

@@ -86,8 +86,9 @@ def explain_absence(
     if not any(embedder.query_trust(_text(item)) > 0 for item in texts):
         trace.warn(f"{model} does not know the query's script: searched by words alone")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
-        is_pending = reader.vector_coverage(embedder.fingerprint).pending and reader.running_embedding() is None
-        hint = ": run 'qmd embed'" if is_pending else f" of {model}"
+        hint = f" of {model}"
+        if reader.vector_coverage(embedder.fingerprint).pending:
+            hint = ": run 'qmd embed'" if reader.running_embedding() is None else " yet"
         trace.warn(f"searched by words alone: no document in scope has vectors{hint}")
 
 

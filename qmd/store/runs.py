@@ -79,8 +79,9 @@ class RunRecord:
         # A later slice knows only what is left, and what came in meanwhile.
         total = max(progress.total, self._before.total if self._before else 0)
         done = total - progress.total + progress.done
+        is_first = not self.run.total
         self.run = EmbeddingRun(self.run.pid, self.run.started_at, done, total, progress.left_s)
-        if time.monotonic() - self._written_at >= _INTERVAL_S:
+        if is_first or time.monotonic() - self._written_at >= _INTERVAL_S:
             self._write()
 
     def pause(self) -> None:
