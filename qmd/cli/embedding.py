@@ -146,8 +146,8 @@ class _Shown:
             self._is_announced = True
             if progress.left_s > _LONG_S:
                 self._line.say(
-                    f"Words are searchable now. Vectors take about {_spoken(progress.left_s)};"
-                    " Ctrl-C is safe, run 'qmd embed' to go on.\n"
+                    f"Words are searchable now. Vectors take about {_spoken(progress.left_s)}.\n"
+                    "Ctrl-C is safe: run 'qmd embed' to go on.\n"
                 )
         self._line.show(progress)
 

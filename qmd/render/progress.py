@@ -15,7 +15,7 @@ _WARM_UP_S = 1.0
 """Rate and time left are not shown before: the first of them say little."""
 
 _GAP = 2
-_BAR = (6, 30)
+_BAR = (4, 30)
 """Narrowest and widest bar, in columns."""
 
 _LEFT_WIDTH = len("9 min 55 s left")
@@ -28,8 +28,8 @@ def progress_line(label: str, progress: Progress, unit: Unit, screen: Screen) ->
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    # The last column stays free: terminals differ in what they do after a character there.
-    width = screen.width - 1
+    # Room for the `^C` that a terminal shows: after a line that is full it could no longer be wiped.
+    width = screen.width - len("^C") - 1
     label = visible(label)
     if cell_len(label) > width // 3:
         label = f"{set_cell_size(label, width // 3 - 1)}…"

@@ -133,12 +133,12 @@ def test_a_background_run_goes_on_alone_gives_way_and_resumes_when_it_was_killed
 
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert json.loads(qmd("status", "--json").out)["embedding"] is None
+    killed = json.loads(qmd("status", "--json").out)
+    assert killed["embedding"] is None and killed["vectors"] > 0
     for number in range(3, 60):
         (long_notes / f"{number:02}.md").unlink()
     qmd("update")
-    done = qmd("embed").out
-    assert "✓ Done! Embedded" in done and " reused)" in done
+    assert "✓ Done! Embedded" in qmd("embed").out
     assert json.loads(qmd("status", "--json").out)["needsEmbedding"] == 0
 
 
