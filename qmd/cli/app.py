@@ -70,7 +70,7 @@ def _run_reporting(argv: list[str]) -> int:
     except QmdError as exc:
         return report(exc)
     except KeyboardInterrupt as exc:
-        say(f"interrupted: {str(exc) or 'what is done is kept, run the same command to go on'}")
+        say(f"interrupted: {str(exc) or 'the work done so far is kept; run the same command to continue'}")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         raise

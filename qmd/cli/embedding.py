@@ -62,7 +62,9 @@ def embed_index(
         _tell_of_other(index.status().embedding)
         return
     except KeyboardInterrupt as exc:
-        raise KeyboardInterrupt(f"what is done is kept ({shown.percent} %); run 'qmd embed' to go on") from exc
+        raise KeyboardInterrupt(
+            f"the work done so far is kept ({shown.percent} %); run 'qmd embed' to continue"
+        ) from exc
     if not n_pending:
         return
     reused = f" ({report.reused} reused)" if report.reused else ""
@@ -73,7 +75,7 @@ def embed_index(
     for warning in report.warnings:
         warn(warning)
     if report.stopped:
-        say("stopped at the time limit; run 'qmd embed' again to go on")
+        say("stopped at the time limit; run 'qmd embed' again to continue")
 
 
 def embed_in_background(
@@ -147,7 +149,7 @@ class _Shown:
             if progress.left_s > _LONG_S:
                 self._line.say(
                     f"Words are searchable now. Vectors take about {_spoken(progress.left_s)}.\n"
-                    "Ctrl-C is safe: run 'qmd embed' to go on.\n"
+                    "Ctrl-C is safe: run 'qmd embed' to continue.\n"
                 )
         self._line.show(progress)
 

@@ -116,7 +116,7 @@ class RemoteIndex(Index):
                     arguments, environ = command_on(self._locations, self._whole_environ, words)
                     start_process(arguments, self._files.log, environ)
         except OSError as exc:
-            self._notices.warn(f"no warm process was started: {exc.strerror}")
+            self._notices.warn(f"the warm process was not started: {exc.strerror}")
 
 
 def _ask(record: WarmRecord, request: SearchRequest, listener: Listener) -> SearchResponse | None:

@@ -173,7 +173,9 @@ def test_a_terminal_sees_one_bar_and_how_to_go_on_after_ctrl_c(qmd: Qmd, long_no
     assert process.returncode == 130
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert BAR.search(plain), plain
-    assert re.search(r"interrupted: what is done is kept \(\d+ %\); run 'qmd embed' to go on\s*$", plain), plain
+    assert re.search(r"interrupted: the work done so far is kept \(\d+ %\); run 'qmd embed' to continue\s*$", plain), (
+        plain
+    )
     assert json.loads(qmd("status", "--json").out)["embedding"] is None
 
 
