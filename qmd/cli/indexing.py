@@ -26,7 +26,7 @@ Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Fi
 Verify = Annotated[
     bool, Option("--verify", help="Read all files again, even unchanged ones, and check the whole index.")
 ]
-Background = Annotated[bool, Option("--background", help="Compute the vectors in the background, at low priority.")]
+Background = Annotated[bool, Option("--background", help="Compute the vectors in a background process.")]
 Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in folders that are git checkouts.")]
 
 _WARNINGS_SHOWN = 10

@@ -39,7 +39,7 @@ def progress_line(label: str, progress: Progress, unit: Unit, screen: Screen) ->
     amount = _amount(progress, unit)
     percent = f"{progress.percent:>3} %"
     # (style, text, width), what can be spared first in front.
-    spare = [("dim", rate, _RATE_WIDTH), ("", amount, len(amount)), ("", left, _LEFT_WIDTH)]
+    spare = [("faint", rate, _RATE_WIDTH), ("", amount, len(amount)), ("", left, _LEFT_WIDTH)]
     room = width - cell_len(label) - len(percent) - 2 * _GAP - _BAR[0]
     while spare and sum(_GAP + size for _, _, size in spare) > room:
         spare.pop(0)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd import open_index
 from qmd.cli import embedding
 from qmd.config.paths import locate
 from qmd.pace import Progress
@@ -83,6 +84,13 @@ def test_status_says_that_a_run_is_going_on_and_how_far(indexed: Qmd, running: E
     }
 
 
+def test_a_person_sees_the_run_in_status_and_no_advice_to_start_one(indexed: Qmd, running: EmbeddingRun) -> None:
+    terminal = {"streams": ("empty", "tty", "tty"), "env": {"NO_COLOR": "1", "COLUMNS": "100"}}
+    [shown] = run_all([{"argv": ("status",), **terminal}])
+    assert f"being computed: 43 % done, 1 min 55 s left (process {running.pid}, began " in shown.out
+    assert "qmd embed" not in shown.out
+
+
 def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:
     with embed_lock(database()), recorded_run(database()):
         left = (database().parent / f".{database().name}.embed.json").read_bytes()
@@ -148,6 +156,20 @@ def test_a_background_run_that_fails_at_once_says_why(indexed: Qmd, monkeypatch:
     run = indexed("embed", "--background")
     assert run.status != 0
     assert run.err.startswith("error: the background process ended at once: ")
+
+
+def test_vectors_computed_in_slices_are_one_run_to_others(qmd: Qmd, long_notes: Path) -> None:
+    assert qmd("index", str(long_notes), "--no-embed").status == 0
+    with open_index() as index:
+        assert index.embed(timeout_s=0.001, resumes=True).stopped
+        first = index.status().embedding
+        assert index.embed(timeout_s=0.001, resumes=True).stopped
+        second = index.status().embedding
+        assert index.embed(timeout_s=0.001).stopped
+        assert index.status().embedding is None
+    assert first is not None and second is not None
+    assert (first.started_at, first.total) == (second.started_at, second.total)
+    assert first.total > 60_000
 
 
 def test_a_terminal_sees_one_bar_and_how_to_go_on_after_ctrl_c(qmd: Qmd, long_notes: Path) -> None:
