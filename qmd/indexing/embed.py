@@ -155,7 +155,9 @@ class _Run(Struct):
             self._announce(group.n_chars - per_cost * costs_left[len(missing) - done - n_texts])
 
         while done < len(missing):
-            if self.should_stop is not None and self.should_stop():
+            # A run that gets little processor time must not be over before it has stored anything, time after time.
+            is_begun = self.embedded or self.documents
+            if is_begun and self.should_stop is not None and self.should_stop():
                 return False
             keys = missing[done : done + self.slice_size]
             begun = time.monotonic()

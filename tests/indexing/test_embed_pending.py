@@ -181,13 +181,23 @@ def test_only_the_given_collections_are_embedded(writer: IndexWriter, notes: Pat
 def test_a_stop_keeps_what_was_computed_and_the_next_run_finishes(writer: IndexWriter, notes: Path) -> None:
     (notes / "long.md").write_text(long_text("apples", sections=60))
     index(writer, notes)
-    asked = iter([False, True])
+    asked = iter([True])
     stopped = embed_pending(writer, HashingEmbedder(), should_stop=lambda: next(asked))
     assert stopped.stopped and stopped.documents == 0 and stopped.embedded > 0
     embedder = RecordingEmbedder()
     finished = embed_pending(writer, embedder)
     assert finished.documents == 1
     assert len(embedder.texts) == finished.chunks - stopped.embedded
+
+
+def test_runs_that_are_stopped_at_once_finish_all_the_same_when_they_are_repeated(
+    writer: IndexWriter, notes: Path
+) -> None:
+    (notes / "long.md").write_text(long_text("apples", sections=60))
+    index(writer, notes)
+    while embed_pending(writer, HashingEmbedder(), should_stop=lambda: True).stopped:
+        pass
+    assert writer.status(HashingEmbedder().fingerprint).pending_documents == 0
 
 
 def test_a_crash_of_the_model_loses_only_the_batch_it_happened_in(writer: IndexWriter, notes: Path) -> None:
