@@ -15,7 +15,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "index": ("qmd index ~/notes", "qmd index ~/notes --glob '**/*.{md,txt}' --name texts"),
     "search": ('qmd search "rate limiter"', "qmd search pricing -c notes -n 10 --sort date"),
     "vsearch": ('qmd vsearch "how customers pay"', 'qmd vsearch "saving money" -c notes --json'),
-    "query": FIRST_EXAMPLES[:1] + ('qmd query "what did we decide last week" -c notes --explain',),
+    "query": (FIRST_EXAMPLES[0], 'qmd query "what did we decide last week" -c notes --explain'),
     "get": ("qmd get pricing.md", "qmd get notes/daily/2026-03-01.md:5-9"),
     "multi-get": ("qmd multi-get 'daily/*.md'", "qmd multi-get pricing.md ideas.md --format json"),
     "open": ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),
