@@ -26,6 +26,13 @@ class CommandSpec(NamedTuple):
         """What follows `qmd ` on a command line."""
         return f"{self.name} {self.words}".rstrip()
 
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Two lines that show its use; kept where only its help reads them."""
+        from qmd.cli.examples import EXAMPLES
+
+        return EXAMPLES.get(self.name, ())
+
     def load(self) -> CommandFunction:
         """The function, its module imported."""
         module, _, name = self.place.partition(":")

@@ -5,13 +5,13 @@ Through a pipe the text is plain and at most 80 columns wide; on a terminal the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qmd.cli.commands import ALIASES, IDLE_OPTIONS, CommandSpec
-from qmd.cli.examples import EXAMPLES
 
 if TYPE_CHECKING:
     from qmd.render.drawing import Screen
@@ -85,7 +85,7 @@ def describe(spec: CommandSpec, command: Any) -> CommandPage:
         [Row((_argument(one),), one.help) for one in shown if one.param_type_name == "argument" and one.help],
         [Row(_spellings(one), _meaning(one), "" if one.is_flag else one.metavar or "") for one in own],
         [*index, "--color auto|always|never", "--no-pager", "-h, --help"],
-        EXAMPLES.get(spec.name, ()),
+        spec.examples,
     )
 
 
@@ -164,7 +164,7 @@ def grouped(commands: Sequence[CommandSpec]) -> list[tuple[str, list[CommandSpec
 def group_help(name: str, commands: Sequence[CommandSpec]) -> str:
     """What `qmd collection` prints: the sub-commands with their arguments."""
     rows = [Row((f"qmd {spec.usage}",), spec.help) for spec in commands]
-    examples = [f"  {EXAMPLES[spec.name][0]}" for spec in commands[:2] if spec.name in EXAMPLES]
+    examples = [f"  {spec.examples[0]}" for spec in commands[:2] if spec.examples]
     lines = [f"Usage: qmd {name} <subcommand> [options]", "", *_columns(rows, 36), "", "Examples:", *examples]
     return "\n".join([*lines, ""])
 
@@ -174,7 +174,9 @@ def _columns(rows: Sequence[Row], left: int | None = None) -> list[str]:
     left = left or min(max(len(row.typed) for row in rows), _LEFT)
     lines: list[str] = []
     for row in rows:
-        texts = wrap(row.text, WIDTH - left - 4, break_on_hyphens=False)
+        # A default is not torn apart: textwrap breaks at ASCII blanks alone.
+        text = re.sub(r"\[default[^\]]*\]", lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), row.text)
+        texts = [one.replace("\N{NO-BREAK SPACE}", " ") for one in wrap(text, WIDTH - left - 4, break_on_hyphens=False)]
         if len(row.typed) > left:
             lines.append(f"  {row.typed}")
             lines += [f"{'':<{left + 4}}{text}" for text in texts]
@@ -187,6 +189,7 @@ def _columns(rows: Sequence[Row], left: int | None = None) -> list[str]:
 # --- on a terminal --------------------------------------------------------------------------------
 
 _COLOURS = (
+    (r"\Aqmd [^\n]*", "title"),
     (r"(?m)^\S[^\n:]*:$", "title"),
     (r"(?m)^(?:Usage|Also|Everywhere|Index|One command):", "title"),
     (r"(?m)^  (?:-[^\n]*?|[\w<\[][^\n]*?)(?=  )", "command"),
@@ -200,6 +203,8 @@ def paint(text: str, screen: Screen | None) -> str:
     """A text of this module as `screen` shows it; for a program it stays plain."""
     if screen is None or screen.colours is None:
         return text
+    from msgspec.structs import replace
+    from rich.cells import cell_len
     from rich.text import Text
 
     from qmd.render.drawing import draw
@@ -208,4 +213,6 @@ def paint(text: str, screen: Screen | None) -> str:
     shown = Text(visible(text.removesuffix("\n")))
     for pattern, style in _COLOURS:
         shown.highlight_regex(pattern, style)
-    return draw(screen, shown)
+    # The lines are as they should be; only the path of an index is longer than a screen, and must stay whole.
+    widest = max(map(cell_len, shown.plain.splitlines()))
+    return draw(replace(screen, width=max(screen.width, widest)), shown)

@@ -61,7 +61,7 @@ QueryWords = Annotated[
     list[str] | None, Argument(help="Words, a question, or typed lines (lex:, vec:, hyde:, intent:).")
 ]
 Limit = Annotated[
-    str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json and files].")
+    str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json and files]")
 ]
 All = Annotated[bool, Option("--all", help="Show all results.")]
 MinScore = Annotated[

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
 from qmd.cli.commands import NAMES
+from qmd.cli.spelling import is_option
 from qmd.errors import UsageError, nearest_name
 
 _ASK = ('qmd query "{}"', 'qmd search "{}"')
@@ -31,6 +33,9 @@ _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("upgrade",), (("pip install --upgrade qmd-search", "qmd update"), "")),
 }
 """Words of other programs: what does that here, and what stands for the words that belong behind it."""
+
+_A_SLIP = 0.75
+"""How much of a command's name a word must hold to be that name mistyped, where it may as well begin a question."""
 
 _QUESTION_WORDS = (
     "how",
@@ -62,7 +67,9 @@ def is_question(first: str, rest: Sequence[str], words: Callable[[], Sequence[st
     """
     if len(first.split()) > 1 or first.endswith("?"):
         return True
-    if first.casefold() not in _QUESTION_WORDS and (first.casefold() in _ELSEWHERE or nearest_name(first, NAMES)):
+    if first.casefold() not in _QUESTION_WORDS and (
+        first.casefold() in _ELSEWHERE or nearest_name(first, NAMES, _A_SLIP)
+    ):
         return False
     return bool(rest) and len(words()) > 1
 
@@ -71,11 +78,10 @@ def unknown_command(first: str, rest: Sequence[str]) -> UsageError:
     """The error for a word that is no command; the hint has the commands that it may stand for."""
     if first.casefold() in _ELSEWHERE:
         templates, nothing = _ELSEWHERE[first.casefold()]
+        rest = list(takewhile(lambda word: not is_option(word), rest))
         hint = f"did you mean {' or '.join(repr(one.format(' '.join(rest) or nothing).strip()) for one in templates)}?"
     elif near := nearest_name(first, NAMES):
         hint = f"did you mean 'qmd {near}'?"
-        if len(rest) > 1:
-            hint += f''' or, to search: qmd query "{" ".join((first, *rest))}"'''
     else:
         hint = f"""to search for it: qmd query "{first}"; Run 'qmd --help' for usage."""
     return UsageError(f"Unknown command: {first}", hint)
