@@ -30,7 +30,6 @@ _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("notes", "files"), (("qmd ls",), "")),
     **dict.fromkeys(("usage", "man", "manual"), (("qmd --help", "qmd help COMMAND"), "")),
     **dict.fromkeys(("vacuum", "prune", "gc", "clean", "purge"), (("qmd cleanup --dry-run",), "")),
-    **dict.fromkeys(("upgrade",), (("pip install --upgrade qmd-search", "qmd update"), "")),
 }
 """Words of other programs: what does that here, and what stands for the words that belong behind it."""
 
