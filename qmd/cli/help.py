@@ -40,7 +40,7 @@ def general_help(commands: Sequence[CommandSpec], database: Path) -> str:
             "",
             _SYNTAX,
             "Options may appear anywhere; '--' ends them. Every command takes --index NAME for a separate index, and",
-            "--help. On a terminal, paths are links into the editor of QMD_EDITOR_URI.",
+            "--help. On a terminal, a click on a path opens the note, or the editor of QMD_EDITOR_URI.",
             "",
             f"Index: {database}",
             "",

@@ -32,11 +32,7 @@ NAME = f"a{HOSTILE}.md"
 
 EDITOR = "vscode://file/{path}:{line}\x07\x1b]52;c;aGk=\x07"
 
-OURS = re.compile(
-    r"\x1b\]8;;(?:vscode://file/[!-~]*)?\x07|\x1b\[1;33m(?=zebra)|(?<=zebra)\x1b\[0m"
-    r"|\x1b\[2m(?:\nalso in qmd://[^\0-\x1f\x7f-\x9f]+)+\x1b\[0m",
-    re.IGNORECASE,
-)
+OURS = re.compile(r"\x1b\]8;;(?:vscode://file/[!-~]*)?\x07|\x1b\[(?!31m|1;33m)[0-9;]*m")
 """Every sequence that qmd sends with a result; none can come from `HOSTILE`."""
 PROGRESS = "\r\x1b[K"
 
