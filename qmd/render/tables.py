@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from qmd.app.records import ContextNote, Listing
 from qmd.names import to_disk
@@ -147,11 +146,13 @@ def _context_table(notes: Mapping[str, str]) -> Table:
     return table
 
 
-def draw_files(screen: Screen, found: Listing, folder: Path | None, now: datetime) -> Styled:
+def draw_files(
+    screen: Screen, found: Listing, folder: Path | None, link: Callable[[str, int], str], now: datetime
+) -> Styled:
     """`ls` of a collection: size, time and path of each file, which is a link to it where `folder` is known."""
     documents = found.documents
     place = f"{found.collection}/{found.prefix}"
-    links = _links_below(folder) if folder is not None else None
+    below = f"{folder if folder.is_dir() else folder.parent}{os.sep}" if folder is not None else None
     total = human_size(sum(document.size for document in documents))
     sizes = [human_size(one.size) for one in documents]
     times = [listing_time(one.modified_at, now) for one in documents]
@@ -161,17 +162,11 @@ def draw_files(screen: Screen, found: Listing, folder: Path | None, now: datetim
     for size, changed, one in zip(sizes, times, documents, strict=True):
         folders, separator, name = elide_path(visible(one.path), width).rpartition("/")
         shown_path = join_styled([paint(screen, folders + separator, "path"), name])
-        if links is not None and screen.colours:
-            shown_path = hyperlink(shown_path, links(one.path))
+        if below is not None and screen.colours:
+            shown_path = hyperlink(shown_path, link(below + to_disk(one.path), 1))
         before = paint(screen, f"{changed:<{time_width}}  ", "faint")
         lines += [f"{size:>{size_width}}  ", before, shown_path, "\n"]
     return join_styled([draw(screen, heading(place, f"{count(len(documents), 'file')}, {total}"), ""), *lines])
-
-
-def _links_below(folder: Path) -> Callable[[str], str]:
-    """What makes the address of a file out of its path in a collection; a thousand `Path.as_uri` would be felt."""
-    base = (folder if folder.is_dir() else folder.parent).as_uri()
-    return lambda path: f"{base}/{quote(os.fsencode(to_disk(path)))}"
 
 
 def draw_contexts(screen: Screen, notes: Sequence[ContextNote]) -> Styled:
