@@ -38,7 +38,7 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
             others = [one.document for one in (*found.outgoing, *found.incoming) if one.document is not None]
             paths = opened.disk_paths([found.document, *others])
             links = {uri: link(path, 1) for uri, path in paths.items()}
-            invocation.page(draw_links(invocation.screen, found, links))
+            invocation.page(draw_links(invocation.screen, found, links, locations.index_name))
             return 0
 
     def name_of(document: StoredDocument) -> str:
@@ -76,7 +76,7 @@ def related(
     if invocation.screen and not json:
         from qmd.render.connections import draw_related
 
-        invocation.page(draw_related(invocation.screen, found, links))
+        invocation.page(draw_related(invocation.screen, found, links, locations.index_name))
         return 0
     out((related_json if json else render_related)(found, name_of))
     return 0

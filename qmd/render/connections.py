@@ -23,7 +23,7 @@ Targets = Mapping[str, str]
 """Address of a document → what a click on it opens; without those whose file is gone."""
 
 
-def draw_links(screen: Screen, found: NoteLinks, targets: Targets) -> Styled:
+def draw_links(screen: Screen, found: NoteLinks, targets: Targets, index_name: str = "index") -> Styled:
     """`links`: what a note links to, what links to it, and which of its links lead nowhere."""
     ends = [(one, one.document) for one in found.outgoing if one.document is not None]
     starts = [(one, one.document) for one in found.incoming if one.document is not None]
@@ -38,10 +38,11 @@ def draw_links(screen: Screen, found: NoteLinks, targets: Targets) -> Styled:
             parts += ["", heading(title, count(len(rows), "link")), indented(table)]
     if len(parts) == 1:
         parts += ["", shown("No links.", "faint")]
-    return draw(screen, *parts, *next_steps([(f"qmd related {_quoted(found.document)}", "notes on the same matter")]))
+    step = (f"qmd related {_quoted(found.document)}", "notes on the same matter")
+    return draw(screen, *parts, *next_steps([step], index_name))
 
 
-def draw_related(screen: Screen, found: RelatedNotes, targets: Targets) -> Styled:
+def draw_related(screen: Screen, found: RelatedNotes, targets: Targets, index_name: str = "index") -> Styled:
     """`related`: how near each note is, what it is called, and how the two are linked."""
     head = _head(found.document, targets)
     if not found.notes:
@@ -58,7 +59,7 @@ def draw_related(screen: Screen, found: RelatedNotes, targets: Targets) -> Style
     ]
     table = tabulate(("Near", "Note", "Title", "Linked"), rows, right=("Near",), fold=("Note", "Title"))
     step = (f"qmd get {_quoted(found.notes[0].document)}", "read the first of them")
-    return draw(screen, head, "", table, *next_steps([step]))
+    return draw(screen, head, "", table, *next_steps([step], index_name))
 
 
 def _head(document: StoredDocument, targets: Targets) -> Table:

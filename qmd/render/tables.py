@@ -42,30 +42,40 @@ _FIRST_STEP = ("qmd index ~/notes", "make a folder searchable")
 
 
 def draw_collection_names(
-    screen: Screen, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], now: datetime, home: Path
+    screen: Screen,
+    collections: Sequence[Collection],
+    counts: Mapping[str, CollectionStatus],
+    now: datetime,
+    home: Path,
+    index_name: str = "index",
 ) -> Styled:
     """`ls` without an argument."""
     if not collections:
-        return _nothing_yet(screen)
+        return _nothing_yet(screen, index_name)
     steps = [(f"qmd ls {_word(collections[0].name)}", "list the files of a collection")]
-    return draw(screen, _collection_table(collections, counts, now, home), *next_steps(steps))
+    return draw(screen, _collection_table(collections, counts, now, home), *next_steps(steps, index_name))
 
 
 def draw_collections(
-    screen: Screen, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], now: datetime, home: Path
+    screen: Screen,
+    collections: Sequence[Collection],
+    counts: Mapping[str, CollectionStatus],
+    now: datetime,
+    home: Path,
+    index_name: str = "index",
 ) -> Styled:
     """`collection list`."""
     if not collections:
-        return _nothing_yet(screen)
+        return _nothing_yet(screen, index_name)
     steps = [(f"qmd collection show {_word(collections[0].name)}", "all settings of a collection")]
     missing = [one for one in collections if not one.path.exists()]
     steps += [(f"qmd collection remove {_word(one.name)}", "its folder is gone") for one in missing]
     table = _collection_table(collections, counts, now, home, masks=True)
-    return draw(screen, table, *next_steps(steps))
+    return draw(screen, table, *next_steps(steps, index_name))
 
 
-def _nothing_yet(screen: Screen) -> Styled:
-    return draw(screen, shown("Nothing is indexed yet."), *next_steps([_FIRST_STEP]))
+def _nothing_yet(screen: Screen, index_name: str) -> Styled:
+    return draw(screen, shown("Nothing is indexed yet."), *next_steps([_FIRST_STEP], index_name))
 
 
 def _word(name: str) -> str:
@@ -110,7 +120,12 @@ def _folder(path: Path, home: Path) -> RenderableType:
 
 
 def draw_collection(
-    screen: Screen, collection: Collection, status: CollectionStatus | None, now: datetime, home: Path
+    screen: Screen,
+    collection: Collection,
+    status: CollectionStatus | None,
+    now: datetime,
+    home: Path,
+    index_name: str = "index",
 ) -> Styled:
     """`collection show`."""
     files = count(status.documents if status else 0, "file")
@@ -128,7 +143,7 @@ def draw_collection(
         rows.append(("Contexts", _context_table(collection.context)))
     steps = [] if collection.context else [_context_step(collection.name)]
     steps.append((f"qmd ls {_word(collection.name)}", "its files"))
-    return draw(screen, heading(collection.name), indented(facts(rows)), *next_steps(steps))
+    return draw(screen, heading(collection.name), indented(facts(rows)), *next_steps(steps, index_name))
 
 
 def _context_step(name: str) -> tuple[str, str]:
@@ -169,11 +184,11 @@ def draw_files(
     return join_styled([draw(screen, heading(place, f"{count(len(documents), 'file')}, {total}"), ""), *lines])
 
 
-def draw_contexts(screen: Screen, notes: Sequence[ContextNote]) -> Styled:
+def draw_contexts(screen: Screen, notes: Sequence[ContextNote], index_name: str = "index") -> Styled:
     """`context list`."""
     if not notes:
         step = ("qmd context add qmd://NAME/ 'what is there'", "results show it, which helps people and agents")
-        return draw(screen, shown("There are no contexts yet."), *next_steps([step]))
+        return draw(screen, shown("There are no contexts yet."), *next_steps([step], index_name))
     parts: list[RenderableType] = []
     for name in dict.fromkeys(note.collection for note in notes):
         own = {note.prefix: note.text for note in notes if note.collection == name}
@@ -185,13 +200,13 @@ def draw_contexts(screen: Screen, notes: Sequence[ContextNote]) -> Styled:
 # --- status ---------------------------------------------------------------------------------------
 
 
-def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path) -> Styled:
+def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path, index_name: str = "index") -> Styled:
     """`status`: what there is, whether it is complete, and what to do next."""
     index = report.index
     rows: list[tuple[str, RenderableType]] = [
         ("Index", _index_file(report, home)),
         ("Words", _words(report, now)),
-        ("Vectors", _vectors(report)),
+        ("Vectors", _vectors(report, now)),
     ]
     if report.daemon_pid is not None:
         rows.append(("Server", shown(f"running, process {report.daemon_pid}")))
@@ -203,7 +218,7 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path)
     if index.left_out:
         parts += ["", heading("Left out", count(len(index.left_out), "file"))]
         parts.append(indented(_left_out(report)))
-    return draw(screen, *parts, *next_steps(_status_steps(report)))
+    return draw(screen, *parts, *next_steps(_status_steps(report), index_name))
 
 
 def _index_file(report: StatusReport, home: Path) -> RenderableType:
@@ -220,10 +235,14 @@ def _words(report: StatusReport, now: datetime) -> Text:
     return state("good", f"{count(index.documents, 'file')}, updated {relative_time(index.updated_at, now)}")
 
 
-def _vectors(report: StatusReport) -> Text:
+def _vectors(report: StatusReport, now: datetime) -> Text:
     index = report.index
     if not index.documents:
         return state("faint", "none yet")
+    run = index.embedding
+    if run is not None:
+        began = relative_time(run.started_at, now)
+        return state("warning", f"being computed: {run.state} (process {run.pid}, began {began})")
     if not index.pending_documents:
         return state("good", f"complete, {count(index.chunks, 'passage')}")
     if not index.vectors:
@@ -262,7 +281,8 @@ def _status_steps(report: StatusReport) -> list[tuple[str, str]]:
     index = report.index
     if not index.documents:
         return [_FIRST_STEP if not report.collections else ("qmd update", "read the files of the collections")]
-    steps = [("qmd embed", "compute the missing vectors")] if index.pending_documents else []
+    is_waiting = index.pending_documents and index.embedding is None
+    steps = [("qmd embed", "compute the missing vectors")] if is_waiting else []
     bare = [one.name for one in report.collections if not one.context]
     if bare:
         steps.append(_context_step(bare[0]))
