@@ -34,7 +34,9 @@ def list_collections(invocation: Invocation, json: Json = False, index: Index = 
     elif invocation.screen:
         from qmd.render.tables import draw_collections
 
-        invocation.page(draw_collections(invocation.screen, known, counts, utc_now(), locations.home))
+        invocation.page(
+            draw_collections(invocation.screen, known, counts, utc_now(), locations.home, locations.index_name)
+        )
     else:
         out(render_collections(known, counts, utc_now()))
     return 0
@@ -101,7 +103,9 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
     from qmd.clock import utc_now
     from qmd.render.tables import draw_collection
 
-    invocation.page(draw_collection(invocation.screen, collection, status, utc_now(), locations.home))
+    invocation.page(
+        draw_collection(invocation.screen, collection, status, utc_now(), locations.home, locations.index_name)
+    )
     return 0
 
 
