@@ -73,8 +73,8 @@ def _run_reporting(argv: list[str]) -> int:
         flush_result()
     except QmdError as exc:
         return report(exc)
-    except KeyboardInterrupt:
-        say("interrupted: the work done so far is kept; run the same command to continue")
+    except KeyboardInterrupt as exc:
+        say(f"interrupted: {str(exc) or 'the work done so far is kept; run the same command to continue'}")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         raise
@@ -114,9 +114,15 @@ def _run(argv: list[str]) -> int:
     values = parse(spec, command, arguments)
     from qmd.cli.invocation import Invocation, working_folder
 
-    environ, screen = dict(os.environ), _screen_for(arguments)
     invocation = Invocation(
-        spec.name, spec.usage, environ, working_folder(), screen, "--no-pager" in arguments.settings
+        spec.name,
+        spec.usage,
+        dict(os.environ),
+        working_folder(),
+        _screen_for(arguments, is_terminal=stdout_is_terminal()),
+        "--no-pager" in arguments.settings,
+        # Messages are for people: neither --color nor the environment makes a program read drawn ones.
+        _screen_for(arguments, is_terminal=True) if stderr_is_terminal() else None,
     )
     return spec.load()(invocation, **values)
 
@@ -127,11 +133,11 @@ def _without_effect(spec: CommandSpec, arguments: Arguments) -> Iterator[str]:
             yield f"option '{name}' has no effect on 'qmd {spec.name}'"
 
 
-def _screen_for(arguments: Arguments) -> Screen | None:
-    """What a person sees stdout on; None where a program reads it."""
+def _screen_for(arguments: Arguments, *, is_terminal: bool) -> Screen | None:
+    """What a person sees a stream on; None where a program reads it."""
     from qmd.cli.screen import find_screen
 
-    return find_screen(os.environ, arguments.settings.get("--color", "auto"), stdout_is_terminal())
+    return find_screen(os.environ, arguments.settings.get("--color", "auto"), is_terminal)
 
 
 def find_built_command(argv: Sequence[str]) -> tuple[CommandSpec, Any, list[str]] | None:
@@ -261,7 +267,7 @@ def _print_help(arguments: Arguments) -> int:
 
 
 def _show_help(text: str, arguments: Arguments) -> int:
-    screen = _screen_for(arguments)
+    screen = _screen_for(arguments, is_terminal=stdout_is_terminal())
     if screen is None:
         out(text)
         return EXIT_OK
