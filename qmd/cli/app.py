@@ -230,11 +230,17 @@ def _mention_question(argv: Sequence[str]) -> None:
     """Say in one line which command runs."""
     from shlex import join
 
-    line = f"running: qmd query {join(argv)}"
-    if stderr_is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        from qmd.render.terminal import dim
+    from qmd.cli.screen import find_screen
 
-        line = dim(line)
+    line = f"running: qmd query {join(argv)}"
+    screen = find_screen(os.environ, "auto", stderr_is_terminal())
+    if screen is not None and stderr_is_terminal():
+        from rich.text import Text
+
+        from qmd.render.drawing import draw
+        from qmd.render.terminal import visible
+
+        line = draw(screen, Text(visible(line), style="faint"))
     say(line)
 
 
