@@ -302,10 +302,12 @@ def _show_collections(
 
 def _folders_near(collection: str, prefix: str, documents: Sequence[StoredDocument]) -> str:
     """What to list in place of a folder that is not there."""
-    folders = sorted({document.path.rpartition("/")[0] for document in documents} - {""})
-    near = nearest_name(prefix.strip("/"), folders)
+    near = nearest_name(prefix.strip("/"), {document.path.rpartition("/")[0] for document in documents} - {""})
     if near:
-        return f"did you mean 'qmd ls {collection}/{near}'?"
+        from shlex import quote
+
+        return f"did you mean: qmd ls {quote(f'{collection}/{near}')}"
+    folders = sorted({document.path.partition("/")[0] for document in documents if "/" in document.path})
     if not folders:
         return f"it has no folders; see: qmd ls {collection}"
     more = ", …" if len(folders) > _FOLDERS_NAMED else ""

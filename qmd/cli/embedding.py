@@ -69,7 +69,7 @@ def embed_index(
         return
     reused = f" ({report.reused} reused)" if report.reused else ""
     out(
-        f"✓ Done! Embedded {report.chunks} chunks{reused} from {report.documents} documents"
+        f"✓ Done! Embedded {_counted(report.chunks, 'chunk')}{reused} from {_counted(report.documents, 'document')}"
         f" in {_duration(report.elapsed_s)}\n"
     )
     for warning in report.warnings:
@@ -165,6 +165,10 @@ def _spoken(seconds: float) -> str:
 def describe(description: EngineDescription) -> str:
     """A model in one phrase: `all-MiniLM-L6-v2 int8 (built-in, cpu)`."""
     return f"{description.model} {description.format} ({description.tier}, {description.provider})"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:

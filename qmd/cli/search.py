@@ -147,17 +147,15 @@ def find(
     if invocation.command == "query":
         _mention_built_in_models(locations, response)
     if screen is not None:
+        from qmd.app.last_hits import remember_hits
         from qmd.render.hit_screen import draw_hits
 
         invocation.page(draw_hits(response, shown, screen))
+        remember_hits(locations, response.hits)
         return 0
     if chosen == "cli" and response.hits:
         _mention_verdict(response)
     out(render_hits(response, chosen, shown))
-    if chosen == "cli" and invocation.screen is not None:
-        from qmd.app.last_hits import remember_hits
-
-        remember_hits(locations, response.hits)
     return 0
 
 
