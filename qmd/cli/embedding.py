@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Unpack
 from qmd.app.updating import AlreadyEmbeddingError
 from qmd.cli.output import flush_result, out, say, warn
 from qmd.errors import QmdError
-from qmd.pace import duration_text
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
     from qmd.pace import Progress
     from qmd.records import EmbeddingRun
 
-_FIRST_MEASURED_S = 1.0
+_FIRST_MEASURED_S = 1.5
 _LONG_S = 20.0
 """Runs that take longer are announced to whoever waits for them."""
 
 _START_S = 3.0
 """Longest wait for a background process to fail, to find nothing to do, or to have begun."""
 
-_POLL_S = 0.05
+_POLL_S = 0.2
 
 
 def embed_index(
@@ -105,7 +104,7 @@ def embed_in_background(
     deadline = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < deadline:
         run = index.status().embedding
-        if run is not None and run.total:
+        if run is not None and run.pid == process.pid and run.total:
             break
         time.sleep(_POLL_S)
     if process.returncode is None:
@@ -155,11 +154,11 @@ class _Shown:
 
 
 def _spoken(seconds: float) -> str:
-    """A time in whole minutes, which is all that a first guess can tell."""
+    """A time as roughly as a first guess can tell it."""
     minutes = round(seconds / 60)
     if minutes < 2:
         return "a minute"
-    return f"{minutes} minutes" if minutes < 60 else duration_text(60 * minutes)
+    return f"{minutes} minutes" if minutes < 90 else f"{max(2, round(minutes / 60))} hours"
 
 
 def describe(description: EngineDescription) -> str:
