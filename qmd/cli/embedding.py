@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from qmd.records import EmbeddingRun
 
 _FIRST_MEASURED_S = 1.5
+_FIRST_STATES = 20
+"""From so long and so many texts on the first estimate holds; slow models need not get so far."""
+
+_SLOW_S = 5.0
 _LONG_S = 20.0
 """Runs that take longer are announced to whoever waits for them."""
 
@@ -108,8 +112,8 @@ def embed_in_background(
             break
         time.sleep(_POLL_S)
     if process.returncode is None:
-        out(f"Words are searchable now. Vectors are computed in the background (process {process.pid}).\n")
-        out(f"To see how far: qmd status\nLog: {log}\n")
+        out("Words are searchable now. Vectors are computed in the background.\n")
+        out(f"To see how far: qmd status\nProcess {process.pid}, log: {log}\n")
     elif process.returncode:
         raise QmdError(f"the background process ended at once: {last_line(log)}", f"see {log}")
     else:
@@ -139,11 +143,14 @@ class _Shown:
     def __init__(self, line: ProgressLine) -> None:
         self._line = line
         self._is_announced = False
+        self._n_states = 0
         self.percent = 0
 
     def update(self, progress: Progress) -> None:
         self.percent = progress.percent
-        if not self._is_announced and progress.left_s is not None and progress.elapsed_s >= _FIRST_MEASURED_S:
+        self._n_states += 1
+        is_measured = progress.elapsed_s >= (_FIRST_MEASURED_S if self._n_states >= _FIRST_STATES else _SLOW_S)
+        if not self._is_announced and is_measured and progress.left_s is not None:
             self._is_announced = True
             if progress.left_s > _LONG_S:
                 self._line.say(
