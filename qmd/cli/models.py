@@ -52,6 +52,11 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
         ]
         out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
         return EXIT_OK
+    if invocation.screen:
+        from qmd.render.models_table import draw_models
+
+        invocation.page(draw_models(invocation.screen, found, invocation.locate(index).home))
+        return EXIT_OK
     width = max(len(state.record.name) for state in found)
     for state in found:
         where = str(state.folder) if state.is_present else "not downloaded"

@@ -15,7 +15,7 @@ from qmd.render.columns import (
     Elided,
     columns,
     count,
-    elide,
+    elide_path,
     facts,
     file_link,
     folded_home,
@@ -155,11 +155,11 @@ def draw_files(screen: Screen, found: Listing, folder: Path | None, now: datetim
     total = human_size(sum(document.size for document in documents))
     sizes = [human_size(one.size) for one in documents]
     times = [listing_time(one.modified_at, now) for one in documents]
-    size_width, time_width = (max(len(text) for text in ("Changed", *column)) for column in (sizes, times))
+    size_width, time_width = (max(map(len, column)) for column in (("Size", *sizes), ("Changed", *times)))
     width = max(screen.width, NARROWEST) - size_width - time_width - 4
-    lines: list[str] = [paint(screen, f"{'Size':>{size_width}}  {'Changed':<{time_width}}  File\n", "faint")]
+    lines: list[str] = [paint(screen, f"{'Size':>{size_width}}  {'Changed':<{time_width}}  File", "faint"), "\n"]
     for size, changed, one in zip(sizes, times, documents, strict=True):
-        folders, separator, name = elide(visible(one.path), width).rpartition("/")
+        folders, separator, name = elide_path(visible(one.path), width).rpartition("/")
         shown_path = join_styled([paint(screen, folders + separator, "path"), name])
         if links is not None and screen.colours:
             shown_path = hyperlink(shown_path, links(one.path))
