@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from msgspec.structs import replace
 
 from qmd.app.collections import as_names, refuse_unknown, require_collection
+from qmd.app.freshness import Freshness, Refresher
 from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
@@ -69,6 +70,7 @@ class ReadingIndex:
         self._notices = notices
         self._allow_gpu = allow_gpu
         self._readers = ReaderPool(configuration.open_reader, (locations.database, locations.config_file))
+        self._refresher = Refresher(configuration, locations.project_root, self._environ)
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
     @cached_property
@@ -136,13 +138,21 @@ class ReadingIndex:
         try:
             with self._request(listener) as (reader, deadline):
                 narrowed, warnings = narrow_query(asked, reader.collections(), request.collections)
+                # Where milliseconds are counted, none go into looking.
+                has_time = request.budget_ms is None
+                state = self._refresher.refresh(reader, narrowed.scope.collections) if has_time else Freshness()
                 response = self._run(reader, narrowed, options, roles, request.overhead_ms, deadline)
         except NotFoundError:
             # When there is no index, an unknown collection is still the better thing to complain about.
             for name in request.collections:
                 self.collection(name)
             raise
-        return replace(response, warnings=(*warnings, *response.warnings))
+        return replace(
+            response,
+            warnings=(*warnings, *state.warnings, *response.warnings),
+            refreshed=state.refreshed,
+            is_fresh=state.is_known,
+        )
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """The sub-queries that the expansion model proposes; empty when none is of use.

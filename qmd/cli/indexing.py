@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
+from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, cuts_declarations
 from qmd.cli.output import out, say, warn
 from qmd.cli.progress import ProgressLine
 from qmd.config.paths import expand_home
@@ -34,6 +34,7 @@ def index(
     paths: Annotated[list[Path] | None, Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
+    no_ignore: NoIgnore = False,
     no_embed: Annotated[bool, Option("--no-embed", help="Words only, no vectors.")] = False,
     verify: Verify = False,
     chunk_strategy: ChunkStrategy = None,
@@ -46,13 +47,13 @@ def index(
     cut_declarations = cuts_declarations(chunk_strategy)
     absolute = [_existing(invocation, path) for path in paths or ()]
     with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
-        parts = opened.ensure_collections(absolute, name=name, pattern=glob) if paths else None
+        parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore) if paths else None
         names = None if parts is None else [part.collection for part in parts]
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
             failures = [
-                _refresh(update, collection, below)
+                _refresh(update, collection, below, is_named=parts is not None)
                 for collection in update.collections
                 for below in _folders_to_refresh(
                     part.below for part in parts or () if part.collection == collection.name
@@ -78,7 +79,7 @@ def _folders_to_refresh(folders: Iterable[str]) -> Sequence[str]:
     return tuple(named) if named and "" not in named else ("",)
 
 
-def _refresh(update: Update, collection: Collection, below: str) -> bool:
+def _refresh(update: Update, collection: Collection, below: str, *, is_named: bool) -> bool:
     """Update one collection, or a part of it, and print its line; True when its folder cannot be read."""
     try:
         report = run_update(update, collection, below)
@@ -89,6 +90,8 @@ def _refresh(update: Update, collection: Collection, below: str) -> bool:
         return True
     head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
     out(f"{head} {change_summary(report)}  ({to_text(collection.path)}, {collection.pattern})\n")
+    if is_named:
+        say_left_out(collection, report)
     return False
 
 
@@ -100,7 +103,23 @@ def run_update(update: Update, collection: Collection, below: str = "") -> Updat
         warn(warning)
     if len(report.warnings) > _WARNINGS_SHOWN:
         warn(f"and {len(report.warnings) - _WARNINGS_SHOWN} more like these in '{collection.name}'")
+    if report.is_empty and not below:
+        from qmd.app.left_out import nothing_to_index
+
+        reason = nothing_to_index(collection, report.git_ignored)
+        warn(reason.message)
+        say(f"hint: {reason.hint}")
     return report
+
+
+def say_left_out(collection: Collection, report: UpdateReport) -> None:
+    """Name the files that are missing because git ignores them, where there are others."""
+    if report.git_ignored and not report.is_empty:
+        from qmd.app.left_out import git_ignored_line
+
+        line = git_ignored_line(collection, report.git_ignored)
+        if line is not None:
+            say(line)
 
 
 def embed_advice(n_pending: int) -> str:

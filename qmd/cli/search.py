@@ -41,6 +41,7 @@ from qmd.cli.options import (
 )
 from qmd.cli.output import out, say, warn
 from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
+from qmd.render.text import refreshed_line
 from qmd.retrieval.options import CANDIDATES
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def find(
         if chosen == "cli" and invocation.screen is not None and invocation.screen.colours is not None:
             links = opened.disk_paths([hit.document for hit in response.hits])
             shown = replace(shown, editor_template=_editor_template(invocation, opened), absolute_paths=links)
-        if invocation.command != "search":
+        if invocation.command != "search" and not response.is_fresh:
             _mention_age(opened)
     _mention(invocation, locations, response, explain=explain, is_for_people=chosen == "cli")
     out(render_hits(response, chosen, shown))
@@ -163,6 +164,8 @@ def _mention(
     """What stderr says of an answer: warnings, how it came about, how sure it is."""
     for warning in response.warnings:
         warn(warning)
+    if response.refreshed and is_for_people:
+        say(refreshed_line(response.refreshed))
     if explain:
         _explain_expansion(response)
     if invocation.command == "query":

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _OLD_DAYS = 180
 _PREVIEW_CHARACTERS = 60
 _LEFT_OUT_SHOWN = 20
+_TAKES_IGNORED = "  Gitignore: not followed"
 
 
 class StatusReport(Struct, frozen=True):
@@ -41,6 +42,8 @@ def render_collections(collections: Sequence[Collection], counts: Mapping[str, C
         lines += [_title(one), f"  Path:     {to_text(one.path)}", f"  Pattern:  {one.pattern}"]
         if one.ignore:
             lines.append(f"  Ignore:   {', '.join(one.ignore)}")
+        if not one.gitignore:
+            lines.append(_TAKES_IGNORED)
         lines += [f"  Files:    {n_files}", f"  Updated:  {relative_time(updated_at, now)}", ""]
     return "\n".join(lines) + "\n"
 
@@ -60,6 +63,7 @@ def collections_json(collections: Sequence[Collection], counts: Mapping[str, Col
                 "updated": updated_at,
                 "include": one.include_by_default,
                 "ignore": one.ignore,
+                "gitignore": one.gitignore,
             }
         )
     return json_text(rows)
@@ -87,6 +91,8 @@ def render_collection(collection: Collection) -> str:
     ]
     if collection.ignore:
         lines.append(f"  Ignore:   {', '.join(collection.ignore)}")
+    if not collection.gitignore:
+        lines.append(_TAKES_IGNORED)
     if collection.update_command:
         lines.append(f"  Update:   {collection.update_command}")
     if collection.context:
