@@ -1,7 +1,7 @@
 """Files that have changed since they were indexed are noticed by the next search, which takes them up first.
 
 A look compares the times of the folders and files that the index knows with those on disk: no file is opened, no mask
-and no ignore file applied, so a thousand notes cost a few milliseconds. What has changed is brought up to date as by
+and no ignore file applied, so a thousand notes cost five milliseconds. What has changed is brought up to date as by
 `qmd update`, without commands and vectors, as long as it is little and nobody else is writing.
 """
 
@@ -11,7 +11,7 @@ import os
 import posixpath
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from qmd.environment import is_off
 from qmd.errors import QmdError
 from qmd.files import create_private
 from qmd.names import to_disk
+from qmd.records import Scope
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
@@ -37,7 +38,10 @@ _REST_S = 3.0
 """For so long a process believes what it saw."""
 
 _LARGE_REST_S = 600.0
-"""For so long nobody looks at an index for which the time was too short."""
+"""For so long only the folders of an index are looked at after the time was too short for its files."""
+
+_MOST_FILES = 20_000
+"""A collection of more is not scanned as a whole while a search waits."""
 
 _Changed = tuple["Collection", str]
 """A collection, and the file or folder of it that holds all that has changed."""
@@ -108,15 +112,14 @@ class Refresher:
     ) -> tuple[list[tuple[Collection, str]], bool]:
         """The collections in which something has changed, each with the part that holds it, and whether that is all."""
         mark = reader.path.with_name(f".{reader.path.name}.large")
-        if collections and _is_recent(mark):
-            return [], False
+        is_large = _is_recent(mark)
         changed: list[_Changed] = []
-        is_known, end = True, time.monotonic() + _LOOK_S
+        is_known, end = not is_large, time.monotonic() + _LOOK_S
         for collection in collections:
             try:
                 if self._project_root is not None and not collection.path.is_relative_to(self._project_root):
                     raise _UnknownStateError("what lies outside of a project is not looked at")
-                below = changed_part(reader, collection, end)
+                below = changed_part(reader, collection, end, only_folders=is_large)
             except TimeoutError:
                 with suppress(OSError):
                     create_private(mark)
@@ -132,8 +135,10 @@ class Refresher:
         return changed, is_known
 
     def _take_up(self, reader: IndexReader, collection: Collection, below: str) -> Freshness:
-        """Bring a part of a collection up to date, unless its configuration has changed or is not trusted."""
+        """Bring a part of a collection up to date, unless that takes long or its configuration is not trusted."""
         if collection not in self._configuration.trusted():
+            return Freshness()
+        if not below and reader.count_documents(Scope(collections=(collection.name,))) > _MOST_FILES:
             return Freshness()
         from qmd.indexing.update import TooManyChangesError, update_collection
         from qmd.store.opening import open_writer
@@ -150,13 +155,14 @@ class Refresher:
         return Freshness(report.new + report.updated + report.removed, is_known=True)
 
 
-def changed_part(reader: IndexReader, collection: Collection, end: float) -> str | None:
+def changed_part(reader: IndexReader, collection: Collection, end: float, *, only_folders: bool = False) -> str | None:
     """The file or folder of a collection that holds all that has changed since it was indexed; None when nothing has.
 
     Args:
         reader: The index.
         collection: As the index has it.
         end: When to give up, by the monotonic clock.
+        only_folders: Notice only what was added, removed, renamed or replaced.
 
     Raises:
         TimeoutError: It takes longer.
@@ -164,35 +170,37 @@ def changed_part(reader: IndexReader, collection: Collection, end: float) -> str
     """
     folders = reader.recorded_folders(collection.name)
     root = str(collection.path)
-    if not folders or not os.path.exists(root):  # noqa: PTH110 - a `Path` for every file would cost more than the look
+    if not folders or not os.path.exists(root):  # noqa: PTH110 - with a `Path` for every file a look would take twice as long
         raise _UnknownStateError(f"nothing is known of the folders of '{collection.name}'")
-    base = root if os.path.isdir(root) else os.path.dirname(root)  # noqa: PTH112, PTH120
-    changed = [
-        path
-        for path, mtime_ns in folders.items()
-        if _differs(f"{base}/{to_disk(path)}" if path else root, None, mtime_ns, end)
-    ]
-    unreadable = None
-    for files in reader.recorded_files(collection.name):
-        for path, size_bytes, mtime_ns in files:
-            if _differs(f"{base}/{to_disk(path)}", size_bytes, mtime_ns, end):
-                unreadable = unreadable or {one.path for one in reader.left_out(collection.name)}
-                if path not in unreadable:
-                    changed.append(path)
+    is_folder = os.path.isdir(root)  # noqa: PTH112
+    base = f"{root}/" if is_folder else root.removesuffix(collection.path.name)
+    changed = _differing(base, ((path, None, mtime_ns) for path, mtime_ns in folders.items() if is_folder), end)
+    for files in () if only_folders else reader.recorded_files(collection.name):
+        changed += _differing(base, files, end)
+    if changed:
+        unreadable = {one.path for one in reader.left_out(collection.name)}
+        changed = [path for path in changed if path not in unreadable]
     return posixpath.commonpath(changed) if changed else None
 
 
-def _differs(path: str, size_bytes: int | None, mtime_ns: int, end: float) -> bool:
-    if time.monotonic() > end:
-        raise TimeoutError
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except (OSError, ValueError):
-        # What cannot be looked at today may be as it was.
-        return False
-    return found.st_mtime_ns != mtime_ns or size_bytes not in (None, found.st_size)
+def _differing(base: str, recorded: Iterable[tuple[str, int | None, int]], end: float) -> list[str]:
+    """Those of some paths whose size, unless that is None, or time is another than recorded."""
+    differing = []
+    now, look = time.monotonic, os.stat
+    for path, size_bytes, mtime_ns in recorded:
+        if now() > end:
+            raise TimeoutError
+        try:
+            found = look(base + to_disk(path))
+        except (FileNotFoundError, NotADirectoryError):
+            differing.append(path)
+        except (OSError, ValueError):
+            # What cannot be looked at today may be as it was.
+            continue
+        else:
+            if found.st_mtime_ns != mtime_ns or (size_bytes is not None and found.st_size != size_bytes):
+                differing.append(path)
+    return differing
 
 
 def _is_recent(mark: Path) -> bool:

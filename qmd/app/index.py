@@ -316,7 +316,7 @@ class Index(ReadingIndex):
         from qmd.app.locks import clean_index
 
         if not self.path.exists():
-            raise NotFoundError(f"no index at '{self.path}'", "make one: qmd index PATH")
+            raise NotFoundError(f"no index at '{self.path}'", "make one: qmd index .")
         with self._configuration.open_writer() as writer:
             return clean_index(writer, self.path, dry_run=dry_run)
 

@@ -264,7 +264,7 @@ class ReadingIndex:
         except NotFoundError:
             if not self.path.exists():
                 split_place(place, self._configuration.written().collections)
-                raise NotFoundError("nothing is indexed yet", "run: qmd update") from None
+                raise NotFoundError("nothing is indexed yet", "run: qmd index") from None
             raise
 
     def documents(self, collection: str | None = None, prefix: str = "") -> tuple[StoredDocument, ...]:

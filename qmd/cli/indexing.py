@@ -143,7 +143,7 @@ def update(
     status = 0
     with invocation.open(invocation.locate(index)) as opened:
         if not opened.collections():
-            out("No collections found. Run 'qmd collection add .' to index files.\n")
+            out("No collections found. Run 'qmd index .' to create one.\n")
             return 0
         with opened.updating(collection, verify=verify) as update:
             out(f"Updating {len(update.collections)} collection(s)...\n\n")
@@ -199,7 +199,7 @@ def embed(
         raise UsageError("--timeout must be a non-negative number of minutes (0 = no limit)")
     with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
         if not opened.path.exists() and not opened.collections():
-            out("No collections found. Run 'qmd collection add .' to index files.\n")
+            out("No collections found. Run 'qmd index .' to create one.\n")
             return 0
         embed_index(
             opened,

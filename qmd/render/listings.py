@@ -35,7 +35,7 @@ class StatusReport(Struct, frozen=True):
 def render_collections(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], now: datetime) -> str:
     """`collection list` as text blocks."""
     if not collections:
-        return "No collections found. Run 'qmd collection add .' to create one.\n"
+        return "No collections found. Run 'qmd index .' to create one.\n"
     lines = [f"Collections ({len(collections)}):", ""]
     for one in collections:
         n_files, updated_at = _counts_of(one, counts)
@@ -103,7 +103,7 @@ def render_collection(collection: Collection) -> str:
 def render_collection_names(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus]) -> str:
     """`ls` without an argument."""
     if not collections:
-        return "No collections found. Run 'qmd collection add .' to index files.\n"
+        return "No collections found. Run 'qmd index .' to create one.\n"
     lines = ["Collections:", ""]
     for one in collections:
         n_files, _ = _counts_of(one, counts)
@@ -167,7 +167,7 @@ def render_status(report: StatusReport, now: datetime) -> str:
 
 def _status_collections(report: StatusReport, now: datetime) -> list[str]:
     if not report.collections:
-        return ["No collections. Run 'qmd collection add .' to index markdown files."]
+        return ["No collections. Run 'qmd index .' to index markdown files."]
     counts = {count.name: count for count in report.index.collections}
     lines = ["Collections"]
     for one in report.collections:

@@ -278,7 +278,7 @@ class _Search:
         if relevances:
             trace.warn(f"all {len(relevances)} results fall below the minimum score; the best has {relevances[0]:.2f}")
         elif not self._reader.count_documents():
-            trace.warn("the index is empty: run 'qmd update'")
+            trace.warn(f"the index is empty: run 'qmd index{'' if self._reader.collections() else ' .'}'")
         elif scope.collections == ():
             trace.warn("no collection is in scope")
         elif not trace.warnings:
