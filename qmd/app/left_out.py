@@ -42,16 +42,16 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str]) -> NotF
     kinds = count_kinds(collection.path)
     is_one = kinds.total() == 1
     there = f"there {'is' if is_one else 'are'} {_counted(kinds)}" if kinds else "the folder is empty"
-    readable = next((suffix for suffix, _ in kinds.most_common() if suffix and suffix.lower() not in UNREADABLE), None)
-    if readable is not None:
+    readable = [suffix for suffix, _ in kinds.most_common() if suffix.lower() not in UNREADABLE]
+    if readable:
         instead = f"qmd collection remove {shlex.quote(collection.name)} && " if collection.name else ""
-        hint = f"{instead}{command} --glob {shlex.quote(f'**/*{readable}')}"
+        hint = f"{instead}{command} --glob {shlex.quote(f'**/*{readable[0]}')}"
     elif kinds:
         hint = "convert them to markdown or plain text"
+    elif collection.name:
+        hint = "write notes there, then run: qmd index"
     else:
-        hint = (
-            "write notes there, then run: qmd index" if collection.name else f"qmd collection add {shlex.quote(folder)}"
-        )
+        hint = f"to add it all the same: qmd collection add {shlex.quote(folder)}"
     return NotFoundError(f"no file in '{folder}' matches {pattern}; {there}", hint)
 
 

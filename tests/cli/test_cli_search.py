@@ -136,3 +136,15 @@ def test_built_in_models_are_mentioned_once(indexed: Qmd) -> None:
     assert "qmd models pull" in first.err
     assert "qmd models pull" not in second.err
     assert [row["title"] for row in json.loads(first.out)][:1] == ["Beta & co"]
+
+
+def test_a_changed_note_is_found_at_once_and_a_person_is_told(indexed: Qmd, notes: Path) -> None:
+    (notes / "new.md").write_text("# Wombat\n\nA wombat.\n")
+    run = indexed("search", "wombat")
+    assert "qmd://notes/new.md" in run.out
+    assert run.err.startswith("1 changed note refreshed\n")
+    (notes / "new.md").unlink()
+    assert (indexed("search", "wombat", "--json").out, indexed("search", "wombat", "--json").err) == (
+        "[]\n",
+        "warning: no document holds 'wombat'\n",
+    )
