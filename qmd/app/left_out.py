@@ -6,9 +6,11 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from qmd.errors import NotFoundError
 from qmd.ingest.survey import UNREADABLE, count_kinds, selected_files
-from qmd.names import to_text
+from qmd.names import to_disk, to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 
 _NAMES_SHOWN = 3
@@ -26,8 +28,17 @@ def git_ignored_line(collection: Collection, git_ignored: Sequence[str]) -> str 
     return f"{collection.name}: {_git_ignored(files)}: --no-ignore takes them" if files else None
 
 
-def nothing_to_index(collection: Collection, git_ignored: Sequence[str]) -> NotFoundError:
-    """Why a collection holds nothing, and the command that takes what is there; its name is empty before it is made."""
+def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: str = "") -> NotFoundError:
+    """Why a collection, or a folder in it, holds nothing, and the command that takes what is there.
+
+    Args:
+        collection: Its name is empty before it is made.
+        git_ignored: What git ignores in it, see `ScanResult`.
+        below: Only this folder of it.
+    """
+    if below:
+        collection = replace(collection, name="", path=collection.path / to_disk(below))
+        git_ignored = [path.removeprefix(f"{below}/") for path in git_ignored]
     folder, pattern = to_text(collection.path), collection.pattern
     nothing = f"no file in '{folder}' to index"
     command = f"qmd index {shlex.quote(folder)}"

@@ -103,10 +103,10 @@ def run_update(update: Update, collection: Collection, below: str = "") -> Updat
         warn(warning)
     if len(report.warnings) > _WARNINGS_SHOWN:
         warn(f"and {len(report.warnings) - _WARNINGS_SHOWN} more like these in '{collection.name}'")
-    if report.is_empty and not below:
+    if report.is_empty and not report.removed:
         from qmd.app.left_out import nothing_to_index
 
-        reason = nothing_to_index(collection, report.git_ignored)
+        reason = nothing_to_index(collection, report.git_ignored, below)
         warn(reason.message)
         say(f"hint: {reason.hint}")
     return report

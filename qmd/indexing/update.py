@@ -199,13 +199,10 @@ def update_collection(
     changed = scan.files if verify else update.changed(scan.files, left_out)
     present = {entry.path for entry in scan.files}
     gone = [path for path in known if path not in present and not scan.is_undecided(path)]
-    if only_if_quick and (
-        len(changed) + len(gone) > QUICK_FILES or sum(entry.size_bytes for entry in changed) > QUICK_BYTES
-    ):
-        count = len(changed) + len(gone)
-        raise TooManyChangesError(
-            f"{count:,} files of '{collection.name}' have changed since it was indexed", "run: qmd index"
-        )
+    n_changes = len(changed) + len(gone)
+    if only_if_quick and (n_changes > QUICK_FILES or sum(entry.size_bytes for entry in changed) > QUICK_BYTES):
+        noun = "file waits" if n_changes == 1 else "files wait"
+        raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{collection.name}'", "to take up all: qmd index")
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     stamps_early = not known or is_current
     update.take(changed, stamps_early=stamps_early, on_progress=on_progress)

@@ -153,7 +153,7 @@ def test_many_changes_are_left_to_an_update_and_a_warning_says_so(index: qmd.Ind
         (folder / f"notes/{number}.md").write_text("wombat")
     response = index.search("wombat", mode="lexical")
     assert (response.hits, response.refreshed, response.is_fresh) == ((), 0, False)
-    assert response.warnings[0] == "201 files of 'notes' have changed since it was indexed; run: qmd index"
+    assert response.warnings[0] == "201 changed files wait in 'notes'; to take up all: qmd index"
     index.update()
     assert index.search("wombat", mode="lexical", limit=300).warnings == ()
 

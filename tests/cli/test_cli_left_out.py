@@ -79,6 +79,16 @@ def test_a_new_collection_that_holds_nothing_is_added_with_a_warning(qmd: Qmd, h
         assert (run.status, run.err) == (0, warning)
 
 
+def test_a_folder_of_a_collection_that_holds_nothing_says_what_is_there(indexed: Qmd, notes: Path) -> None:
+    folder = fill(notes / "lists", "a.txt")
+    run = indexed("index", str(folder), "--no-embed")
+    assert (run.status, run.err) == (
+        0,
+        f"warning: no file in '{folder}' matches **/*.md; there is 1 .txt\n"
+        f"hint: qmd index {folder} --glob '**/*.txt'\n",
+    )
+
+
 def test_ignored_notes_are_counted_and_named_beside_the_others(qmd: Qmd, notes: Path) -> None:
     fill(notes, "a.md", "b.md", "out/c.md", "out/d.md", "x.txt")
     (notes / ".gitignore").write_text("a.md\nb.md\nx.txt\nout/\n")

@@ -50,7 +50,10 @@ def test_full_path_shows_where_the_file_lies(indexed: Qmd) -> None:
     assert "docid" not in row
 
 
-def test_full_path_of_a_deleted_file_keeps_the_address_and_warns(indexed: Qmd, notes: Path) -> None:
+def test_full_path_of_a_deleted_file_keeps_the_address_and_warns(
+    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QMD_AUTO_UPDATE", "0")
     (notes / "we ird/c & d.md").unlink()
     run = indexed("search", "tomatoes", "--full-path", "--json")
     assert json.loads(run.out)[0]["file"] == "qmd://notes/we ird/c & d.md"
