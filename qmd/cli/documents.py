@@ -7,11 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
+from msgspec.structs import replace
 from typer import Argument, Option
 
 from qmd.app.disk_paths import missing_warning
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
+from qmd.cli.failures import report
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
     LARGEST_NUMBER,
@@ -28,56 +30,101 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
-from qmd.errors import EXIT_NOT_FOUND
+from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
 from qmd.render.documents import FetchedDocument, render_document, render_documents
 from qmd.render.hits import file_identifier
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
     from qmd.app.index import Index as OpenIndex
-    from qmd.records import StoredDocument
+    from qmd.records import Collection, CollectionStatus, StoredDocument
 
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
 File = Annotated[
     list[str] | None,
-    Argument(help="Path, address or #docid; :from:count selects lines.", autocompletion=completion.documents),
+    Argument(
+        help="Paths, addresses, names or #docids; :10:5 or :10-14 selects lines.", autocompletion=completion.documents
+    ),
 ]
 Pattern = Annotated[
-    list[str] | None, Argument(help="A glob, or names and docids with commas.", autocompletion=completion.documents)
+    list[str] | None, Argument(help="Globs, paths, names or docids.", autocompletion=completion.documents)
 ]
 Folder = Annotated[
     list[str] | None, Argument(help="Collection, or collection/prefix.", autocompletion=completion.folders)
 ]
-_LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most so many lines.")
-_LINE_NUMBERS = Option("--line-numbers", help="Number the lines (the default).")
+_FOLDERS_NAMED = 5
+_LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most N lines.")
+Plain = Annotated[bool, Option("--plain", help="Show the text as it is, also on a terminal.")]
+_LINE_NUMBERS = Option("--line-numbers", help="Show line numbers (the default).")
 
 
 def get(
     invocation: Invocation,
     file: File = None,
-    from_line: Annotated[str | None, Option("--from", metavar="N", help="First line shown.")] = None,
+    from_line: Annotated[str | None, Option("--from", metavar="N", help="Start at line N.")] = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
     no_line_numbers: NoLineNumbers = False,
     full_path: FullPath = False,
+    plain: Plain = False,
     index: Index = None,
 ) -> int:
     """Show one document."""
-    reference = " ".join(file or ())
-    if not reference:
+    words = list(file or ())
+    if not " ".join(words):
         raise invocation.missing_argument()
-    suffix = _INDEX_SUFFIX.search(reference)
-    if suffix and reference.startswith("qmd:"):
-        index, reference = index or unquote(suffix["index"]), reference.replace(suffix[0], "")
+    suffix = _INDEX_SUFFIX.search(words[0])
+    if suffix and words[0].startswith("qmd:"):
+        index = index or unquote(suffix["index"])
+        words = [word.replace(suffix[0], "") for word in words]
     first = positive_number(from_line, "--from", 1) if from_line is not None else None
     count = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        found = opened.get(reference, from_line=first, max_lines=count)
-        header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
-        if full_path:
-            header = _on_disk(opened, found.document) or header
-    out(render_document(header, found, line_numbers and not no_line_numbers))
-    return 0
+        documents, problems = _find_each(invocation, opened, words, first, count)
+        if invocation.screen and not plain:
+            _show_pages(invocation, opened, documents, full_path=full_path, line_numbers=not no_line_numbers)
+        else:
+            shown: list[str] = []
+            for found in documents:
+                header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
+                if full_path:
+                    header = _on_disk(opened, found.document) or header
+                shown.append(render_document(header, found, line_numbers and not no_line_numbers))
+            invocation.page("\n".join(shown))
+    return max((report(problem) for problem in problems), default=0)
+
+
+def _find_each(
+    invocation: Invocation, index: OpenIndex, words: Sequence[str], first: int | None, count: int | None
+) -> tuple[list[DocumentText], list[QmdError]]:
+    """The documents that the words name, together one or else each its own, and why some were not found.
+
+    Raises:
+        QmdError: They name none.
+    """
+    found: list[DocumentText] = []
+    problems: list[QmdError] = []
+    together = " ".join(words)
+    for reference in (together, *(words if len(words) > 1 else ())):
+        try:
+            one = index.get(reference, from_line=first, max_lines=count, folder=invocation.cwd)
+        except QmdError as problem:
+            problems.append(problem)
+            continue
+        found.append(one)
+        if not one.text and one.first_line > 1:
+            n_lines = len(index.get(one.document.uri).text.splitlines())
+            warn(f"'{one.document.uri}' has {n_lines} lines: there is no line {one.first_line}")
+        if reference == together:
+            break
+    whole, *others = problems or (None,)
+    if whole is not None and not found:
+        several = isinstance(whole, NotFoundError) and any(mark in together for mark in "*?")
+        raise NotFoundError(whole.message, f"for several documents: qmd multi-get '{together}'") if several else whole
+    return found, others
 
 
 def _on_disk(index: OpenIndex, document: StoredDocument) -> str | None:
@@ -91,10 +138,13 @@ def multi_get(
     invocation: Invocation,
     pattern: Pattern = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
-    max_bytes: Annotated[str | None, Option("--max-bytes", metavar="N", help="Skip longer documents.")] = None,
+    max_bytes: Annotated[
+        str | None, Option("--max-bytes", metavar="N", help="Skip documents larger than N bytes.")
+    ] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
     no_line_numbers: NoLineNumbers = False,
     full_path: FullPath = False,
+    plain: Plain = False,
     format: FormatName = None,
     json: Json = False,
     csv: Csv = False,
@@ -113,19 +163,65 @@ def multi_get(
     limit = positive_number(max_bytes, "--max-bytes", DEFAULT_MAX_BYTES)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        found = opened.multi_get(" ".join(pattern), max_bytes=limit, max_lines=max_lines)
+        found = opened.multi_get(pattern, max_bytes=limit, max_lines=max_lines, folder=invocation.cwd)
         for problem in found.problems:
             say(problem)
         if not found.entries:
             return EXIT_NOT_FOUND
+        if invocation.screen and not plain and chosen == "cli":
+            _show_pages(invocation, opened, found.entries, full_path=full_path, line_numbers=not no_line_numbers)
+            return 0
         documents = [entry.document for entry in found.entries]
         on_disk = opened.disk_paths(documents, relative=True) if full_path else {}
     if full_path and len(on_disk) < len(documents):
         warn(missing_warning(len(documents) - len(on_disk), len(documents)))
     names = _identifiers(found, locations.index_name)
     shown = [_fetched(entry, names[entry.document.uri], on_disk.get(entry.document.uri)) for entry in found.entries]
-    out(render_documents(shown, chosen, line_numbers and not no_line_numbers))
+    invocation.page(render_documents(shown, chosen, line_numbers and not no_line_numbers))
     return 0
+
+
+def _show_pages(
+    invocation: Invocation,
+    index: OpenIndex,
+    entries: Sequence[DocumentText | SkippedDocument],
+    *,
+    full_path: bool,
+    line_numbers: bool,
+) -> None:
+    """Draw documents for the person who asked for them."""
+    from qmd.clock import utc_now
+    from qmd.render.pages import Page, draw_pages
+
+    assert invocation.screen is not None
+    documents = [entry.document for entry in entries]
+    paths = index.disk_paths(documents)
+    if full_path and len(paths) < len(documents):
+        warn(missing_warning(len(documents) - len(paths), len(documents)))
+    pages = []
+    for entry in entries:
+        document, path = entry.document, paths.get(entry.document.uri)
+        page = Page(document, f"{document.collection}/{document.path}", entry.context, path=path)
+        if full_path and path is not None:
+            page = replace(page, name=path)
+        if isinstance(entry, SkippedDocument):
+            pages.append(replace(page, reason=f"{entry.reason}: qmd get {document.uri}"))
+        else:
+            pages.append(replace(page, text=entry, address_of=_addresses(index, entry)))
+    invocation.page(draw_pages(invocation.screen, pages, utc_now(), line_numbers=line_numbers))
+
+
+def _addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | None]:
+    """Finds the file of a note that a document links to, by the target as it is written."""
+    from qmd.render.columns import file_link
+    from qmd.render.pages import is_rendered
+
+    if not is_rendered(found):
+        return lambda target: None
+    links = index.links(found.document.uri).outgoing
+    paths = index.disk_paths([one.document for one in links if one.document is not None])
+    places = {one.link.target: paths.get(one.document.uri) for one in links if one.document is not None}
+    return {target: file_link(path) for target, path in places.items() if path is not None}.get
 
 
 def _identifiers(found: DocumentTexts, index_name: str) -> dict[str, str]:
@@ -154,21 +250,58 @@ def list_files(
     index: Index = None,
 ) -> int:
     """List collections, or the files of one."""
-    from qmd.clock import utc_now
-    from qmd.render.listings import render_collection_names, render_files
-
     wanted = " ".join(path or ())
-    with invocation.open(invocation.locate(index)) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         if not wanted:
             counts = {count.name: count for count in opened.status().collections}
-            out(render_collection_names(opened.indexed_collections(), counts))
+            _show_collections(invocation, opened.indexed_collections(), counts, locations.home)
             return 0
         found = opened.ls(wanted)
-    if found.documents:
-        out(render_files(found.documents, utc_now()))
-    else:
+        folders = {one.name: one.path for one in opened.indexed_collections()} if invocation.screen else {}
+        every = () if found.documents else opened.documents(found.collection)
+    if not found.documents:
         place = f"qmd://{found.collection}/{found.prefix}"
         out(
             f"No files found under {place}\n" if found.prefix else f"No files found in collection: {found.collection}\n"
         )
+        if found.prefix:
+            say(f"hint: {_folders_near(found.collection, found.prefix, every)}")
+        return 0
+    from qmd.clock import utc_now
+
+    if invocation.screen:
+        from qmd.render.tables import draw_files
+
+        invocation.page(draw_files(invocation.screen, found, folders.get(found.collection), utc_now()))
+    else:
+        from qmd.render.listings import render_files
+
+        out(render_files(found.documents, utc_now()))
     return 0
+
+
+def _show_collections(
+    invocation: Invocation, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], home: Path
+) -> None:
+    if invocation.screen:
+        from qmd.clock import utc_now
+        from qmd.render.tables import draw_collection_names
+
+        invocation.page(draw_collection_names(invocation.screen, collections, counts, utc_now(), home))
+        return
+    from qmd.render.listings import render_collection_names
+
+    out(render_collection_names(collections, counts))
+
+
+def _folders_near(collection: str, prefix: str, documents: Sequence[StoredDocument]) -> str:
+    """What to list in place of a folder that is not there."""
+    folders = sorted({document.path.rpartition("/")[0] for document in documents} - {""})
+    near = nearest_name(prefix.strip("/"), folders)
+    if near:
+        return f"did you mean 'qmd ls {collection}/{near}'?"
+    if not folders:
+        return f"it has no folders; see: qmd ls {collection}"
+    more = ", …" if len(folders) > _FOLDERS_NAMED else ""
+    return f"its folders: {', '.join(folders[:_FOLDERS_NAMED])}{more}; see: qmd ls {collection}"

@@ -10,16 +10,19 @@ from typer import Argument, Option
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
-from qmd.cli.output import out, say, show_progress, stderr_is_terminal
+from qmd.cli.output import out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmd.cli.progress import ProgressLine
     from qmd.inference.models.catalogue import ModelRecord
 
 Names = Annotated[
-    list[str] | None, Argument(help="Models; none means the full set, one per role.", autocompletion=completion.models)
+    list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
 ]
-Name = Annotated[str, Argument(help="A model, as 'qmd models list' shows it.", autocompletion=completion.models)]
+Name = Annotated[str, Argument(help="Name of a model, as in 'qmd models list'.", autocompletion=completion.models)]
 BUILT_IN = "built-in"
 _MEGABYTE = 1_000_000
 
@@ -49,9 +52,14 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
         ]
         out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
         return EXIT_OK
+    if invocation.screen:
+        from qmd.render.models_table import draw_models
+
+        invocation.page(draw_models(invocation.screen, found, invocation.locate(index).home))
+        return EXIT_OK
     width = max(len(state.record.name) for state in found)
     for state in found:
-        where = str(state.folder) if state.is_present else "not here"
+        where = str(state.folder) if state.is_present else "not downloaded"
         forms = [form.name if form.fault is None else f"{form.name} (damaged)" for form in state.prepared]
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
@@ -62,7 +70,7 @@ def pull(
     invocation: Invocation,
     names: Names = None,
     formats: Annotated[
-        list[str] | None, Option("--file-format", metavar="NAME", help="Weights of this format; may be repeated.")
+        list[str] | None, Option("--file-format", metavar="NAME", help="Download only this format; may be repeated.")
     ] = None,
     refresh: Annotated[bool, Option("--refresh", hidden=True)] = False,
     progress: Annotated[bool, Option("--progress", hidden=True)] = False,
@@ -79,14 +87,15 @@ def pull(
     records = [_record(name) for name in names or ()] or [full_model(role) for role in ("embed", "rerank", "expand")]
     for record in records:
         say(f"{record.name} ({record.role}) from {record.repository}")
-        report = pull_model(
-            record,
-            models_dir,
-            formats=formats or formats_to_pull(record, has_cuda=has_cuda),
-            env=invocation.environ,
-            on_progress=_show if stderr_is_terminal() else None,
-        )
-        state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already here"
+        with invocation.progress(record.name, "bytes") as line:
+            report = pull_model(
+                record,
+                models_dir,
+                formats=formats or formats_to_pull(record, has_cuda=has_cuda),
+                env=invocation.environ,
+                on_progress=_shown_on(line),
+            )
+        state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
         if forms_for(record) and report.fetched and not has_cuda:
             say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
@@ -97,7 +106,10 @@ def prepare(
     invocation: Invocation,
     names: Annotated[
         list[str] | None,
-        Argument(help="Models; none means every one here that has forms.", autocompletion=completion.models),
+        Argument(
+            help="Names of models [default: every downloaded one that has such forms].",
+            autocompletion=completion.models,
+        ),
     ] = None,
     forms: Annotated[
         list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8, fp32 or q4; may be repeated.")
@@ -113,7 +125,7 @@ def prepare(
     status = EXIT_OK
     for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
         if record.tier == BUILT_IN:
-            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparing")
+            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparation")
         made = prepare_model(
             record,
             model_path(record, models_dir),
@@ -198,7 +210,7 @@ def import_(
     invocation: Invocation,
     source: Annotated[Path, Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
     name: Annotated[
-        str | None, Option("--name", metavar="NAME", help="Which model it is.", autocompletion=completion.models)
+        str | None, Option("--name", metavar="NAME", help="Name of the model.", autocompletion=completion.models)
     ] = None,
     index: Index = None,
 ) -> int:
@@ -223,6 +235,17 @@ def _record(name: str) -> ModelRecord:
     return record
 
 
-def _show(file: str, done: int, total: int | None) -> None:
-    share = f"{100 * done / total:5.1f} %" if total else f"{done / _MEGABYTE:.1f} MB"
-    show_progress(f"{share}  {file}" + ("\n" if total == done else ""))
+def _shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
+    """Shows the download of one file after another; one whose size the hub does not tell is small."""
+    current = ""
+
+    def show(file: str, done: int, total: int | None) -> None:
+        nonlocal current
+        if total is None:
+            return
+        if file != current:
+            current = file
+            line.begin(Path(file).name)
+        line.update(done, total)
+
+    return show

@@ -13,7 +13,6 @@ from qmd.cli.output import out, say
 from qmd.config.paths import PROJECT_FOLDER, locate
 from qmd.config.settings import load_config
 from qmd.errors import QmdError, UsageError
-from qmd.names import to_text
 
 _TEMPLATE = "collections: {}\n"
 
@@ -34,7 +33,7 @@ def init(invocation: Invocation) -> int:
             write_config_file(folder / "index.yml", _TEMPLATE)
     open_writer(locate(None, invocation.cwd, invocation.environ).database).close()
     out("ready to go with new local index\n")
-    say(f"searches in this folder now use {to_text(folder)}; to fill it run: qmd index .")
+    say("next: qmd index .")
     return 0
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from qmd.app.records import ContextNote
 from qmd.clock import parse_time
 from qmd.names import to_text
-from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
+from qmd.records import Collection, CollectionStatus, EmbeddingRun, IndexStatus, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
 
 if TYPE_CHECKING:
@@ -116,12 +116,13 @@ def render_files(documents: Sequence[StoredDocument], now: datetime) -> str:
     sizes = [human_size(document.size) for document in documents]
     width = max((len(size) for size in sizes), default=0)
     return "".join(
-        f"{size:>{width}}  {_listing_time(document.modified_at, now)}  {document.uri}\n"
+        f"{size:>{width}}  {listing_time(document.modified_at, now)}  {document.uri}\n"
         for size, document in zip(sizes, documents, strict=True)
     )
 
 
-def _listing_time(moment: str, now: datetime) -> str:
+def listing_time(moment: str, now: datetime) -> str:
+    """`Nov 22 10:11`; the year in place of the time where it was long ago."""
     at = parse_time(moment)
     day = f"{at:%b} {at.day:>2}"
     return f"{day}  {at.year}" if (now - at).days > _OLD_DAYS else f"{day} {at:%H:%M}"
@@ -151,7 +152,12 @@ def render_status(report: StatusReport, now: datetime) -> str:
         lines.append(f"MCP:   running (PID {report.daemon_pid})")
     lines += ["", "Documents", f"  Total:    {index.documents} files indexed", f"  Vectors:  {index.vectors} embedded"]
     if index.pending_documents:
-        lines.append(f"  Pending:  {index.pending_documents} need embedding (run 'qmd embed')")
+        remedy = "run 'qmd embed'" if index.embedding is None else "being computed"
+        lines.append(f"  Pending:  {index.pending_documents} need embedding ({remedy})")
+    if index.embedding is not None:
+        run = index.embedding
+        began = relative_time(run.started_at, now)
+        lines.append(f"  Running:  computing vectors, {run.state} (process {run.pid}, began {began})")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
     lines += ["", *_status_collections(report, now)]
     if index.left_out:
@@ -214,7 +220,14 @@ def status_json(report: StatusReport) -> str:
             "leftOut": [
                 {"collection": one.collection, "path": one.path, "reason": one.reason} for one in index.left_out
             ],
+            "embedding": None if index.embedding is None else embedding_row(index.embedding),
             "models": list(report.models),
             "tips": list(report.tips),
         }
     )
+
+
+def embedding_row(run: EmbeddingRun) -> dict[str, int | float | str | None]:
+    """A run that computes vectors, for JSON and MCP."""
+    left_s = None if run.left_s is None else round(run.left_s)
+    return {"percent": run.percent, "secondsLeft": left_s, "startedAt": run.started_at, "pid": run.pid}

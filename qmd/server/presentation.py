@@ -13,6 +13,7 @@ from qmd.names import to_text
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import mention_object, snippet_text
 from qmd.render.links import links_object, related_rows, render_links, render_related
+from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
 from qmd.server.requests import PASSAGE_CHARS
 
@@ -147,9 +148,10 @@ def _file(document: StoredDocument) -> str:
 
 
 def structured_status(status: IndexStatus) -> dict[str, Any]:
-    """`structuredContent` of `status`: collections that hold documents, newest first."""
+    """`structuredContent` of `status`: collections that hold documents, newest first; `embedding` while it goes on."""
     used = [collection for collection in status.collections if collection.documents]
     used.sort(key=lambda collection: collection.updated_at or "", reverse=True)
+    embedding = {} if status.embedding is None else {"embedding": embedding_row(status.embedding)}
     return {
         "totalDocuments": status.documents,
         "needsEmbedding": status.pending_documents,
@@ -164,6 +166,7 @@ def structured_status(status: IndexStatus) -> dict[str, Any]:
             }
             for collection in used
         ],
+        **embedding,
     }
 
 
@@ -174,6 +177,7 @@ def status_text(status: IndexStatus) -> str:
         "QMD Index Status:",
         f"  Total documents: {content['totalDocuments']}",
         f"  Needs embedding: {content['needsEmbedding']}",
+        *([f"  Computing vectors: {status.embedding.state}"] if status.embedding is not None else ()),
         f"  Vector index: {'yes' if content['hasVectorIndex'] else 'no'}",
         f"  Collections: {len(content['collections'])}",
     ]
@@ -196,7 +200,7 @@ def instructions(overview: Overview | None) -> str:
             head.append(f"Context: {overview.global_context}")
         if overview.default_collections:
             names = ", ".join(overview.default_collections)
-            head.append(f"Collections: {names}. The status tool tells their folders and counts.")
+            head.append(f"Collections: {names}. The status tool shows their folders and counts.")
     return "\n\n".join(["\n".join(head), _GUIDANCE])
 
 
@@ -210,7 +214,7 @@ Examples:
   concept: [{"type":"vec","query":"how are requests throttled"}]
   both, best recall: [{"type":"lex","query":"token bucket"},{"type":"vec","query":"how are requests throttled"}]
   vague: [{"type":"hyde","query":"Requests are throttled by a sliding window of one minute per client."}]
-Always pass 'intent' (what the answer is for): it settles ambiguous words.
+Always pass 'intent' (what the answer is needed for): it helps with ambiguous words.
 
 Read with get (path, qmd:// address or #docid; add :LINE:COUNT for a part) or multi_get (glob or comma list).
 

@@ -140,5 +140,5 @@ def test_what_to_do_without_collections_is_one_command(qmd: Qmd) -> None:
 
 def test_a_new_index_of_a_project_says_how_to_fill_it(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(fill(home / "project"))
-    assert qmd("init").err == f"searches in this folder now use {home / 'project/.qmd'}; to fill it run: qmd index .\n"
+    assert qmd("init").err == "next: qmd index .\n"
     assert "warning: the index is empty: run 'qmd index .'\n" in qmd("search", "x").err

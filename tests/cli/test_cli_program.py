@@ -27,7 +27,7 @@ def test_help_names_every_command(qmd: Qmd) -> None:
 def test_no_arguments_print_help_and_fail(qmd: Qmd) -> None:
     run = qmd()
     assert run.status == 1
-    assert run.out.startswith("Usage: qmd <command>")
+    assert "\nUsage: qmd <command>" in run.out
 
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
@@ -101,7 +101,7 @@ def test_an_interrupt_says_that_nothing_is_lost(indexed: Qmd, monkeypatch: pytes
     monkeypatch.setattr("apsw.Connection", interrupt)
     run = indexed("status")
     assert run.status == 130
-    assert run.err == "interrupted: what is done is kept, run the same command to go on\n"
+    assert run.err == "interrupted: the work done so far is kept; run the same command to continue\n"
 
 
 def test_an_unforeseen_failure_is_one_line_and_names_the_switch_for_more(
