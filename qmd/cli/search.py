@@ -42,6 +42,7 @@ from qmd.cli.options import (
 from qmd.cli.output import out, say, warn
 from qmd.errors import UsageError
 from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
+from qmd.render.text import refreshed_line
 from qmd.retrieval.options import CANDIDATES
 
 if TYPE_CHECKING:
@@ -138,10 +139,12 @@ def find(
             shown = replace(shown, links=_links(invocation, opened, response))
             if response.verdict == "none":
                 shown = replace(shown, next_step=_next_step(invocation.command, text, index, response))
-        if invocation.command != "search":
+        if invocation.command != "search" and not response.is_fresh:
             _mention_age(opened)
     for warning in response.warnings:
         warn(warning)
+    if response.refreshed and chosen == "cli":
+        say(refreshed_line(response.refreshed))
     if explain and screen is None:
         _explain_expansion(response)
     if invocation.command == "query":
