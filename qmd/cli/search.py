@@ -24,6 +24,7 @@ from qmd.cli.options import (
     FullPath,
     Index,
     Intent,
+    Interactive,
     Json,
     Limit,
     LineNumbers,
@@ -88,11 +89,12 @@ def find(
     budget: Budget = None,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
+    interactive: Interactive = False,
     index: Index = None,
 ) -> int:
     """Search, and print the results."""
     text = " ".join(query or ())
-    if not text:
+    if not text and not interactive:
         raise invocation.missing_argument()
     cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
@@ -118,6 +120,10 @@ def find(
     )
     locations = invocation.locate(index)
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
+        if interactive:
+            from qmd.cli.browse import pick
+
+            return pick(invocation, locations, opened, request, full_path=full_path)
         response = opened.search(request)
         shown = HitOptions(
             index_name=locations.index_name,

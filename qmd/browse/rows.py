@@ -1,0 +1,120 @@
+"""The lines of the list: notes that answer a question or are connected with one, and filters to choose from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from qmd.render.terminal import visible
+
+if TYPE_CHECKING:
+    from textual.content import Content
+
+    from qmd.app.records import NoteLinks, RelatedNotes
+    from qmd.records import Collection, Hit, StoredDocument
+
+_DATES = ("after:today", "after:last-week", "after:last-month", "after:last-year")
+_MOST_TAGS = 200
+
+
+class Note(Struct, frozen=True):
+    """A note in the list, and where in it the reader should look."""
+
+    document: StoredDocument
+    line: int = 1
+    detail: str = ""
+    """The headings that the line stands under, or how the note is connected."""
+    relevance: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells it from other lines of the list."""
+        return self.document.uri
+
+    @property
+    def place(self) -> str:
+        """Where it is, as people read it."""
+        return f"{self.document.collection}/{self.document.path}:{self.line}"
+
+
+class Filter(Struct, frozen=True):
+    """A filter that may be put on."""
+
+    key: str
+    """As it is typed."""
+    count: int | None = None
+    """How many notes it holds for."""
+
+
+Row = Note | Filter
+
+
+def hit_notes(hits: Sequence[Hit]) -> list[Note]:
+    """The notes that answer a question."""
+    return [
+        Note(hit.document, hit.passage.line, " › ".join(hit.passage.heading_trail), hit.relevance) for hit in hits
+    ]
+
+
+def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Note]:
+    """The notes that one links to, that link to it, and that are about the same, each once."""
+    notes: dict[str, Note] = {}
+    named = (
+        *((one.document, 1, "linked from here") for one in links.outgoing),
+        *((one.document, one.link.line, "links here") for one in links.incoming),
+        *((one.document, 1, f"related, {one.score:.0%}") for one in related.notes),
+    )
+    for document, line, how in named:
+        if document is None or document.uri == links.document.uri:
+            continue
+        known = notes.get(document.uri)
+        detail = how if known is None else f"{known.detail} · {how}" if how not in known.detail else known.detail
+        notes[document.uri] = Note(document, line if known is None else known.line, detail)
+    return list(notes.values())
+
+
+def offered_filters(collections: Sequence[Collection], documents: Sequence[StoredDocument]) -> list[Filter]:
+    """Filters by collection, date and tag that leave something over, the commonest tags first."""
+    counts = Counter(tag for document in documents for tag in _tags(document))
+    tags = [Filter(filter_text("tag", tag), n) for tag, n in counts.most_common(_MOST_TAGS)]
+    sizes = Counter(document.collection for document in documents)
+    named = [Filter(filter_text("collection", one.name), sizes[one.name]) for one in collections]
+    return [*named, *(Filter(date) for date in _DATES), *tags]
+
+
+def filter_text(field: str, value: str) -> str:
+    """A filter as it is typed; a value with blanks stands in quotes."""
+    return f'{field}:"{value}"' if " " in value else f"{field}:{value}"
+
+
+def _tags(document: StoredDocument) -> Iterator[str]:
+    for name in ("tags", "tag"):
+        value = document.metadata.get(name, ())
+        for tag in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
+            if tag and '"' not in tag:
+                yield tag.removeprefix("#")
+
+
+def draw_row(row: Row) -> Content:
+    """A line of the list as it is shown: two lines for a note, one for a filter."""
+    from textual.content import Content
+
+    if isinstance(row, Filter):
+        count = "" if row.count is None else f"  {row.count}"
+        return Content.assemble(visible(row.key), (count, "$text-muted"))
+    mark = ("● ", _strength(row.relevance))
+    lower = "  " + visible(" · ".join(part for part in (row.detail, row.place) if part))
+    return Content.assemble(mark, (_one_line(row.document.title), "bold"), "\n", (_one_line(lower), "$text-muted"))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(visible(text).split("\n"))
+
+
+def _strength(relevance: float | None) -> str:
+    if relevance is None:
+        return "$primary"
+    return "$success" if relevance >= 0.5 else "$warning" if relevance >= 0.25 else "$text-disabled"

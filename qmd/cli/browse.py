@@ -1,0 +1,123 @@
+"""`browse`, and the picker that `query -i` and `search -i` are: the full screen around a search."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from qmd.app.searching import SearchRequest
+from qmd.cli.invocation import Invocation
+from qmd.cli.options import Collections, Index, NoGpu, QueryWords
+from qmd.cli.output import out, stderr_is_terminal
+from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
+
+if TYPE_CHECKING:
+    from qmd.app.index import Index as OpenIndex
+    from qmd.browse.rows import Note
+    from qmd.config.paths import Locations
+
+_LIMIT = 30
+"""Notes in the list: more than anybody goes through, few enough to be drawn with every key."""
+
+
+def browse(
+    invocation: Invocation,
+    query: QueryWords = None,
+    collection: Collections = None,
+    no_gpu: NoGpu = False,
+    index: Index = None,
+) -> int:
+    """Search as you type, read what is found."""
+    locations = invocation.locate(index)
+    request = SearchRequest(" ".join(query or ()), mode="hybrid", collections=tuple(collection or ()), limit=_LIMIT)
+    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
+        _run(invocation, locations, opened, request, is_picker=False)
+    return EXIT_OK
+
+
+def pick(
+    invocation: Invocation, locations: Locations, opened: OpenIndex, request: SearchRequest, *, full_path: bool
+) -> int:
+    """Have somebody choose a note, and print its address or path; nothing, with a status of failure, for none."""
+    note = _run(invocation, locations, opened, request, is_picker=True)
+    if note is None:
+        return EXIT_FAILURE
+    uri = note.document.uri
+    shown = opened.disk_paths([note.document]).get(uri, uri) if full_path else uri
+    out(f"{shown}\n")
+    return EXIT_OK
+
+
+def _run(
+    invocation: Invocation, locations: Locations, opened: OpenIndex, request: SearchRequest, *, is_picker: bool
+) -> Note | None:
+    """The screen, until somebody leaves it; the note that was chosen."""
+    if not (sys.stdin.isatty() and stderr_is_terminal()):
+        raise QmdError(f"'qmd {invocation.command}' needs a terminal for its screen", "programs use: qmd query --json")
+    try:
+        from qmd.browse.app import BrowseApp
+    except ImportError as error:
+        _refuse(error)
+    # Asks for trust in a project's configuration, if need be, while questions can still be read.
+    opened.engine_settings()
+
+    def open_note(note: Note) -> None:
+        _open(invocation, opened, note)
+
+    app = BrowseApp(
+        opened,
+        request,
+        open_note=None if is_picker else open_note,
+        link=lambda note: _link(opened, note),
+    )
+    with _stdout_on_the_screen():
+        return app.run()
+
+
+def _refuse(error: ImportError) -> NoReturn:
+    if (error.name or "").partition(".")[0] != "textual":
+        raise error
+    raise QmdError("the full screen needs Textual, which is not installed", "pip install 'qmd-search[browse]'")
+
+
+@contextmanager
+def _stdout_on_the_screen() -> Iterator[None]:
+    """Lead stdout to where stderr goes: Textual draws there, and asks stdout for the size of the terminal.
+
+    So a command substitution takes the choice, and a line of a library's is no part of it.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _path(opened: OpenIndex, note: Note) -> Path:
+    path = opened.disk_paths([note.document]).get(note.document.uri)
+    if path is None:
+        raise QmdError(f"the file of '{note.document.uri}' is not there any more", "run: qmd update")
+    return Path(path)
+
+
+def _link(opened: OpenIndex, note: Note) -> str:
+    try:
+        return _path(opened, note).as_uri()
+    except QmdError:
+        return note.document.uri
+
+
+def _open(invocation: Invocation, opened: OpenIndex, note: Note) -> None:
+    """Open the note in the reader's editor at its line."""
+    import shlex
+    import subprocess
+
+    editor = invocation.environ.get("VISUAL") or invocation.environ.get("EDITOR") or "vi"
+    subprocess.run([*shlex.split(editor), f"+{note.line}", str(_path(opened, note))], check=False)
