@@ -76,7 +76,7 @@ def get(
         header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
         if full_path:
             header = _on_disk(opened, found.document) or header
-    out(render_document(header, found, line_numbers and not no_line_numbers))
+    invocation.page(render_document(header, found, line_numbers and not no_line_numbers))
     return 0
 
 
@@ -124,7 +124,7 @@ def multi_get(
         warn(missing_warning(len(documents) - len(on_disk), len(documents)))
     names = _identifiers(found, locations.index_name)
     shown = [_fetched(entry, names[entry.document.uri], on_disk.get(entry.document.uri)) for entry in found.entries]
-    out(render_documents(shown, chosen, line_numbers and not no_line_numbers))
+    invocation.page(render_documents(shown, chosen, line_numbers and not no_line_numbers))
     return 0
 
 
@@ -165,7 +165,7 @@ def list_files(
             return 0
         found = opened.ls(wanted)
     if found.documents:
-        out(render_files(found.documents, utc_now()))
+        invocation.page(render_files(found.documents, utc_now()))
     else:
         place = f"qmd://{found.collection}/{found.prefix}"
         out(
