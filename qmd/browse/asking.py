@@ -24,9 +24,6 @@ _TYPING_S = 0.03
 _THINKING_S = 0.2
 """A pause after which models are worth their while: most people type the next key before."""
 
-LATEST = "sort:date"
-"""What is shown before anything is typed."""
-
 
 class Turn(Listener):
     """One question, until the next one is typed; whatever it still asks then ends, and its answer is nobody's."""
@@ -49,40 +46,43 @@ class Turn(Listener):
 
 
 class Answer(Struct, frozen=True):
-    """What a stage found, or why it could not."""
+    """What a stage found."""
 
     stage: str
+    """What the answer rests on: `words`, `meaning` or `reranked`."""
     is_last: bool
-    elapsed_ms: float = 0.0
-    response: SearchResponse | None = None
-    error: QmdError | None = None
+    elapsed_ms: float
+    response: SearchResponse
 
 
-def ask(
-    index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer], object], *, words_only: bool = False
-) -> None:
-    """Search in stages and tell of each; returns early when the turn is over, and after a failure.
+def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer], object]) -> None:
+    """Search in stages and tell of each; ends early, and without an error, when the turn is over.
 
     Args:
         index: What is asked.
         request: The whole request; earlier stages leave something out of it.
         turn: The question.
         tell: Gets each answer.
-        words_only: Models have nothing to add, as there are only filters.
+
+    Raises:
+        QmdError: What a search fails with.
     """
-    stages = _stages(request)[: 1 if words_only else None]
+    stages = _stages(request)
     for name, pause_s, one in stages:
         if not turn.outlasts(pause_s):
             return
-        began, is_last = perf_counter(), one is stages[-1][2]
+        began = perf_counter()
         try:
             response = index.search(one, turn)
         except CancelledSearch:
             return
-        except QmdError as error:
-            tell(Answer(name, True, error=error))
-            return
-        tell(Answer(name, is_last, (perf_counter() - began) * 1000, response))
+        except QmdError:
+            if turn.is_gone:
+                return
+            raise
+        if name == "reranked" and not any(timing.stage == "rerank" for timing in response.timings):
+            name = "meaning"
+        tell(Answer(name, one is stages[-1][2], (perf_counter() - began) * 1000, response))
 
 
 def _stages(request: SearchRequest) -> list[tuple[str, float, SearchRequest]]:

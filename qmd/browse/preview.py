@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -9,7 +10,9 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
+from textual.content import Content
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -18,6 +21,9 @@ from qmd.render.terminal import visible
 
 Find = Callable[[str], Sequence[tuple[int, int]]]
 """The spans of a text that match the question."""
+
+_WIKI_LINKS = ((r"!\[\[([^\[\]|]+)[^\[\]]*\]\]", r"🖼 \1"), (r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]+)\]\]", r"\1"))
+"""Embeds and links, and the words in them that the reader needs; code keeps its brackets."""
 
 _ABOVE = 3
 """Lines of context above the passage."""
@@ -42,6 +48,9 @@ def lay_out(text: str, line: int, width: int, find: Find) -> Page:
     console = Console(width=width, color_system="truecolor", force_terminal=True, theme=theme(), _environ={})
     markdown = Markdown(_without_front_matter(visible(text)), hyperlinks=True)
     tokens = markdown.parsed
+    for child in (one for token in tokens for one in token.children or () if one.type == "text"):
+        for pattern, words in _WIKI_LINKS:
+            child.content = re.sub(pattern, words, child.content)
     # The blocks at the top level tell where the passage begins once everything before it is laid out.
     starts = [at for at, token in enumerate(tokens) if token.level == 0 and token.map and token.nesting >= 0]
     begun = [at for at in starts if (tokens[at].map or [0])[0] < line]
@@ -85,11 +94,19 @@ def _marked(segments: Sequence[Segment], find: Find, console: Console) -> tuple[
 class Preview(ScrollView, can_focus=True):
     """Shows a page."""
 
+    class Resized(Message):
+        """Its pages have another width now."""
+
     page = Page()
 
-    def show(self, page: Page) -> None:
+    def on_resize(self) -> None:
+        """See `Widget`."""
+        self.post_message(self.Resized())
+
+    def show(self, title: str, page: Page) -> None:
         """Show `page`, its passage in view."""
         self.page = page
+        self.border_title = Content(visible(title))
         self.virtual_size = Size(self.scrollable_content_region.width, len(page.lines))
         self.scroll_to(y=page.top, animate=False, immediate=True)
         self.refresh()

@@ -52,20 +52,23 @@ class Filter(Struct, frozen=True):
 Row = Note | Filter
 
 
-def hit_notes(hits: Sequence[Hit]) -> list[Note]:
+def hit_notes(hits: Sequence[Hit]) -> list[Row]:
     """The notes that answer a question."""
-    return [
-        Note(hit.document, hit.passage.line, " › ".join(hit.passage.heading_trail), hit.relevance) for hit in hits
-    ]
+    return [Note(one.document, one.passage.line, " › ".join(one.passage.heading_trail), one.relevance) for one in hits]
+
+
+def latest_notes(hits: Sequence[Hit]) -> list[Row]:
+    """The notes that are there before anything is asked, each with its day."""
+    return [Note(one.document, detail=one.document.day[:10]) for one in hits]
 
 
 def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Note]:
     """The notes that one links to, that link to it, and that are about the same, each once."""
     notes: dict[str, Note] = {}
     named = (
-        *((one.document, 1, "linked from here") for one in links.outgoing),
-        *((one.document, one.link.line, "links here") for one in links.incoming),
-        *((one.document, 1, f"related, {one.score:.0%}") for one in related.notes),
+        *((one.document, 1, "linked from it") for one in links.outgoing),
+        *((one.document, one.link.line, "links to it") for one in links.incoming),
+        *((one.document, 1, f"{one.score:.0%} alike") for one in related.notes),
     )
     for document, line, how in named:
         if document is None or document.uri == links.document.uri:
@@ -104,10 +107,11 @@ def draw_row(row: Row) -> Content:
 
     if isinstance(row, Filter):
         count = "" if row.count is None else f"  {row.count}"
-        return Content.assemble(visible(row.key), (count, "$text-muted"))
+        return Content.assemble(visible(row.key), (count, "$foreground-muted"))
     mark = ("● ", _strength(row.relevance))
-    lower = "  " + visible(" · ".join(part for part in (row.detail, row.place) if part))
-    return Content.assemble(mark, (_one_line(row.document.title), "bold"), "\n", (_one_line(lower), "$text-muted"))
+    lower = " · ".join(part for part in (row.place, row.detail) if part)
+    name, below = (_one_line(row.document.title), "bold"), (_one_line(lower), "$foreground-muted")
+    return Content.assemble(mark, name, "\n  ", below)
 
 
 def _one_line(text: str) -> str:
@@ -117,4 +121,4 @@ def _one_line(text: str) -> str:
 def _strength(relevance: float | None) -> str:
     if relevance is None:
         return "$primary"
-    return "$success" if relevance >= 0.5 else "$warning" if relevance >= 0.25 else "$text-disabled"
+    return "$success" if relevance >= 0.5 else "$warning" if relevance >= 0.25 else "$foreground-disabled"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual import events
+from textual.containers import Horizontal
 from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input, Label, OptionList
@@ -54,23 +55,42 @@ class Results(OptionList):
             event.prevent_default()
 
 
-class Chip(Label):
-    """A filter that is on; a click takes it off."""
+class Chips(Horizontal):
+    """The filters that are on; a click takes one off."""
 
-    class Removed(Message):
-        """The filter is to go."""
+    class Changed(Message):
+        """There is one more, or one less."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+    def __init__(self, *filters: str) -> None:
+        super().__init__()
+        self.filters = list(filters)
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{visible(text)} ×", markup=False)
-        self.text = text
+    def on_mount(self) -> None:
+        """See `Widget`."""
+        self._show()
 
-    def on_click(self) -> None:
+    def put_on(self, *filters: str) -> None:
+        """Add filters."""
+        self.filters += [one for one in filters if one not in self.filters]
+        self._show()
+        self.post_message(self.Changed())
+
+    def take_off(self, at: int = -1) -> None:
+        """Remove one, if there is any."""
+        if self.filters:
+            del self.filters[at]
+            self._show()
+            self.post_message(self.Changed())
+
+    def on_click(self, event: events.Click) -> None:
         """See the class."""
-        self.post_message(self.Removed(self.text))
+        if event.widget is not None and event.widget is not self:
+            self.take_off(self.children.index(event.widget))
+
+    def _show(self) -> None:
+        self.display = bool(self.filters)
+        self.remove_children()
+        self.mount_all(Label(f"{visible(one)} ×", markup=False) for one in self.filters)
 
 
 class FilterSuggester(Suggester):

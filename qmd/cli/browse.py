@@ -56,10 +56,11 @@ def _run(
     invocation: Invocation, locations: Locations, opened: OpenIndex, request: SearchRequest, *, is_picker: bool
 ) -> Note | None:
     """The screen, until somebody leaves it; the note that was chosen."""
-    if not (sys.stdin.isatty() and stderr_is_terminal()):
+    if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
         raise QmdError(f"'qmd {invocation.command}' needs a terminal for its screen", "programs use: qmd query --json")
     try:
-        from qmd.browse.app import BrowseApp
+        from qmd.browse.app import BrowseApp, Picker
+        from qmd.browse.background import is_light
     except ImportError as error:
         _refuse(error)
     # Asks for trust in a project's configuration, if need be, while questions can still be read.
@@ -68,11 +69,13 @@ def _run(
     def open_note(note: Note) -> None:
         _open(invocation, opened, note)
 
-    app = BrowseApp(
+    kind = Picker if is_picker else BrowseApp
+    app = kind(
         opened,
         request,
-        open_note=None if is_picker else open_note,
+        open_note=open_note,
         link=lambda note: _link(opened, note),
+        is_light=is_light(invocation.environ, sys.stdin.fileno(), sys.stderr.fileno()),
     )
     with _stdout_on_the_screen():
         return app.run()
