@@ -17,7 +17,7 @@ from qmd.names import to_text
 from qmd.records import DEFAULT_PATTERN
 
 Name = Annotated[str | None, Argument(help="Name of the collection.", autocompletion=completion.collections)]
-Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which files.")]
+Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Files to index.")]
 
 
 def list_collections(invocation: Invocation, json: Json = False, index: Index = None) -> int:
@@ -90,7 +90,7 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
 
 def rename(
     invocation: Invocation,
-    old: Annotated[str | None, Argument(help="Present name.", autocompletion=completion.collections)] = None,
+    old: Annotated[str | None, Argument(help="Current name.", autocompletion=completion.collections)] = None,
     new: Annotated[str | None, Argument(help="New name.")] = None,
     index: Index = None,
 ) -> int:

@@ -47,14 +47,14 @@ Pattern = Annotated[
 Folder = Annotated[
     list[str] | None, Argument(help="Collection, or collection/prefix.", autocompletion=completion.folders)
 ]
-_LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most so many lines.")
-_LINE_NUMBERS = Option("--line-numbers", help="Number the lines (the default).")
+_LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most N lines.")
+_LINE_NUMBERS = Option("--line-numbers", help="Show line numbers (the default).")
 
 
 def get(
     invocation: Invocation,
     file: File = None,
-    from_line: Annotated[str | None, Option("--from", metavar="N", help="First line shown.")] = None,
+    from_line: Annotated[str | None, Option("--from", metavar="N", help="Start at line N.")] = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
     no_line_numbers: NoLineNumbers = False,
@@ -91,7 +91,9 @@ def multi_get(
     invocation: Invocation,
     pattern: Pattern = None,
     lines: Annotated[str | None, _LINE_OPTION] = None,
-    max_bytes: Annotated[str | None, Option("--max-bytes", metavar="N", help="Skip longer documents.")] = None,
+    max_bytes: Annotated[
+        str | None, Option("--max-bytes", metavar="N", help="Skip documents larger than N bytes.")
+    ] = None,
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
     no_line_numbers: NoLineNumbers = False,
     full_path: FullPath = False,
