@@ -254,7 +254,7 @@ class BrowseApp(App[Note]):
 
         def take(page: Page) -> None:
             if turn is self._reading:
-                preview.show(" · ".join(part for part in (note.place, note.detail) if part), page)
+                preview.show(" › ".join((note.place, *note.trail)), page)
 
         self._work(read, take)
 

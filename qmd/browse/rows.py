@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from qmd.file_names import file_name
 from qmd.render.terminal import visible
+from qmd.retrieval.calibration import strength
 
 if TYPE_CHECKING:
     from textual.content import Content
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _DATES = ("after:today", "after:last-week", "after:last-month", "after:last-year")
 _MOST_TAGS = 200
+_COLOURS = {"strong": "$success", "likely": "$primary", "weak": "$foreground-disabled", None: "$foreground-muted"}
 
 
 class Note(Struct, frozen=True):
@@ -25,8 +28,10 @@ class Note(Struct, frozen=True):
 
     document: StoredDocument
     line: int = 1
+    trail: tuple[str, ...] = ()
+    """The headings that the line stands under."""
     detail: str = ""
-    """The headings that the line stands under, or how the note is connected."""
+    """Its day, or how it is connected."""
     relevance: float | None = None
 
     @property
@@ -54,7 +59,10 @@ Row = Note | Filter
 
 def hit_notes(hits: Sequence[Hit]) -> list[Row]:
     """The notes that answer a question."""
-    return [Note(one.document, one.passage.line, " › ".join(one.passage.heading_trail), one.relevance) for one in hits]
+    return [
+        Note(one.document, one.passage.line, one.passage.heading_trail, one.document.date or "", one.relevance)
+        for one in hits
+    ]
 
 
 def latest_notes(hits: Sequence[Hit]) -> list[Row]:
@@ -62,7 +70,7 @@ def latest_notes(hits: Sequence[Hit]) -> list[Row]:
     return [Note(one.document, detail=one.document.day[:10]) for one in hits]
 
 
-def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Note]:
+def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Row]:
     """The notes that one links to, that link to it, and that are about the same, each once."""
     notes: dict[str, Note] = {}
     named = (
@@ -75,7 +83,7 @@ def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Note]:
             continue
         known = notes.get(document.uri)
         detail = how if known is None else f"{known.detail} · {how}" if how not in known.detail else known.detail
-        notes[document.uri] = Note(document, line if known is None else known.line, detail)
+        notes[document.uri] = Note(document, line if known is None else known.line, detail=detail)
     return list(notes.values())
 
 
@@ -108,17 +116,17 @@ def draw_row(row: Row) -> Content:
     if isinstance(row, Filter):
         count = "" if row.count is None else f"  {row.count}"
         return Content.assemble(visible(row.key), (count, "$foreground-muted"))
-    mark = ("● ", _strength(row.relevance))
-    lower = " · ".join(part for part in (row.place, row.detail) if part)
-    name, below = (_one_line(row.document.title), "bold"), (_one_line(lower), "$foreground-muted")
-    return Content.assemble(mark, name, "\n  ", below)
+    title = row.document.title or file_name(row.document.path)
+    trail = "".join(f" › {one}" for one in row.trail)
+    below = f"{row.place}  {row.detail}"
+    return Content.assemble(
+        ("● ", _COLOURS[None if row.relevance is None else strength(row.relevance)]),
+        (_one_line(title), "bold"),
+        (_one_line(trail), "$foreground-muted"),
+        "\n  ",
+        (_one_line(below), "$foreground-muted"),
+    )
 
 
 def _one_line(text: str) -> str:
-    return " ".join(visible(text).split("\n"))
-
-
-def _strength(relevance: float | None) -> str:
-    if relevance is None:
-        return "$primary"
-    return "$success" if relevance >= 0.5 else "$warning" if relevance >= 0.25 else "$foreground-disabled"
+    return visible(text).replace("\n", " ")

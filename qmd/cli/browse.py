@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from qmd.app.disk_paths import link_to
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu, QueryWords
@@ -112,7 +113,7 @@ def _path(opened: OpenIndex, note: Note) -> Path:
 
 def _link(opened: OpenIndex, note: Note) -> str:
     try:
-        return _path(opened, note).as_uri()
+        return link_to(str(_path(opened, note)))
     except QmdError:
         return note.document.uri
 

@@ -35,9 +35,12 @@ FILES = {
     "notes/limits.md": "# Rate limits\n\n## Design\n\nThe limiter has a sliding window. See [[Cache]].\n",
     "notes/cache.md": "---\ntags: [work/infra]\n---\n# Cache\n\nThe cache is flushed every night by the limiter.\n",
     "notes/teapots.md": "# Teapots\n\nA teapot needs a window sill.\n",
-    "notes/long.md": "# Long\n\n" + "word salad line\n\n" * 200 + "## Zoo\n\nThe **zebra** stands here.\n" + "\ntail\n" * 60,
+    "notes/long.md": "# Long\n\n"
+    + "word salad line\n\n" * 200
+    + "## Zoo\n\nThe **zebra** stands here.\n"
+    + "\ntail\n" * 60,
     "notes/检索.md": "# 検索\n\nデータベースの検索について。\n",
-    "notes/hostile.md": "# Bad \x1b]0;owned\x07 title\n\nhostile \x1b[2J\x9b31m text \u202eback &#x202e; [x](javascript:alert) \x07\n",
+    "notes/hostile.md": "# Bad \x1b]0;owned\x07 title\n\nhostile \x1b[2J\x9b31m text \u202eback &#x202e; [x](javascript:a) \x07\n",
     "diary/sunday.md": "# Sunday\n\nTea, and a window seat.\n",
 }
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x202E) if code != 0x0A]

@@ -6,7 +6,6 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from msgspec.structs import replace
 
 from qmd.app.index import Index
 from qmd.app.opening import open_index
@@ -14,7 +13,7 @@ from qmd.browse.app import NOTHING_YET, Picker
 from qmd.browse.preview import Preview, lay_out
 from qmd.browse.rows import Filter, Note
 from qmd.browse.widgets import Chips, Results
-from qmd.errors import QmdError, StoreError
+from qmd.errors import QmdError
 from tests.browse.conftest import CONTROLS, Seat, seated
 
 pytestmark = pytest.mark.anyio
@@ -276,7 +275,11 @@ async def test_what_a_note_holds_cannot_steer_the_terminal(index: Index) -> None
         text = "".join(shown)
         assert "\\x1b]0;owned\\x07 title" in text
         assert [one for one in CONTROLS if one in text] == []
-        assert all(one.style is None or one.style.link is None for strip in seat.app.query_one(Preview).page.lines for one in strip)
+        assert all(
+            one.style is None or one.style.link is None
+            for strip in seat.app.query_one(Preview).page.lines
+            for one in strip
+        )
 
 
 async def test_light_and_dark_change_with_a_key(index: Index) -> None:
