@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from rich.console import Console
@@ -19,11 +20,17 @@ from textual.strip import Strip
 from qmd.render.drawing import theme
 from qmd.render.terminal import visible
 
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
 Find = Callable[[str], Sequence[tuple[int, int]]]
 """The spans of a text that match the question."""
 
 _WIKI_LINKS = ((r"!\[\[([^\[\]|]+)[^\[\]]*\]\]", r"🖼 \1"), (r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]+)\]\]", r"\1"))
 """Embeds and links, and the words in them that the reader needs; code keeps its brackets."""
+
+_GUTTER = "▎ "
+"""Beside the block that holds the passage."""
 
 _ABOVE = 3
 """Lines of context above the passage."""
@@ -45,29 +52,35 @@ def lay_out(text: str, line: int, width: int, find: Find) -> Page:
         width: Columns.
         find: Finds what is marked.
     """
-    console = Console(width=width, color_system="truecolor", force_terminal=True, theme=theme(), _environ={})
+    console = Console(
+        width=width - len(_GUTTER), color_system="truecolor", force_terminal=True, theme=theme(), _environ={}
+    )
     markdown = Markdown(_without_front_matter(visible(text)), hyperlinks=True)
     tokens = markdown.parsed
     for child in (one for token in tokens for one in token.children or () if one.type == "text"):
         for pattern, words in _WIKI_LINKS:
             child.content = re.sub(pattern, words, child.content)
-    # The blocks at the top level tell where the passage begins once everything before it is laid out.
+    before, passage, after = (
+        _lines(part, markdown, console, find, gutter)
+        for part, gutter in zip(_split_at(tokens, line), ("  ", _GUTTER if line > 1 else "  ", "  "), strict=True)
+    )
+    first = next((at for at, (_, is_marked) in enumerate(passage) if is_marked), 0)
+    return Page(tuple(strip for strip, _ in (*before, *passage, *after)), max(0, len(before) + first - _ABOVE))
+
+
+def _split_at(tokens: Sequence[Token], line: int) -> tuple[Sequence[Token], Sequence[Token], Sequence[Token]]:
+    """What stands before the block of a line, that block, and what stands after it, each to be laid out by itself."""
     starts = [at for at, token in enumerate(tokens) if token.level == 0 and token.map and token.nesting >= 0]
-    begun = [at for at in starts if (tokens[at].map or [0])[0] < line]
-    split = begun[-1] if begun else 0
-    lines: list[Strip] = []
-    marked: list[int] = []
-    top = 0
-    for part in (tokens[:split], tokens[split:]):
-        top = len(lines)
-        markdown.parsed = part
-        for segments in console.render_lines(markdown, pad=False):
-            strip, is_marked = _marked(segments, find, console)
-            if is_marked:
-                marked.append(len(lines))
-            lines.append(strip)
-    first = next((at for at in marked if at >= top), top)
-    return Page(tuple(lines), max(0, first - _ABOVE))
+    begun = [at for at in starts if (tokens[at].map or [0])[0] < line] or [0]
+    start, end = begun[-1], next((at for at in starts if at > begun[-1]), len(tokens))
+    return tokens[:start], tokens[start:end], tokens[end:]
+
+
+def _lines(
+    part: Sequence[Token], markdown: Markdown, console: Console, find: Find, gutter: str
+) -> list[tuple[Strip, bool]]:
+    markdown.parsed = list(part)
+    return [_marked(segments, find, console, gutter) for segments in console.render_lines(markdown, pad=False)]
 
 
 def _without_front_matter(text: str) -> str:
@@ -79,9 +92,9 @@ def _without_front_matter(text: str) -> str:
     return "\n" * end + "\n".join(lines[end:])
 
 
-def _marked(segments: Sequence[Segment], find: Find, console: Console) -> tuple[Strip, bool]:
+def _marked(segments: Sequence[Segment], find: Find, console: Console, gutter: str) -> tuple[Strip, bool]:
     """A line with its matches marked, and whether there are any; nothing on it steers the terminal or is a link."""
-    text = Text(end="")
+    text = Text(end="").append(gutter, "strong")
     for one in segments:
         # An entity of HTML may name a character that the source did not hold.
         text.append(visible(one.text.rstrip("\n")), one.style.update_link(None) if one.style else None)

@@ -21,6 +21,11 @@ pytestmark = pytest.mark.anyio
 SIZES = [(80, 24), (120, 40)]
 
 
+def in_view(seat: Seat) -> list[str]:
+    preview = seat.app.query_one(Preview)
+    return [strip.text for strip in preview.page.lines[preview.scroll_offset.y :][: preview.size.height]]
+
+
 def page_text(seat: Seat) -> str:
     return "\n".join(strip.text.rstrip() for strip in seat.app.query_one(Preview).page.lines)
 
@@ -76,9 +81,7 @@ async def test_the_preview_shows_the_passage_under_its_headings_with_the_words_m
     async with seated(index, "zebras") as seat:
         await seat.answered("reranked")
         preview = seat.app.query_one(Preview)
-        await seat.until(lambda: "zebra" in page_text(seat))
-        shown = [strip.text for strip in preview.page.lines[preview.scroll_offset.y :][: preview.size.height]]
-        assert any("zebra stands here" in line for line in shown)
+        await seat.until(lambda: any("▎ The zebra stands here" in line for line in in_view(seat)))
         assert "Zoo" in str(preview.border_title)
         (line,) = [strip for strip in preview.page.lines if "zebra" in strip.text]
         (marked,) = [one for one in line if one.text == "zebra"]
