@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -65,8 +64,8 @@ def _show(command: str, text: str, environ: Mapping[str, str]) -> int:
     """Run `command` with `text` on its stdin until the reader leaves it; its exit status."""
     settings = {name: value for name, value in _SETTINGS.items() if name not in environ}
     # By the shell, as for git: a pager may be `less -i` or a pipeline.
-    process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env={**environ, **settings})
     with _interrupts_belong_to_the_pager():
+        process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env={**environ, **settings})
         assert process.stdin is not None
         shown = text if isinstance(text, Styled) else visible(text)
         with suppress(OSError), process.stdin as pipe:
@@ -77,10 +76,8 @@ def _show(command: str, text: str, environ: Mapping[str, str]) -> int:
 @contextmanager
 def _interrupts_belong_to_the_pager() -> Iterator[None]:
     """Ctrl-C reaches every program at the terminal; the pager knows what it means there, and is waited for."""
-    if os.name != "posix":
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not SIG_IGN, which the pager would inherit.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield
     finally:
