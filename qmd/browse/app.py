@@ -154,11 +154,16 @@ class BrowseApp(App[Note]):
             try:
                 found = job()
             except QmdError as error:
-                self.call_later(fail or self._complain, error)
+                self.call_later(self._hand_over, fail or self._complain, error)
             else:
-                self.call_later(take, found)
+                self.call_later(self._hand_over, take, found)
 
         self.run_worker(work, thread=True, exit_on_error=False)
+
+    def _hand_over(self, take: Callable[..., object], *found: object) -> None:
+        """Have the screen take what a thread found, unless it is being taken down."""
+        if self.query(Results):
+            take(*found)
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -182,7 +187,7 @@ class BrowseApp(App[Note]):
         if not self._words.strip():
             # Models have nothing to say of filters.
             request = replace(request, mode="lexical")
-        tell = partial(self.call_later, self._take_answer, turn)
+        tell = partial(self.call_later, self._hand_over, self._take_answer, turn)
         self._work(lambda: ask(self._index, request, turn, tell), lambda _: None)
 
     @property
@@ -200,7 +205,7 @@ class BrowseApp(App[Note]):
         else:
             self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
         going_on = "" if answer.is_last else " …"
-        state = f"{answer.stage} · {answer.elapsed_ms:.0f} ms{going_on}" if self._is_asked else "latest notes"
+        state = f"{answer.stage} · {_time(answer.elapsed_ms)}{going_on}" if self._is_asked else "latest notes"
         self.query_one("#status", Label).update(state, layout=False)
         lines = [] if rows else ["No note matches." if self._is_asked else NOTHING_YET]
         if answer.is_last:
@@ -249,8 +254,8 @@ class BrowseApp(App[Note]):
         def read() -> Page:
             if not turn.outlasts(_RESTING_S):
                 return Page()
-            text = self._index.get(note.document.uri).text
-            return lay_out(text, note.line, width, lambda line: find_spans(line, terms))
+            found = self._index.get(note.document.uri)
+            return lay_out(found, note.line, width, lambda line: find_spans(line, terms))
 
         def take(page: Page) -> None:
             if turn is self._reading:
@@ -380,6 +385,10 @@ class BrowseApp(App[Note]):
         if text != message.content:
             message.update(visible(text))
             message.display = bool(text)
+
+
+def _time(elapsed_ms: float) -> str:
+    return f"{elapsed_ms:.0f} ms" if elapsed_ms < 1000 else f"{elapsed_ms / 1000:.1f} s"
 
 
 class Picker(BrowseApp):

@@ -33,11 +33,11 @@ def is_light(environ: Mapping[str, str], keyboard: int, screen: int) -> bool:
         return False
     kept = termios.tcgetattr(keyboard)
     try:
-        tty.setcbreak(keyboard)
+        tty.setcbreak(keyboard, termios.TCSANOW)
         os.write(screen, _ASK)
         return _tells_light(_answer(keyboard))
     finally:
-        termios.tcsetattr(keyboard, termios.TCSAFLUSH, kept)
+        termios.tcsetattr(keyboard, termios.TCSANOW, kept)
 
 
 def _answer(keyboard: int) -> bytes:

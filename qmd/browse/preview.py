@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markdown import Markdown
 from rich.segment import Segment
+from rich.syntax import Syntax
 from rich.text import Text
 from textual.content import Content
 from textual.geometry import Size
@@ -17,17 +18,17 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from qmd.ingest.frontmatter import read_front_matter
 from qmd.render.drawing import theme
+from qmd.render.markdown import code_theme, render_markdown
+from qmd.render.pages import MAX_CODE, is_rendered
 from qmd.render.terminal import visible
 
 if TYPE_CHECKING:
-    from markdown_it.token import Token
+    from qmd.app.records import DocumentText
 
 Find = Callable[[str], Sequence[tuple[int, int]]]
 """The spans of a text that match the question."""
-
-_WIKI_LINKS = ((r"!\[\[([^\[\]|]+)[^\[\]]*\]\]", r"🖼 \1"), (r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]+)\]\]", r"\1"))
-"""Embeds and links, and the words in them that the reader needs; code keeps its brackets."""
 
 _GUTTER = "▎ "
 """Beside the block that holds the passage."""
@@ -43,11 +44,11 @@ class Page(Struct, frozen=True):
     top: int = 0
 
 
-def lay_out(text: str, line: int, width: int, find: Find) -> Page:
-    """The page of a note; takes a while for a long one, so no key should wait for it.
+def lay_out(found: DocumentText, line: int, width: int, find: Find) -> Page:
+    """The page of a document; takes a while for a long one, so no key should wait for it.
 
     Args:
-        text: Its markdown.
+        found: All of it.
         line: The line of the passage, from 1.
         width: Columns.
         find: Finds what is marked.
@@ -55,41 +56,46 @@ def lay_out(text: str, line: int, width: int, find: Find) -> Page:
     console = Console(
         width=width - len(_GUTTER), color_system="truecolor", force_terminal=True, theme=theme(), _environ={}
     )
-    markdown = Markdown(_without_front_matter(visible(text)), hyperlinks=True)
-    tokens = markdown.parsed
-    for child in (one for token in tokens for one in token.children or () if one.type == "text"):
-        for pattern, words in _WIKI_LINKS:
-            child.content = re.sub(pattern, words, child.content)
+    if is_rendered(found):
+        stretches = [console.render_lines(part, pad=False) for part in _rendered(found.text, line)]
+    else:
+        lines = console.render_lines(_source(found), pad=False)
+        stretches = [lines[: line - 1], lines[line - 1 : line], lines[line:]]
     before, passage, after = (
-        _lines(part, markdown, console, find, gutter)
-        for part, gutter in zip(_split_at(tokens, line), ("  ", _GUTTER if line > 1 else "  ", "  "), strict=True)
+        [_marked(segments, find, console, gutter) for segments in stretch]
+        for stretch, gutter in zip(stretches, ("  ", _GUTTER if line > 1 else "  ", "  "), strict=True)
     )
     first = next((at for at, (_, is_marked) in enumerate(passage) if is_marked), 0)
     return Page(tuple(strip for strip, _ in (*before, *passage, *after)), max(0, len(before) + first - _ABOVE))
 
 
-def _split_at(tokens: Sequence[Token], line: int) -> tuple[Sequence[Token], Sequence[Token], Sequence[Token]]:
-    """What stands before the block of a line, that block, and what stands after it, each to be laid out by itself."""
+def _rendered(text: str, line: int) -> list[Markdown]:
+    """What a note says before the block of a line, in that block, and after it, each laid out by itself.
+
+    So the rows of the first tell where the passage begins. Fields in front of a note are left out.
+    """
+    shown = visible(text)
+    offset = read_front_matter(shown).body_offset
+    line -= shown.count("\n", 0, offset)
+    drawn = render_markdown(shown[offset:], lambda target: target)[-1]
+    assert isinstance(drawn, Markdown)
+    tokens = drawn.parsed
     starts = [at for at, token in enumerate(tokens) if token.level == 0 and token.map and token.nesting >= 0]
     begun = [at for at in starts if (tokens[at].map or [0])[0] < line] or [0]
     start, end = begun[-1], next((at for at in starts if at > begun[-1]), len(tokens))
-    return tokens[:start], tokens[start:end], tokens[end:]
+    parts = []
+    for stretch in (tokens[:start], tokens[start:end], tokens[end:]):
+        parts.append(copy(drawn))
+        parts[-1].parsed = stretch
+    return parts
 
 
-def _lines(
-    part: Sequence[Token], markdown: Markdown, console: Console, find: Find, gutter: str
-) -> list[tuple[Strip, bool]]:
-    markdown.parsed = list(part)
-    return [_marked(segments, find, console, gutter) for segments in console.render_lines(markdown, pad=False)]
-
-
-def _without_front_matter(text: str) -> str:
-    """Markdown would take the fields for a heading; blank lines keep the count of lines."""
-    lines = text.split("\n")
-    if lines[0].rstrip() != "---" or "---" not in (rest := [line.rstrip() for line in lines[1:]]):
-        return text
-    end = rest.index("---") + 2
-    return "\n" * end + "\n".join(lines[end:])
+def _source(found: DocumentText) -> RenderableType:
+    """A document that is no markdown, line by line; in colours unless it is too long."""
+    text = visible(found.text)
+    if len(text) > MAX_CODE:
+        return Text(text, no_wrap=True, overflow="ignore")
+    return Syntax(text, Syntax.guess_lexer(found.document.path), theme=code_theme())
 
 
 def _marked(segments: Sequence[Segment], find: Find, console: Console, gutter: str) -> tuple[Strip, bool]:
@@ -121,7 +127,7 @@ class Preview(ScrollView, can_focus=True):
         self.page = page
         self.border_title = Content(visible(title))
         self.virtual_size = Size(self.scrollable_content_region.width, len(page.lines))
-        self.scroll_to(y=page.top, animate=False, immediate=True)
+        self.scroll_to(y=page.top, animate=False, force=True, immediate=True)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:

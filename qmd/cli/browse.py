@@ -57,13 +57,13 @@ def _run(
     invocation: Invocation, locations: Locations, opened: OpenIndex, request: SearchRequest, *, is_picker: bool
 ) -> Note | None:
     """The screen, until somebody leaves it; the note that was chosen."""
-    if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
-        raise QmdError(f"'qmd {invocation.command}' needs a terminal for its screen", "programs use: qmd query --json")
     try:
         from qmd.browse.app import BrowseApp, Picker
         from qmd.browse.background import is_light
     except ImportError as error:
         _refuse(error)
+    if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
+        raise QmdError(f"'qmd {invocation.command}' needs a terminal for its screen", "programs use: qmd query --json")
     # Asks for trust in a project's configuration, if need be, while questions can still be read.
     opened.engine_settings()
 

@@ -40,7 +40,7 @@ FILES = {
     + "## Zoo\n\nThe **zebra** stands here.\n"
     + "\ntail\n" * 60,
     "notes/检索.md": "# 検索\n\nデータベースの検索について。\n",
-    "notes/hostile.md": "# Bad \x1b]0;owned\x07 title\n\nhostile \x1b[2J\x9b31m text \u202eback &#x202e; [x](javascript:a) \x07\n",
+    "notes/hostile.md": "# Bad \x1b]0;owned\x07 title\n\nhostile \x1b[2J\x9b3m \u202eback &#x202e; [x](x:y) \x07\n",
     "diary/sunday.md": "# Sunday\n\nTea, and a window seat.\n",
 }
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x202E) if code != 0x0A]
