@@ -10,6 +10,7 @@ from msgspec import Struct
 from rich.console import Console, RenderableType
 from rich.markdown import Markdown
 from rich.segment import Segment
+from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
 from textual.content import Content
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 Find = Callable[[str], Sequence[tuple[int, int]]]
 """The spans of a text that match the question."""
+
+_MATCH = Style(color="black", bgcolor="yellow")
+"""Like a marker on paper: the screen has its own ground, and headings have the colour of a match elsewhere."""
 
 _GUTTER = "▎ "
 """Beside the block that holds the passage."""
@@ -57,7 +61,7 @@ def lay_out(found: DocumentText, line: int, width: int, find: Find) -> Page:
         width=width - len(_GUTTER), color_system="truecolor", force_terminal=True, theme=theme(), _environ={}
     )
     if is_rendered(found):
-        stretches = [console.render_lines(part, pad=False) for part in _rendered(found.text, line)]
+        stretches = [_spaced(console.render_lines(part, pad=False)) for part in _rendered(found.text, line)]
     else:
         lines = console.render_lines(_source(found), pad=False)
         stretches = [lines[: line - 1], lines[line - 1 : line], lines[line:]]
@@ -90,6 +94,12 @@ def _rendered(text: str, line: int) -> list[Markdown]:
     return parts
 
 
+def _spaced(lines: list[list[Segment]]) -> list[list[Segment]]:
+    """A stretch of a note without the blank lines around it, and with one below."""
+    written = [at for at, line in enumerate(lines) if any(one.text.strip() for one in line)]
+    return [*lines[written[0] : written[-1] + 1], []] if written else []
+
+
 def _source(found: DocumentText) -> RenderableType:
     """A document that is no markdown, line by line; in colours unless it is too long."""
     text = visible(found.text)
@@ -100,13 +110,13 @@ def _source(found: DocumentText) -> RenderableType:
 
 def _marked(segments: Sequence[Segment], find: Find, console: Console, gutter: str) -> tuple[Strip, bool]:
     """A line with its matches marked, and whether there are any; nothing on it steers the terminal or is a link."""
-    text = Text(end="").append(gutter, "strong")
+    text = Text(end="").append(gutter if segments else "  ", "strong")
     for one in segments:
         # An entity of HTML may name a character that the source did not hold.
         text.append(visible(one.text.rstrip("\n")), one.style.update_link(None) if one.style else None)
     spans = find(text.plain)
     for start, end in spans:
-        text.stylize("match", start, end)
+        text.stylize(_MATCH, start, end)
     return Strip(text.render(console)), bool(spans)
 
 
