@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from msgspec.structs import replace
-from textual import on
+from textual import events, on
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
@@ -124,18 +124,24 @@ class BrowseApp(App[Note]):
 
     def on_mount(self) -> None:
         """See `App`."""
+        self.begin_capture_print(self, stdout=False)
         self._show_rows("", [])
         self._ask()
         # An index that cannot be read is what the search tells of.
         self._work(
             lambda: offered_filters(self._index.collections(), self._index.documents()),
-            self._take_filters,
+            self._offered.extend,
             lambda _: None,
         )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """See `App`: a line of the list is needed for what is done with one."""
         return bool(self._rows) or None if action in ("connected", "copy") else True
+
+    def on_print(self, event: events.Print) -> None:
+        """What is written to stderr meanwhile, warnings say, would be lost below the screen."""
+        if event.text.strip():
+            self.notify(visible(event.text.strip()), severity="warning", markup=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Nothing that a request dies of ends the program."""
@@ -204,9 +210,7 @@ class BrowseApp(App[Note]):
             self._views[0] = ("", rows)
         else:
             self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
-        going_on = "" if answer.is_last else " …"
-        state = f"{answer.stage} · {_time(answer.elapsed_ms)}{going_on}" if self._is_asked else "latest notes"
-        self.query_one("#status", Label).update(state, layout=False)
+        self.query_one("#status", Label).update(answer.state if self._is_asked else "latest notes", layout=False)
         lines = [] if rows else ["No note matches." if self._is_asked else NOTHING_YET]
         if answer.is_last:
             lines += response.warnings
@@ -364,9 +368,6 @@ class BrowseApp(App[Note]):
 
     # --- filters ----------------------------------------------------------------------------------
 
-    def _take_filters(self, filters: list[Filter]) -> None:
-        self._offered = filters
-
     @on(Question.Emptied)
     def _take_off(self) -> None:
         self._chips.take_off()
@@ -385,10 +386,6 @@ class BrowseApp(App[Note]):
         if text != message.content:
             message.update(visible(text))
             message.display = bool(text)
-
-
-def _time(elapsed_ms: float) -> str:
-    return f"{elapsed_ms:.0f} ms" if elapsed_ms < 1000 else f"{elapsed_ms / 1000:.1f} s"
 
 
 class Picker(BrowseApp):

@@ -54,6 +54,12 @@ class Answer(Struct, frozen=True):
     elapsed_ms: float
     response: SearchResponse
 
+    @property
+    def state(self) -> str:
+        """What it rests on, how long it took, and whether better ones follow: `words · 12 ms …`."""
+        time = f"{self.elapsed_ms:.0f} ms" if self.elapsed_ms < 1000 else f"{self.elapsed_ms / 1000:.1f} s"
+        return f"{self.stage} · {time}{'' if self.is_last else ' …'}"
+
 
 def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer], object]) -> None:
     """Search in stages and tell of each; ends early, and without an error, when the turn is over.

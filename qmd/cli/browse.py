@@ -6,23 +6,21 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from qmd.app.disk_paths import link_to
+from qmd.app.launching import launch
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
+from qmd.cli.opening import plan_opening
 from qmd.cli.options import Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, stderr_is_terminal
+from qmd.cli.search import SCREEN_LIMIT
 from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
     from qmd.browse.rows import Note
-    from qmd.config.paths import Locations
-
-_LIMIT = 30
-"""Notes in the list: more than anybody goes through, few enough to be drawn with every key."""
 
 
 def browse(
@@ -33,18 +31,17 @@ def browse(
     index: Index = None,
 ) -> int:
     """Search as you type, read what is found."""
-    locations = invocation.locate(index)
-    request = SearchRequest(" ".join(query or ()), mode="hybrid", collections=tuple(collection or ()), limit=_LIMIT)
-    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
-        _run(invocation, locations, opened, request, is_picker=False)
+    request = SearchRequest(
+        " ".join(query or ()), mode="hybrid", collections=tuple(collection or ()), limit=SCREEN_LIMIT
+    )
+    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
+        _run(invocation, opened, request, is_picker=False)
     return EXIT_OK
 
 
-def pick(
-    invocation: Invocation, locations: Locations, opened: OpenIndex, request: SearchRequest, *, full_path: bool
-) -> int:
+def pick(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, full_path: bool) -> int:
     """Have somebody choose a note, and print its address or path; nothing, with a status of failure, for none."""
-    note = _run(invocation, locations, opened, request, is_picker=True)
+    note = _run(invocation, opened, request, is_picker=True)
     if note is None:
         return EXIT_FAILURE
     uri = note.document.uri
@@ -53,9 +50,7 @@ def pick(
     return EXIT_OK
 
 
-def _run(
-    invocation: Invocation, locations: Locations, opened: OpenIndex, request: SearchRequest, *, is_picker: bool
-) -> Note | None:
+def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, is_picker: bool) -> Note | None:
     """The screen, until somebody leaves it; the note that was chosen."""
     try:
         from qmd.browse.app import BrowseApp, Picker
@@ -63,12 +58,12 @@ def _run(
     except ImportError as error:
         _refuse(error)
     if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
-        raise QmdError(f"'qmd {invocation.command}' needs a terminal for its screen", "programs use: qmd query --json")
+        raise QmdError(f"'qmd {invocation.command}' needs a terminal to draw on", "in a script: qmd query --json")
     # Asks for trust in a project's configuration, if need be, while questions can still be read.
     opened.engine_settings()
 
     def open_note(note: Note) -> None:
-        _open(invocation, opened, note)
+        launch(plan_opening(invocation, opened, note.document, note.line))
 
     kind = Picker if is_picker else BrowseApp
     app = kind(
@@ -104,24 +99,7 @@ def _stdout_on_the_screen() -> Iterator[None]:
         os.close(kept)
 
 
-def _path(opened: OpenIndex, note: Note) -> Path:
-    path = opened.disk_paths([note.document]).get(note.document.uri)
-    if path is None:
-        raise QmdError(f"the file of '{note.document.uri}' is not there any more", "run: qmd update")
-    return Path(path)
-
-
 def _link(opened: OpenIndex, note: Note) -> str:
-    try:
-        return link_to(str(_path(opened, note)))
-    except QmdError:
-        return note.document.uri
-
-
-def _open(invocation: Invocation, opened: OpenIndex, note: Note) -> None:
-    """Open the note in the reader's editor at its line."""
-    import shlex
-    import subprocess
-
-    editor = invocation.environ.get("VISUAL") or invocation.environ.get("EDITOR") or "vi"
-    subprocess.run([*shlex.split(editor), f"+{note.line}", str(_path(opened, note))], check=False)
+    """What is copied: where the file is, else the address in the index."""
+    path = opened.disk_paths([note.document]).get(note.document.uri)
+    return note.document.uri if path is None else link_to(path)

@@ -47,7 +47,9 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("search", "search:find", "[options] <query>", "Search by words (BM25); no models."),
     CommandSpec("vsearch", "search:find", "[options] <query>", "Search by meaning (vectors)."),
     CommandSpec("query", "search:find", "[options] <query>", "Search by words and meaning, reranked: best results."),
-    CommandSpec("browse", "browse:browse", "[options] [query]", "Search as you type, on a full screen."),
+    CommandSpec(
+        "browse", "browse:browse", "[options] [query]", "Search as you type and read what is found, on a full screen."
+    ),
     CommandSpec(
         "get",
         "documents:get",

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
 _TERMINAL_LIMIT = 5
+SCREEN_LIMIT = 30
+"""Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
@@ -107,7 +109,7 @@ def find(
         )
     mode = _MODES[invocation.command]
     everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
-    default = _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
+    default = SCREEN_LIMIT if interactive else _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
     request = SearchRequest(
         text,
         mode=mode,
@@ -130,7 +132,7 @@ def find(
         if interactive:
             from qmd.cli.browse import pick
 
-            return pick(invocation, locations, opened, request, full_path=full_path)
+            return pick(invocation, opened, request, full_path=full_path)
         response = opened.search(request)
         shown = HitOptions(
             index_name=locations.index_name,

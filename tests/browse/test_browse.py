@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from threading import Event
 
@@ -280,6 +281,14 @@ async def test_what_nobody_foresaw_is_a_notice_too(index: Index) -> None:
     index.__class__ = Failing
     async with seated(index, "words") as seat:
         await seat.until(lambda: "unexpected ZeroDivisionError" in seat.message)
+
+
+@pytest.mark.anyio
+async def test_a_warning_that_is_written_meanwhile_is_shown(index: Index) -> None:
+    async with seated(index) as seat:
+        print("warning: no warm process was started", file=sys.stderr)
+        await seat.until(lambda: [one.message for one in seat.app._notifications])
+        assert [one.message for one in seat.app._notifications] == ["warning: no warm process was started"]
 
 
 @pytest.mark.anyio

@@ -24,7 +24,7 @@ COMMANDS = [("browse",), ("query", "-i"), ("search", "-i")]
 def test_a_screen_needs_a_terminal(indexed: Qmd, argv: tuple[str, ...]) -> None:
     run = indexed(*argv)
     assert (run.status, run.out) == (1, "")
-    assert run.err == f"error: 'qmd {argv[0]}' needs a terminal for its screen\nhint: programs use: qmd query --json\n"
+    assert run.err == f"error: 'qmd {argv[0]}' needs a terminal to draw on\nhint: in a script: qmd query --json\n"
 
 
 def test_without_textual_the_line_to_install_it_is_told(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
