@@ -91,7 +91,7 @@ class BrowseApp(App[Note]):
         is_light: bool = False,
     ) -> None:
         super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
         self._index, self._request, self._open_note, self._link = index, request, open_note, link
         self._words, filters = split_filters(request.text or "", is_ended=True)
         self._chips = Chips(*(filter_text("collection", name) for name in request.collections), *filters)

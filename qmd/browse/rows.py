@@ -105,7 +105,7 @@ def _tags(document: StoredDocument) -> Iterator[str]:
     for name in ("tags", "tag"):
         value = document.metadata.get(name, ())
         for tag in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
-            if tag and '"' not in tag:
+            if tag and '"' not in tag and visible(tag) == tag:
                 yield tag.removeprefix("#")
 
 

@@ -37,10 +37,13 @@ FILES = {
     "notes/teapots.md": "# Teapots\n\nA teapot needs a window sill.\n",
     "notes/long.md": "# Long\n\n"
     + "word salad line\n\n" * 200
+    + "a " * 100
+    + "\n\n"
     + "## Zoo\n\nThe **zebra** stands here.\n"
     + "\ntail\n" * 60,
     "notes/检索.md": "# 検索\n\nデータベースの検索について。\n",
-    "notes/hostile.md": "# Bad \x1b]0;owned\x07 title\n\nhostile \x1b[2J\x9b3m \u202eback &#x202e; [x](x:y) \x07\n",
+    "notes/hostile.md": '---\ntags: ["evil\\e[2J"]\n---\n# Bad \x1b]0;owned\x07 title\n\n'
+    "hostile \x1b[2J\x9b3m \u202eback &#x202e; [x](x:y) \x07\n",
     "diary/sunday.md": "# Sunday\n\nTea, and a window seat.\n",
 }
 CONTROLS = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x202E) if code != 0x0A]
@@ -125,7 +128,9 @@ class Seat:
         await self.pilot.press(*keys)
 
     async def type(self, text: str) -> None:
-        await self.pilot.press(*text)
+        """Type as fast as nobody can: every key by itself would be answered and drawn."""
+        self.question.insert_text_at_cursor(text)
+        await self.pilot.pause()
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait for what a thread will bring."""
