@@ -215,7 +215,9 @@ def _run_without_command(argv: list[str]) -> int:
     from qmd.cli.suggestions import is_question, unknown_command
 
     if is_question(name, rest, lambda: _words_of_query(argv)):
-        _mention_question(argv)
+        from shlex import join
+
+        say(f"running: qmd query {join(argv)}")
         return _run(["query", *argv])
     raise unknown_command(name, rest)
 
@@ -224,18 +226,6 @@ def _words_of_query(argv: Sequence[str]) -> Sequence[str]:
     """The words of a line that names no command, its options read as those of `query`."""
     options = declared_options(build_command(find_spec("query")))
     return arrange(argv, Declared("query", options, all_options)).words
-
-
-def _mention_question(argv: Sequence[str]) -> None:
-    """Say in one line which command runs."""
-    from shlex import join
-
-    line = f"running: qmd query {join(argv)}"
-    if stderr_is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        from qmd.render.terminal import dim
-
-        line = dim(line)
-    say(line)
 
 
 def _run_help(words: Sequence[str], arguments: Arguments) -> int:
