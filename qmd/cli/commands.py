@@ -48,6 +48,9 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("vsearch", "search:find", "[options] <query>", "Search by meaning (vectors)."),
     CommandSpec("query", "search:find", "[options] <query>", "Search by words and meaning, reranked: best results."),
     CommandSpec(
+        "browse", "browse:browse", "[options] [query]", "Search as you type and read what is found, on a full screen."
+    ),
+    CommandSpec(
         "get",
         "documents:get",
         "<filepath>[:from[:count]] [--from <line>] [-l <lines>] [--no-line-numbers] [--full-path]",

@@ -16,6 +16,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "search": ('qmd search "rate limiter"', "qmd search pricing -c notes -n 10 --sort date"),
     "vsearch": ('qmd vsearch "how customers pay"', 'qmd vsearch "saving money" -c notes --json'),
     "query": (FIRST_EXAMPLES[0], 'qmd query "what did we decide last week" -c notes --explain'),
+    "browse": ("qmd browse", "qmd browse pricing -c notes"),
     "get": ("qmd get pricing.md", "qmd get notes/daily/2026-03-01.md:5-9"),
     "multi-get": ("qmd multi-get 'daily/*.md'", "qmd multi-get pricing.md ideas.md --format json"),
     "open": ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),

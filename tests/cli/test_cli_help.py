@@ -14,6 +14,7 @@ from qmd.cli.help import GROUPS
 from tests.cli.conftest import Qmd
 
 PARSED_ONLY = {
+    "browse": "needs a terminal",
     "watch": "stays until it is interrupted",
     "mcp": "leaves a server behind",
     "pull": "downloads",
