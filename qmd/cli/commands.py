@@ -102,6 +102,12 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("init", "project:init", "", "Start an index of this folder's own, in ./.qmd."),
     CommandSpec("trust", "project:trust", "[list|revoke]", "Let this project's .qmd run commands and choose models."),
     CommandSpec(
+        "serve",
+        "serve_command:serve",
+        "[--port <n>] [--open] [--watch]",
+        "Search on a page in the browser; nothing leaves this machine.",
+    ),
+    CommandSpec(
         "mcp",
         "mcp_command:mcp",
         "[stop] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",

@@ -1,0 +1,198 @@
+"""Markdown as HTML for the page: nothing of a note runs, and nothing of it is fetched but pictures by this server.
+
+HTML in a note is shown as text, a link leads to the web or to a note of the index, and a picture from elsewhere becomes
+a link to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from html import escape
+from typing import Any
+from urllib.parse import unquote
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from msgspec import Struct
+
+from qmd.app.pictures import is_picture
+from qmd.ingest.fences import Span
+
+MAX_WIKI_LINK_CHARACTERS = 1_000
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//|\\\\", re.I)
+_TO_THE_WEB = ("http:", "https:", "mailto:")
+_TASK = re.compile(r"\[([ xX])\] ")
+_COMMENT = re.compile("<!--|%%")
+_CLOSES = {"<!--": "-->", "%%": "%%"}
+_WIDTH = re.compile(r"(.*?)\|?(\d{1,4})(?:x\d+)?\Z", re.S)
+
+Matcher = Callable[[str], Sequence[tuple[int, int]]]
+"""Where a text holds what was searched for: ascending spans that do not overlap."""
+
+
+class Surroundings(Struct, frozen=True):
+    """What is known around a text."""
+
+    matches: Matcher
+    notes: Mapping[str, str] = {}
+    """Target of a link as it is written → address of that note on the page."""
+    picture: Callable[[str], str] | None = None
+    """Address on the page of a picture as it is written; None leaves pictures out."""
+    line: int = 0
+    """The line that was found, from 1; what holds it gets the class `here`."""
+    keeps_links: bool = True
+    """False where the text stands inside of a link."""
+
+
+def marked(text: str, matches: Matcher) -> str:
+    """`text` escaped, with what was searched for as `<mark>`."""
+    parts, end = [], 0
+    for start, stop in matches(text):
+        parts.append(f"{escape(text[end:start])}<mark>{escape(text[start:stop])}</mark>")
+        end = stop
+    return "".join([*parts, escape(text[end:])])
+
+
+def markdown_html(text: str, around: Surroundings) -> str:
+    """A markdown text as HTML."""
+    html: str = _parser().render(text, {"around": around})
+    return html
+
+
+def plain_html(text: str, around: Surroundings) -> str:
+    """A text that is no markdown as HTML, as it is written."""
+    lines = [marked(line, around.matches) for line in text.split("\n")]
+    if 0 < around.line <= len(lines):
+        lines[around.line - 1] = f'<span class="here">{lines[around.line - 1]}</span>'
+    return f"<pre>{chr(10).join(lines)}</pre>"
+
+
+def without_comments(text: str, body: int, code: Sequence[Span]) -> str:
+    """`text` with front matter (up to `body`) and comments (`<!-- -->`, `%% %%`) outside `code` emptied, lines kept."""
+    kept, position = ["\n" * text.count("\n", 0, body)], body
+    for end, after in (*code, (len(text), len(text))):
+        while opened := _COMMENT.search(text, position, end):
+            close = text.find(_CLOSES[opened[0]], opened.end(), end)
+            if close < 0:
+                break
+            kept += text[position : opened.start()], "\n" * text.count("\n", opened.start(), close)
+            position = close + len(_CLOSES[opened[0]])
+        kept.append(text[position:after])
+        position = after
+    return "".join(kept)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.inline.ruler.before("link", "wiki_link", _read_wiki_link)
+    parser.core.ruler.push("settle", _settle)
+    parser.add_render_rule("text", _render_text)
+    parser.add_render_rule("code_inline", _render_code)
+    parser.add_render_rule("image", _render_picture)
+    return parser
+
+
+def _read_wiki_link(state: StateInline, silent: bool) -> bool:
+    opening = state.src.find("[[", state.pos, state.pos + 3)
+    if opening != state.pos and not state.src.startswith("![[", state.pos):
+        return False
+    end = state.src.find("]]", opening, opening + MAX_WIKI_LINK_CHARACTERS)
+    written = state.src[opening + 2 : end]
+    if end < 0 or not written or "\n" in written or "[" in written:
+        return False
+    if not silent:
+        place, _, shown = written.partition("|")
+        if opening > state.pos and is_picture(place):
+            state.push("image", "img", 0).attrs = {"src": place.strip(), "alt": shown}
+        else:
+            state.push("link_open", "a", 1).attrs = {"href": place.removesuffix("\\").strip()}
+            state.push("text", "", 0).content = shown or re.sub("#(?=.)", " › ", place).removeprefix(" › ")
+            state.push("link_close", "a", -1)
+    state.pos = end + 2
+    return True
+
+
+def _settle(state: StateCore) -> None:
+    """Decide what each link leads to, name the headings, and find the block that was searched for."""
+    around: Surroundings = state.env["around"]
+    here = None
+    for index, token in enumerate(state.tokens):
+        if token.map and token.map[0] < around.line and token.nesting >= 0 and not token.hidden and token.tag:
+            here = token
+        if token.type == "heading_open" and around.keeps_links:
+            token.attrSet("id", _anchor(state.tokens[index + 1].content))
+        if "style" in token.attrs:
+            # A column's alignment; the page takes no styles from inside its elements.
+            token.attrs = {"align": str(token.attrs["style"]).rpartition(":")[2]}
+        if token.type == "inline" and token.children:
+            _settle_inline(token.children, around, is_item=state.tokens[index - 2].type == "list_item_open")
+    if here is not None:
+        here.attrJoin("class", "here")
+
+
+def _settle_inline(tokens: list[Token], around: Surroundings, *, is_item: bool) -> None:
+    opened: list[Token] = []
+    for token in tokens:
+        if token.type == "link_open":
+            _settle_link(token, around)
+            opened.append(token)
+        elif token.type == "link_close" and opened:
+            token.tag = opened.pop().tag
+        elif token.type == "image":
+            token.meta["is_inside"] = bool(opened) or not around.keeps_links
+    if is_item and tokens[0].type == "text" and (task := _TASK.match(tokens[0].content)):
+        tokens[0].content = ("☐ " if task[1] == " " else "☑ ") + tokens[0].content[task.end() :]
+
+
+def _settle_link(token: Token, around: Surroundings) -> None:
+    href = str(token.attrs.get("href", ""))
+    written = unquote(href)
+    name, _, heading = written.partition("#")
+    # A sign may belong to the name, as in `C#`.
+    known = around.notes.get(written) or around.notes.get(name.partition("?")[0].strip())
+    token.attrs = {}
+    if not around.keeps_links:
+        token.tag = "span"
+    elif href.lower().startswith(_TO_THE_WEB):
+        token.attrs = {"href": href, "target": "_blank", "rel": "noopener noreferrer"}
+    elif known is not None:
+        token.attrs = {"href": known + (f"#{_anchor(heading)}" if heading else "")}
+    elif not name and heading:
+        token.attrs = {"href": f"#{_anchor(heading)}"}
+    else:
+        token.tag = "span"
+        token.attrs = {"class": "gone", "title": f"{written} is no note of the index"}
+
+
+def _anchor(heading: str) -> str:
+    # The prefix keeps a note from giving its parts the names of parts of the page.
+    return "h-" + re.sub(r"[\W_]+", "-", heading.lower()).strip("-")
+
+
+def _render_text(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    return marked(tokens[index].content, env["around"].matches)
+
+
+def _render_code(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    return f"<code>{marked(tokens[index].content, env['around'].matches)}</code>"
+
+
+def _render_picture(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    token, around = tokens[index], env["around"]
+    source = str(token.attrs.get("src", ""))
+    text = token.content or str(token.attrs.get("alt", ""))
+    sized = _WIDTH.match(text)
+    text, width = (sized[1], f' width="{sized[2]}"') if sized else (text, "")
+    named = escape(text or unquote(source).rpartition("/")[2])
+    if source.lower().startswith(_TO_THE_WEB[:2]) and not token.meta["is_inside"]:
+        return f'<a class="picture" href="{escape(source)}" target="_blank" rel="noopener noreferrer">{named}</a>'
+    if around.picture is None or _SCHEME.match(source):
+        return f'<span class="picture">{named}</span>'
+    return f'<img src="{escape(around.picture(unquote(source)))}" alt="{escape(text)}" loading="lazy"{width}>'
