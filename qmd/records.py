@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]
 Verdict = Literal["good", "weak", "none"]
+Strength = Literal["strong", "likely", "weak"]
 Sort = Literal["relevance", "date", "-date"]
 """The order of hits; `date` is newest first, `-date` oldest first."""
 
@@ -250,6 +251,8 @@ class Passage(Struct, frozen=True):
     lines_after: int
     heading_trail: tuple[str, ...] = ()
     """Headings that the best line stands under, outermost first, without the document's title."""
+    is_code: bool = False
+    """Whether all of it is code: of a source file, or from inside a fence whose marks it does not hold."""
 
 
 class Contribution(Struct, frozen=True):
