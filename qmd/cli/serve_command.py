@@ -13,7 +13,7 @@ from typer import Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.mcp_command import DEFAULT_HOST, DEFAULT_PORT, access_policy, serve_http
 from qmd.cli.options import Index
-from qmd.cli.output import out, say
+from qmd.cli.output import flush_result, out, say
 from qmd.errors import UsageError
 from qmd.render.drawing import Screen, draw
 
@@ -34,24 +34,28 @@ def serve(
     policy = access_policy(invocation.environ, host or invocation.environ.get("QMD_HOST") or DEFAULT_HOST, token_file)
 
     def announce(url: str) -> None:
-        page = url.replace(policy.bind_host, reachable_host(policy.bind_host), 1) + "/"
-        out(_shown(page, invocation.screen))
+        out(_shown(f"{url}/", invocation.screen))
+        # The process stays, and whoever reads it through a pipe waits for the address.
+        flush_result()
         if policy.token is not None:
             say("the browser asks for a password: the token, with any name")
-        if opens:
-            # A browser of the terminal would keep the server from answering it.
-            threading.Thread(target=_open, args=(page,), daemon=True).start()
 
-    if port:
-        url = server_url(reachable_host(policy.bind_host), port)
-        pid = health_pid(url, policy.token)
-        if pid is not None and pid == running_server(server_files(locations.cache, locations.index_name)):
-            say(f"this index is served already (process {pid})")
-            announce(url)
-            return 0
-        if pid is not None:
-            raise UsageError(f"port {port} is taken by another qmd server (process {pid})", f"qmd serve --port {port + 1}")
-    return serve_http(invocation, locations, policy, port, watches=watch, announce=announce)
+    def announce_and_open(url: str) -> None:
+        announce(url)
+        # A browser of the terminal would keep the server from answering it.
+        threading.Thread(target=_open, args=(f"{url}/",), daemon=True).start()
+
+    url = server_url(reachable_host(policy.bind_host), port)
+    pid = health_pid(url, policy.token) if port else None
+    if pid is None:
+        return serve_http(invocation, locations, policy, port, watches=watch, announce=announce_and_open if opens else announce)
+    if pid != running_server(server_files(locations.cache, locations.index_name)):
+        raise UsageError(f"port {port} is taken by another qmd server (process {pid})", f"qmd serve --port {port + 1}")
+    say(f"this index is served already (process {pid})")
+    announce(url)
+    if opens:
+        _open(f"{url}/")
+    return 0
 
 
 def _shown(page: str, screen: Screen | None) -> str:

@@ -114,7 +114,8 @@ def _passage(hit: Hit, matches: Matcher) -> str:
     if hit.mention is not None:
         said = markdown_html(hit.mention.text, around)
         return f'<p>{escape(_title(hit.mention.document))} says:</p><div class="passage text">{said}</div>{copies}'
-    body = _text(hit.document.path, hit.passage.text, around)
+    text = hit.passage.text
+    body = plain_html(text, around) if hit.passage.is_code else _text(hit.document.path, text, around)
     return f'<div class="passage text">{body}</div>{copies}'
 
 

@@ -28,7 +28,7 @@ from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageE
 from qmd.server import presentation
 from qmd.server.deadline import within
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
-from qmd.server.lifecycle import server_url
+from qmd.server.lifecycle import reachable_host, server_url
 from qmd.server.requests import parse_query
 from qmd.server.warm_process import SearchRoute, WarmProcess
 from qmd.server.warm_record import SEARCH_PATH
@@ -293,7 +293,7 @@ def serve(
     with _ended_by_signals(server, is_told=announce is None):
         if policy is not None:
             # A port of 0 has become a number only now.
-            (announce or _announce_mcp)(server_url(policy.bind_host, listeners[0].getsockname()[1]))
+            _announce(policy.bind_host, listeners[0].getsockname()[1], announce)
         try:
             if warm is not None:
                 warm.publish()
@@ -304,8 +304,11 @@ def serve(
             index.close()
 
 
-def _announce_mcp(url: str) -> None:
-    sys.stderr.write(f"QMD MCP server listening on {url}/mcp\n")
+def _announce(host: str, port: int, announce: Callable[[str], None] | None) -> None:
+    if announce is not None:
+        announce(server_url(reachable_host(host), port))
+        return
+    sys.stderr.write(f"QMD MCP server listening on {server_url(host, port)}/mcp\n")
     sys.stderr.flush()
 
 

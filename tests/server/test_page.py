@@ -20,7 +20,8 @@ pytestmark = pytest.mark.anyio
 PNG = b"\x89PNG\r\n\x1a\n"
 ADDRESSES = ("/", "/page/hits", "/page/note", "/page/picture")
 NOTES = {
-    "plan.md": "---\ntags: [garden]\ndate: 2026-03-14\n---\n# Plan\n\nTomatoes want sun. [[Soil]] ![[img/bed.png]]\n",
+    "plan.md": "---\ntags: [garden]\ndate: 2026-03-14\n---\n# Plan\n\nTomatoes want sun for six hours of every summer day, "
+    "and to be watered deeply twice a week. [[Soil]] ![[img/bed.png]]\n",
     "Soil.md": "# Soil\n\nClay holds water, says [the plan](plan.md).\n",
     "img/bed.png": "",
     "notes.txt": "tomatoes <b>plain</b>\n",
