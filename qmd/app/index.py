@@ -157,7 +157,7 @@ class Index(ReadingIndex):
         from qmd.config import edits
 
         if not text.strip():
-            raise UsageError("the note is empty", "qmd context add /path 'what is there'")
+            raise UsageError("the text of the context is empty", "qmd context add /path 'what is there'")
         self._edited(edits.set_context(self._configuration.target, collection, prefix, text))
 
     def remove_context(self, collection: str, prefix: str) -> None:

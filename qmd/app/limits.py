@@ -49,7 +49,7 @@ def parse_duration(variable: str, text: str | None, default_s: float) -> float |
         return None
     match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([smh]?)", cleaned)
     if match is None:
-        raise UsageError(f"{variable} '{text}' is no duration", "write seconds, or 5m, 2h, off")
+        raise UsageError(f"{variable} '{text}' is not a duration", "write seconds, or 5m, 2h, off")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 

@@ -75,7 +75,7 @@ def find_related(reader: IndexReader, reference: str, limit: int, collections: S
         if other.hash != document.hash and (scope.collections is None or other.collection in scope.collections)
     ]
     notes.sort(key=lambda note: (-note.score, note.document.id))
-    warnings = () if nearest else ("from links alone: the note has no vectors; run 'qmd embed'",)
+    warnings = () if nearest else ("from links only: the note has no vectors; run 'qmd embed'",)
     return RelatedNotes(document, tuple(notes[:limit]), warnings)
 
 

@@ -123,7 +123,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     rebuilt = rebuild(path, found)
     if rebuilt is not None:
         say(
-            f"index '{path}' was damaged: it was set aside as '{rebuilt.aside}' and is built anew from your files;"
+            f"index '{path}' was damaged: it was set aside as '{rebuilt.aside}' and is built again from your files;"
             f" {rebuilt.vectors} vectors were kept"
         )
 

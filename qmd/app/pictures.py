@@ -51,7 +51,9 @@ def read_picture(collections: Sequence[Collection], collection: str, note: str, 
         NotFoundError: There is none, it is too large, hidden, or outside the collection's folder, also by a link.
     """
     root = next((one.path for one in collections if one.name == collection), None)
-    for path in _places(note, source) if root is not None and is_picture(source) else ():
+    for path in _places(note, source) if is_picture(source) else ():
+        if root is None:
+            break
         file = root / to_disk(path)
         if _is_readable(file, root):
             return Picture(PICTURE_TYPES[path.rpartition(".")[2].lower()], file.read_bytes())

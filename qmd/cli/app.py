@@ -61,7 +61,7 @@ def _run_reporting(argv: list[str]) -> int:
     except QmdError as exc:
         return report(exc)
     except KeyboardInterrupt:
-        say("interrupted: what is done is kept, run the same command to go on")
+        say("interrupted: the work done so far is kept; run the same command to continue")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         raise

@@ -15,20 +15,18 @@ _AUTO_QUERIES = 200
 _ALL = 1_000_000
 
 Target = Annotated[list[str] | None, Argument(help="A fixture, a BEIR folder, or a TREC run.")]
-Auto = Annotated[bool, Option("--auto", help="Ask the index its own headings and links; a number says how many [200].")]
-Names = Annotated[
-    bool, Option("--names", help="Ask for each note by its name and aliases; a number says for how many [all].")
-]
+Auto = Annotated[bool, Option("--auto", help="Test with N headings and links of the index itself [default: 200].")]
+Names = Annotated[bool, Option("--names", help="Test with the names and aliases of N notes [default: all].")]
 Backends = Annotated[
-    str | None, Option("--backends", metavar="LIST", help="Of bm25, vector, hybrid, full; with commas between.")
+    str | None, Option("--backends", metavar="LIST", help="Any of bm25, vector, hybrid, full, separated by commas.")
 ]
-Qrels = Annotated[Path | None, Option("--qrels", metavar="FILE", help="Judgements, in TREC's columns.")]
+Qrels = Annotated[Path | None, Option("--qrels", metavar="FILE", help="Relevance judgements in TREC format.")]
 Queries = Annotated[
     Path | None, Option("--queries", metavar="FILE", help="Queries for --qrels: JSON lines, or id and text.")
 ]
-Most = Annotated[str | None, Option("-n", "--n", metavar="N", help="At most so many queries, evenly spread.")]
+Most = Annotated[str | None, Option("-n", "--n", metavar="N", help="Ask at most N queries, evenly spread.")]
 SaveRun = Annotated[
-    Path | None, Option("--save-run", metavar="DIR", help="Write each backend's TREC run and answers there.")
+    Path | None, Option("--save-run", metavar="DIR", help="Write each backend's TREC run and answers to DIR.")
 ]
 Compare = Annotated[
     Path | None, Option("--compare", metavar="RUN", help="Compare with a run, or a folder from --save-run.")

@@ -17,7 +17,7 @@ from qmd.names import to_text
 from qmd.records import DEFAULT_PATTERN
 
 Name = Annotated[str | None, Argument(help="Name of the collection.", autocompletion=completion.collections)]
-Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Which files.")]
+Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Files to index.")]
 
 
 def list_collections(invocation: Invocation, json: Json = False, index: Index = None) -> int:
@@ -25,10 +25,18 @@ def list_collections(invocation: Invocation, json: Json = False, index: Index = 
     from qmd.clock import utc_now
     from qmd.render.listings import collections_json, render_collections
 
-    with invocation.open(invocation.locate(index)) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         known = opened.collections()
         counts = {count.name: count for count in opened.status().collections}
-    out(collections_json(known, counts) if json else render_collections(known, counts, utc_now()))
+    if json:
+        out(collections_json(known, counts))
+    elif invocation.screen:
+        from qmd.render.tables import draw_collections
+
+        invocation.page(draw_collections(invocation.screen, known, counts, utc_now(), locations.home))
+    else:
+        out(render_collections(known, counts, utc_now()))
     return 0
 
 
@@ -83,14 +91,23 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
 
     if not name:
         raise invocation.missing_argument()
-    with invocation.open(invocation.locate(index)) as opened:
-        out(render_collection(opened.collection(name)))
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
+        collection = opened.collection(name)
+        if not invocation.screen:
+            out(render_collection(collection))
+            return 0
+        status = next((one for one in opened.status().collections if one.name == collection.name), None)
+    from qmd.clock import utc_now
+    from qmd.render.tables import draw_collection
+
+    invocation.page(draw_collection(invocation.screen, collection, status, utc_now(), locations.home))
     return 0
 
 
 def rename(
     invocation: Invocation,
-    old: Annotated[str | None, Argument(help="Present name.", autocompletion=completion.collections)] = None,
+    old: Annotated[str | None, Argument(help="Current name.", autocompletion=completion.collections)] = None,
     new: Annotated[str | None, Argument(help="New name.")] = None,
     index: Index = None,
 ) -> int:

@@ -35,7 +35,7 @@ class CommandSpec(NamedTuple):
 
 COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec(
-        "index", "indexing:index", "[options] [path…]", "Make folders or files searchable, or refresh what is known."
+        "index", "indexing:index", "[options] [path…]", "Make folders or files searchable; without a path, refresh all."
     ),
     CommandSpec("search", "search:find", "[options] <query>", "Search by words (BM25); no models."),
     CommandSpec("vsearch", "search:find", "[options] <query>", "Search by meaning (vectors)."),
@@ -44,7 +44,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "get",
         "documents:get",
         "<filepath>[:from[:count]] [--from <line>] [-l <lines>] [--no-line-numbers] [--full-path]",
-        "Show one document, some of its lines, or what a [[link]] names.",
+        "Show a document, some of its lines, or the target of a [[link]].",
     ),
     CommandSpec(
         "multi-get",
@@ -53,12 +53,12 @@ COMMANDS: tuple[CommandSpec, ...] = (
         " [--format json|csv|md|xml|files]",
         "Show several documents: a glob, or a comma-separated list.",
     ),
-    CommandSpec("links", "links:links", "<note> [--json]", "List the links in a note and to it."),
+    CommandSpec("links", "links:links", "<note> [--json]", "List the links from a note and to it."),
     CommandSpec(
         "related",
         "links:related",
         "<note> [-n <count>] [-c <collection>] [--json]",
-        "List the notes nearest to a note, by meaning and links.",
+        "List notes that are similar to a note, by meaning and links.",
     ),
     CommandSpec("ls", "documents:list_files", "[collection[/prefix]]", "List collections or their files."),
     CommandSpec("status", "status:status", "[--json]", "Show what the index holds."),
@@ -78,9 +78,11 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("collection list", "collections:list_collections", "[--json]", "List the collections."),
     CommandSpec("collection show", "collections:show", "<name>", "Show one collection."),
     CommandSpec("collection rename", "collections:rename", "<old> <new>", "Rename a collection."),
-    CommandSpec("collection remove", "collections:remove", "<name>", "Forget a collection."),
-    CommandSpec("collection include", "collections:include", "<name>", "Search it when no collection is named."),
-    CommandSpec("collection exclude", "collections:exclude", "<name>", "Search it only when it is named."),
+    CommandSpec("collection remove", "collections:remove", "<name>", "Remove a collection; its files stay."),
+    CommandSpec(
+        "collection include", "collections:include", "<name>", "Include it in searches that name no collection."
+    ),
+    CommandSpec("collection exclude", "collections:exclude", "<name>", "Leave it out of searches that do not name it."),
     CommandSpec(
         "collection update-cmd",
         "collections:update_command",
@@ -91,16 +93,18 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "context add",
         "contexts:add",
         '[path] "text" [-c <collection>]',
-        "Attach a note to a path; results below it show the note.",
+        "Describe a folder; results from it show the text.",
     ),
-    CommandSpec("context list", "contexts:list_contexts", "", "List the notes."),
-    CommandSpec("context rm", "contexts:remove", "<path>", "Remove a note."),
-    CommandSpec("context check", "contexts:check", "", "List collections and folders without a note."),
-    CommandSpec("update", "indexing:update", "[-c <collection>]", "Refresh the words of all collections."),
-    CommandSpec("embed", "indexing:embed", "[-f] [-c <collection>]", "Compute the vectors that are missing."),
-    CommandSpec("cleanup", "indexing:cleanup", "[--dry-run]", "Drop what nothing uses, compact the file."),
-    CommandSpec("init", "project:init", "", "Start an index of this folder's own, in ./.qmd."),
-    CommandSpec("trust", "project:trust", "[list|revoke]", "Let this project's .qmd run commands and choose models."),
+    CommandSpec("context list", "contexts:list_contexts", "", "List the contexts."),
+    CommandSpec("context rm", "contexts:remove", "<path>", "Remove a context."),
+    CommandSpec("context check", "contexts:check", "", "List collections and folders without a context."),
+    CommandSpec("update", "indexing:update", "[-c <collection>]", "Index the words of new and changed files."),
+    CommandSpec("embed", "indexing:embed", "[-f] [-c <collection>]", "Compute missing vectors."),
+    CommandSpec("cleanup", "indexing:cleanup", "[--dry-run]", "Remove unused data and make the index file smaller."),
+    CommandSpec("init", "project:init", "", "Create an index for this folder only, in ./.qmd."),
+    CommandSpec(
+        "trust", "project:trust", "[list|revoke]", "Allow this project's .qmd to run commands and choose models."
+    ),
     CommandSpec(
         "serve",
         "serve_command:serve",
@@ -119,29 +123,32 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "[-c <collection>] [--interval <s>] [--no-embed]",
         "Keep the index up to date while files change.",
     ),
-    CommandSpec("skill show", "skills:show", "", "Print how an agent should use qmd."),
+    CommandSpec("skill show", "skills:show", "", "Print the instructions for agents that use qmd."),
     CommandSpec(
-        "skill install", "skills:install", "[--global] [--yes] [-f]", "Put the skill where agents look for it."
+        "skill install", "skills:install", "[--global] [--yes] [-f]", "Install the skill where agents look for it."
     ),
     CommandSpec("skills list", "skills:list_skills", "[--json]", "List the skills."),
     CommandSpec("skills get", "skills:get", "<name>… [--full] [--all] [--json]", "Print skills."),
-    CommandSpec("skills path", "skills:path", "[name] [--json]", "Print where skills lie."),
-    CommandSpec("pull", "models:pull", "[name…]", "Fetch the larger models (the same as 'models pull')."),
+    CommandSpec("skills path", "skills:path", "[name] [--json]", "Print the folders of skills."),
+    CommandSpec("pull", "models:pull", "[name…]", "Download the larger models (the same as 'models pull')."),
     CommandSpec("models list", "models:list_models", "[--json]", "List known models."),
-    CommandSpec("models pull", "models:pull", "[name…]", "Fetch models; resumes what was cut off."),
+    CommandSpec("models pull", "models:pull", "[name…]", "Download models; continues an interrupted download."),
     CommandSpec(
-        "models prepare", "models:prepare", "[name…] [--form <form>]", "Make the fastest CPU forms of fetched models."
+        "models prepare",
+        "models:prepare",
+        "[name…] [--form <form>]",
+        "Convert downloaded models into faster forms for the CPU.",
     ),
     CommandSpec("models path", "models:path", "<name>", "Print the folder of a model."),
     CommandSpec("models verify", "models:verify", "[name…]", "Check model files."),
     CommandSpec("models remove", "models:remove", "<name>", "Delete the files of a model."),
     CommandSpec("models export", "models:export", "<name> <target>", "Copy a model to a folder or archive."),
-    CommandSpec("models import", "models:import_", "<source>", "Take a model from a folder or archive."),
+    CommandSpec("models import", "models:import_", "<source>", "Add a model from a folder or archive."),
     CommandSpec(
         "completion",
         "completion:print_script",
         "bash|zsh|fish|powershell",
-        "Print the script that makes a shell complete.",
+        "Print the completion script for a shell.",
     ),
 )
 

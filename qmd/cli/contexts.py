@@ -26,7 +26,7 @@ OneCollection = Annotated[
 
 def add(
     invocation: Invocation,
-    words: Annotated[list[str] | None, Argument(metavar='[PATH] "TEXT"', help="Path and note.")] = None,
+    words: Annotated[list[str] | None, Argument(metavar='[PATH] "TEXT"', help="Path and text.")] = None,
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
@@ -35,7 +35,7 @@ def add(
         raise invocation.missing_argument()
     path, text = (words[0], " ".join(words[1:])) if len(words) > 1 else (".", words[0])
     if not text.strip():
-        raise UsageError("the note is empty", "qmd context add /path 'what is there'")
+        raise UsageError("the text of the context is empty", "qmd context add /path 'what is there'")
     with invocation.open(invocation.locate(index)) as opened:
         if path == "/" and collection is None:
             opened.set_global_context(text)
@@ -49,7 +49,7 @@ def add(
 
 def remove(
     invocation: Invocation,
-    path: Annotated[str | None, Argument(help="Path of the note; '/' is the global one.")] = None,
+    path: Annotated[str | None, Argument(help="Path of the context; '/' is the global one.")] = None,
     collection: OneCollection = None,
     index: Index = None,
 ) -> int:
@@ -72,7 +72,13 @@ def list_contexts(invocation: Invocation, index: Index = None) -> int:
     from qmd.render.listings import render_contexts
 
     with invocation.open(invocation.locate(index)) as opened:
-        out(render_contexts(opened.contexts()))
+        notes = opened.contexts()
+    if not invocation.screen:
+        out(render_contexts(notes))
+        return 0
+    from qmd.render.tables import draw_contexts
+
+    invocation.page(draw_contexts(invocation.screen, notes))
     return 0
 
 

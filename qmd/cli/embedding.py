@@ -47,7 +47,7 @@ def embed_index(index: Index, collections: Sequence[str] | None, **options: Unpa
     for warning in report.warnings:
         warn(warning)
     if report.stopped:
-        say("stopped at the time limit; run 'qmd embed' again to go on")
+        say("stopped at the time limit; run 'qmd embed' again to continue")
 
 
 def describe(description: EngineDescription) -> str:

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from qmd.cli.commands import CommandSpec
 
 _SYNTAX = """\
-Queries of 'qmd query' are plain text, or lines that each say what they are:
+Queries of 'qmd query' are plain text, or lines with a type:
   lex: words      full text: "a phrase", -without, +must
   vec: question   meaning
   hyde: passage   what an answer could look like
-  intent: purpose what the answer is for; steers ranking, is not searched for
-Filters may stand among the words: tag:ops  path:daily/  title:runbook  after:2026-01  before:2026-03  on:yesterday
+  intent: purpose what you need the answer for; helps the ranking, is not searched for
+Filters may appear among the words: tag:ops  path:daily/  title:runbook  after:2026-01  before:2026-03  on:yesterday
   since:"last week"  and sort:date (newest first), sort:-date. A date in the question finds the notes of that day.
 """
 
@@ -26,12 +26,12 @@ def general_help(commands: Sequence[CommandSpec], database: Path) -> str:
         [
             "Usage: qmd <command> [options]",
             "",
-            "Search your own markdown, on this machine.",
+            "Search your own markdown files, on this machine.",
             "",
             "Commands:",
             *command_lines(spec for spec in commands if " " not in spec.name),
             "",
-            "Collections and notes:",
+            "Collections and contexts:",
             *command_lines(spec for spec in commands if " " in spec.name),
             "",
             "Start with:",
@@ -39,7 +39,7 @@ def general_help(commands: Sequence[CommandSpec], database: Path) -> str:
             '  qmd query "how do I roll back"    ask it',
             "",
             _SYNTAX,
-            "Options may stand anywhere; '--' ends them. Every command takes --index NAME for an index of its own, and",
+            "Options may appear anywhere; '--' ends them. Every command takes --index NAME for a separate index, and",
             "--help. On a terminal, paths are links into the editor of QMD_EDITOR_URI.",
             "",
             f"Index: {database}",

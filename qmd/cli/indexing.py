@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from qmd.indexing.update import UpdateReport
     from qmd.records import Collection
 
-Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Which files [default: **/*.md].")]
-Verify = Annotated[bool, Option("--verify", help="Read all files, also unchanged ones, and all of the index.")]
-Pull = Annotated[bool, Option("--pull", help="First run 'git pull' where a folder is a git checkout.")]
+Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: **/*.md].")]
+Verify = Annotated[
+    bool, Option("--verify", help="Read all files again, even unchanged ones, and check the whole index.")
+]
+Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in folders that are git checkouts.")]
 
 _WARNINGS_SHOWN = 10
 
@@ -34,7 +36,7 @@ def index(
     paths: Annotated[list[Path] | None, Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
-    no_embed: Annotated[bool, Option("--no-embed", help="Words only, no vectors.")] = False,
+    no_embed: Annotated[bool, Option("--no-embed", help="Index words only; compute no vectors.")] = False,
     verify: Verify = False,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
@@ -159,11 +161,11 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
 
 def embed(
     invocation: Invocation,
-    force: Annotated[bool, Option("-f", "--force", help="Compute all vectors anew.")] = False,
+    force: Annotated[bool, Option("-f", "--force", help="Compute all vectors again.")] = False,
     collection: Collections = None,
     max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
     max_megabytes: Annotated[str | None, Option("--max-batch-mb", hidden=True)] = None,
-    timeout: Annotated[float | None, Option("--timeout", metavar="MIN", help="Stop after so long.")] = None,
+    timeout: Annotated[float | None, Option("--timeout", metavar="MIN", help="Stop after MIN minutes.")] = None,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
     index: Index = None,
@@ -194,7 +196,7 @@ def embed(
 
 def cleanup(
     invocation: Invocation,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be removed.")] = False,
     index: Index = None,
 ) -> int:
     """Drop what nothing uses."""

@@ -10,18 +10,18 @@ from qmd.cli.output import flush_result, out, prepare_streams
 _INTRODUCTION = """\
 # Command line
 
-Results go to stdout; warnings, progress and errors to stderr. Options may stand before or after the words, `--` ends
+Results go to stdout; warnings, progress and errors to stderr. Options may appear before or after the words, `--` ends
 them, and `-n5` means `-n 5`. Every command takes `--help`.
 
 | exit status | meaning |
 |---|---|
-| 0 | done; an empty result is no failure |
+| 0 | done; an empty result is not a failure |
 | 1 | failure |
 | 2 | wrong usage |
 | 3 | no such index, collection or document |
 | 4 | model or runtime unavailable |
 | 5 | another process holds the index |
-| 130 | interrupted; what was done is kept |
+| 130 | interrupted; the work done so far is kept |
 
 On a terminal, control characters in documents, names and messages are spelled out (`\\x1b`, `\\x07`, `\\u009b`), and so
 are the marks that reorder a line of text (`\\u202e`): nothing that was indexed can set the clipboard, disguise a link

@@ -34,7 +34,7 @@ def mcp(
     port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
     daemon: Annotated[bool, Option("--daemon", help="With --http: stay in the background.")] = False,
     watch: Annotated[bool, Option("--watch", help="With --http: also refresh the index as files change.")] = False,
-    token_file: Annotated[Path | None, Option("--token-file", metavar="FILE", help="With --http: ask for the token in this file (or QMD_TOKEN).")] = None,
+    token_file: Annotated[Path | None, Option("--token-file", metavar="FILE", help="With --http: require the token in this file (or in QMD_TOKEN).")] = None,
     socket_only: Annotated[bool, Option("--socket-only", hidden=True)] = False,
     print_config: Annotated[str | None, Option("--print-config", metavar="CLIENT", help="Print the settings for claude, vscode, cursor or zed.")] = None,
     index: Index = None,
@@ -186,11 +186,11 @@ def access_policy(environ: Mapping[str, str], host: str, token_file: Path | None
     origins = split_list(environ.get("QMD_ALLOWED_ORIGINS"))
     if token is None and not is_loopback(bind_host):
         raise UsageError(
-            f"listening on '{host}' lets other machines in, which needs a token",
+            f"listening on '{host}' lets other machines connect, which needs a token",
             "set QMD_TOKEN, or give --token-file FILE; clients send it as 'Authorization: Bearer TOKEN'",
         )
     if "*" in origins and token is None:
-        raise UsageError("QMD_ALLOWED_ORIGINS '*' lets every web page in, which needs a token", "set QMD_TOKEN")
+        raise UsageError("QMD_ALLOWED_ORIGINS '*' lets every web page connect, which needs a token", "set QMD_TOKEN")
     return AccessPolicy(bind_host, split_list(environ.get("QMD_ALLOWED_HOSTS")), origins, token)
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from qmd.inference.models.catalogue import ModelRecord
 
 Names = Annotated[
-    list[str] | None, Argument(help="Models; none means the full set, one per role.", autocompletion=completion.models)
+    list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
 ]
-Name = Annotated[str, Argument(help="A model, as 'qmd models list' shows it.", autocompletion=completion.models)]
+Name = Annotated[str, Argument(help="Name of a model, as in 'qmd models list'.", autocompletion=completion.models)]
 BUILT_IN = "built-in"
 _MEGABYTE = 1_000_000
 
@@ -51,7 +51,7 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
         return EXIT_OK
     width = max(len(state.record.name) for state in found)
     for state in found:
-        where = str(state.folder) if state.is_present else "not here"
+        where = str(state.folder) if state.is_present else "not downloaded"
         forms = [form.name if form.fault is None else f"{form.name} (damaged)" for form in state.prepared]
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
@@ -62,7 +62,7 @@ def pull(
     invocation: Invocation,
     names: Names = None,
     formats: Annotated[
-        list[str] | None, Option("--file-format", metavar="NAME", help="Weights of this format; may be repeated.")
+        list[str] | None, Option("--file-format", metavar="NAME", help="Download only this format; may be repeated.")
     ] = None,
     refresh: Annotated[bool, Option("--refresh", hidden=True)] = False,
     progress: Annotated[bool, Option("--progress", hidden=True)] = False,
@@ -86,7 +86,7 @@ def pull(
             env=invocation.environ,
             on_progress=_show if stderr_is_terminal() else None,
         )
-        state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already here"
+        state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
         if forms_for(record) and report.fetched and not has_cuda:
             say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
@@ -97,7 +97,10 @@ def prepare(
     invocation: Invocation,
     names: Annotated[
         list[str] | None,
-        Argument(help="Models; none means every one here that has forms.", autocompletion=completion.models),
+        Argument(
+            help="Names of models [default: every downloaded one that has such forms].",
+            autocompletion=completion.models,
+        ),
     ] = None,
     forms: Annotated[
         list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8, fp32 or q4; may be repeated.")
@@ -113,7 +116,7 @@ def prepare(
     status = EXIT_OK
     for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
         if record.tier == BUILT_IN:
-            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparing")
+            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparation")
         made = prepare_model(
             record,
             model_path(record, models_dir),
@@ -198,7 +201,7 @@ def import_(
     invocation: Invocation,
     source: Annotated[Path, Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
     name: Annotated[
-        str | None, Option("--name", metavar="NAME", help="Which model it is.", autocompletion=completion.models)
+        str | None, Option("--name", metavar="NAME", help="Name of the model.", autocompletion=completion.models)
     ] = None,
     index: Index = None,
 ) -> int:

@@ -16,7 +16,8 @@ LARGEST_NUMBER = 1_000_000_000
 """More results, lines, milliseconds or minutes than anyone can mean; SQLite and clocks have limits of their own."""
 
 Index = Annotated[
-    str | None, Option("--index", metavar="NAME", help="Use the index of that name.", autocompletion=completion.indexes)
+    str | None,
+    Option("--index", metavar="NAME", help="Use a separate index named NAME.", autocompletion=completion.indexes),
 ]
 Collections = Annotated[
     list[str] | None,
@@ -44,14 +45,14 @@ FormatName = Annotated[
     ),
 ]
 FullPath = Annotated[bool, Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
-NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Leave the line numbers out.")]
+NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Show no line numbers.")]
 NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
     str | None,
     Option(
         "--chunk-strategy",
         metavar="NAME",
-        help="auto cuts source code at declarations, regex as plain text.",
+        help="auto splits source code at declarations, regex splits it as plain text.",
         autocompletion=completion.one_of("auto", "regex"),
     ),
 ]
@@ -60,10 +61,12 @@ QueryWords = Annotated[
     list[str] | None, Argument(help="Words, a question, or typed lines (lex:, vec:, hyde:, intent:).")
 ]
 Limit = Annotated[
-    str | None, Option("-n", "--n", metavar="N", help="Most results [default: 5; 20 for json and files].")
+    str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json and files].")
 ]
-All = Annotated[bool, Option("--all", help="Every result.")]
-MinScore = Annotated[float, Option("--min-score", metavar="X", help="Leave out what scores less, 0 to 1.")]
+All = Annotated[bool, Option("--all", help="Show all results.")]
+MinScore = Annotated[
+    float, Option("--min-score", metavar="X", help="Leave out results that score less than X (0 to 1).")
+]
 SortBy = Annotated[
     str | None,
     Option(
@@ -75,15 +78,17 @@ SortBy = Annotated[
     ),
 ]
 Full = Annotated[bool, Option("--full", help="Whole documents instead of passages.")]
-LineNumbers = Annotated[bool, Option("--line-numbers", help="Number the lines as in the file.")]
-Explain = Annotated[bool, Option("--explain", help="Show how each score came about.")]
-Intent = Annotated[str | None, Option("--intent", metavar="TEXT", help="What the answer is for.")]
+LineNumbers = Annotated[bool, Option("--line-numbers", help="Show line numbers as in the file.")]
+Explain = Annotated[bool, Option("--explain", help="Show how each score was computed.")]
+Intent = Annotated[
+    str | None, Option("--intent", metavar="TEXT", help="What you need the answer for; helps the ranking.")
+]
 CandidateLimit = Annotated[
-    str | None, Option("-C", "--candidate-limit", metavar="N", help="Candidates that are reranked.")
+    str | None, Option("-C", "--candidate-limit", metavar="N", help="Rerank at most N candidates.")
 ]
 Rerank = Annotated[bool, Option("--rerank/--no-rerank", help="Rerank the best candidates.")]
 Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]
-Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within so many milliseconds.")]
+Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
 
 
 def choose_format(name: str | None, flags: dict[Format, bool]) -> Format:

@@ -48,7 +48,9 @@ def serve(
     url = server_url(reachable_host(policy.bind_host), port)
     pid = health_pid(url, policy.token) if port else None
     if pid is None:
-        return serve_http(invocation, locations, policy, port, watches=watch, announce=announce_and_open if opens else announce)
+        return serve_http(
+            invocation, locations, policy, port, watches=watch, announce=announce_and_open if opens else announce
+        )
     if pid != running_server(server_files(locations.cache, locations.index_name)):
         raise UsageError(f"port {port} is taken by another qmd server (process {pid})", f"qmd serve --port {port + 1}")
     say(f"this index is served already (process {pid})")

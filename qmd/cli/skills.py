@@ -71,9 +71,9 @@ def show(invocation: Invocation) -> int:
 
 def install(
     invocation: Invocation,
-    everywhere: Annotated[bool, Option("--global", help="For every project: below the home folder.")] = False,
-    yes: Annotated[bool, Option("--yes", help="Link it for Claude as well, without asking.")] = False,
-    force: Annotated[bool, Option("-f", "--force", help="Replace what is there.")] = False,
+    everywhere: Annotated[bool, Option("--global", help="For all projects, in the home folder.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Also link it for Claude, without asking.")] = False,
+    force: Annotated[bool, Option("-f", "--force", help="Replace an existing skill.")] = False,
 ) -> int:
     """Put the skill where agents look for it."""
     skill = _named(find_skills(invocation), "qmd")

@@ -27,8 +27,8 @@ _EMBED_SLICE_S = 5.0
 def watch(
     invocation: Invocation,
     collection: Collections = None,
-    interval: Annotated[float, Option("--interval", metavar="S", min=0.2, help="Seconds between two looks where the system reports no changes.")] = 1.5,
-    embed: Annotated[bool, Option("--embed/--no-embed", help="Also compute the vectors of what changed.")] = True,
+    interval: Annotated[float, Option("--interval", metavar="S", min=0.2, help="Seconds between checks where the system reports no changes.")] = 1.5,
+    embed: Annotated[bool, Option("--embed/--no-embed", help="Also compute vectors for changed files.")] = True,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:  # fmt: skip

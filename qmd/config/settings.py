@@ -17,7 +17,7 @@ from qmd.names import escape_bytes, to_disk
 from qmd.records import DEFAULT_PATTERN, Collection
 
 _MAX_BYTES = 1_000_000
-_REPAIR_HINT = "correct the file, or move it away and start anew"
+_REPAIR_HINT = "correct the file, or move it away and start again"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 

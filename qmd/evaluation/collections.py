@@ -149,7 +149,7 @@ def read_run(path: Path) -> dict[str, list[str]]:
             query, _, document, rank, score = fields[:5]
             rows.setdefault(query, []).append((-float(score), int(rank), document))
         except ValueError:
-            raise UsageError(f"line {number} of '{path}' is no line of a TREC run: '{line.strip()}'") from None
+            raise UsageError(f"line {number} of '{path}' is not a line of a TREC run: '{line.strip()}'") from None
     return {query: [document for _, _, document in sorted(entries)] for query, entries in rows.items()}
 
 

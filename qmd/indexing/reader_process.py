@@ -90,7 +90,7 @@ class ReaderProcess:
                     seconds = f"{self._budget_s(entry):.0f} s"
                     readings.append(leave_out(entry, f"'{entry.path}' took longer than {seconds} to read", "slow"))
                 elif suspect is entry:
-                    readings.append(leave_out(entry, f"'{entry.path}' ended the process that read it", "crash"))
+                    readings.append(leave_out(entry, f"'{entry.path}' crashed the process that read it", "crash"))
                 # Once it may have been another's doing: the system ends processes when memory runs out.
                 suspect = entry
                 break

@@ -58,7 +58,7 @@ def read_file(entry: FileEntry) -> FileReading:
     except UnindexableFileError as exc:
         return FileReading(entry, None, (exc.message,), exc, mtime_ns=_known_time(entry, read_at_ns))
     except MemoryError:
-        return leave_out(entry, f"'{entry.path}' takes more memory than one file may", "failed")
+        return leave_out(entry, f"'{entry.path}' needs more memory than one file may use", "failed")
     # Parsers fail in ways that nobody has foreseen; a broad net here is what keeps the rest of the run.
     except Exception as exc:
         return leave_out(entry, f"'{entry.path}' cannot be parsed: {short_reason(exc)}", "failed")

@@ -18,7 +18,7 @@ def render_links(found: NoteLinks, name_of: NameOf) -> str:
     incoming = [f"  {_named(one, name_of)}:{one.link.line}{_shown(one.link, found.document)}" for one in found.incoming]
     unresolved = [f"  {one.link.line}: {_written(one.link)}{_shown(one.link, None)}" for one in found.unresolved]
     lines = [_head(found.document, name_of)]
-    for title, entries in (("Links to", outgoing), ("Linked from", incoming), ("Leads nowhere", unresolved)):
+    for title, entries in (("Links to", outgoing), ("Linked from", incoming), ("Broken links", unresolved)):
         if entries:
             lines += ["", f"{title} ({len(entries)})", *entries]
     if len(lines) == 1:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qmd.records import Hit
 
 VERDICT_NOTES = {
-    "weak": "weak matches only; the index may not hold an answer",
+    "weak": "no strong match; these are the closest",
     "none": "no good match found",
 }
 """What a reader is told of a list whose verdict is not `good`."""

@@ -76,10 +76,10 @@ def explain_absence(
     """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
     model = embedder.description.model
     if not any(embedder.query_trust(_text(item)) > 0 for item in texts):
-        trace.warn(f"{model} does not know the query's script: searched by words alone")
+        trace.warn(f"{model} cannot read the query's script: searched by words only")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
         hint = ": run 'qmd embed'" if reader.vector_coverage(embedder.fingerprint).pending else f" of {model}"
-        trace.warn(f"searched by words alone: no document in scope has vectors{hint}")
+        trace.warn(f"searched by words only: none of these notes has vectors{hint}")
 
 
 def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:

@@ -83,7 +83,7 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
             any_of_them = LexicalTerm(found[0].text, f"({' OR '.join(one.fts for one in found)})")
             substitutes.append(WeightedTerm(any_of_them, weight * trust))
     if n_unknown > MOST_UNKNOWN:
-        trace.warn(f"no document holds {n_unknown - MOST_UNKNOWN} further words")
+        trace.warn(f"{n_unknown - MOST_UNKNOWN} further words do not appear in any note")
     return LexicalQuery(text, tuple(searched), tuple(weighted + substitutes))
 
 
@@ -95,12 +95,12 @@ def lexical_ranking(
     required = [term for term in query.terms if term.required]
     if not candidates and required:
         names = _quoted([term.text for term in required])
-        trace.warn(f"no document meets {names} with the rest of the query: searched for any of the words")
+        trace.warn(f"no note has {names} together with the other words: searched for any of the words")
         candidates = reader.search_lexical(
             [replace(term, required=False) for term in query.terms], k, scope, anchors=True
         )
     if not candidates and query.terms and all(term.excluded for term in query.terms):
-        trace.warn("the query only excludes: add a word to search for")
+        trace.warn("the query only says what to leave out: add a word to search for")
     return Ranking("bm25", kind, query.text, tuple(candidates))
 
 
@@ -131,14 +131,14 @@ def _substitutes(
         return [prefix]
     spellings = () if is_absent or len(term.text) < 4 else reader.similar_terms(term.text, SPELLINGS + 1, scope)
     if not spellings:
-        trace.warn(f"no document holds '{term.text}'")
+        trace.warn(f"'{term.text}' does not appear in any note")
         return []
     is_sure = len(term.text) >= SURE_LENGTH or (is_alone and len(spellings) <= SPELLINGS)
     if term.required or not is_sure:
-        trace.warn(f"no document holds '{term.text}': did you mean '{spellings[0]}'?")
+        trace.warn(f"'{term.text}' does not appear in any note: did you mean '{spellings[0]}'?")
         return []
     tried = spellings[:SPELLINGS]
-    trace.warn(f"no document holds '{term.text}': searched for {_quoted(tried)} instead")
+    trace.warn(f"'{term.text}' does not appear in any note: searched for {_quoted(tried)} instead")
     return [LexicalTerm(spelling, f'"{spelling}"') for spelling in tried]
 
 

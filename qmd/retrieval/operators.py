@@ -34,7 +34,7 @@ def lex_operators(text: str, trace: Trace) -> str | None:
     if len(words) < SENTENCE_WORDS or not stop_words_of(words):
         return text
     if len(words) >= PASSAGE_WORDS:
-        trace.warn("quotes and signs in a text this long are read as part of it; a 'lex:' line requires them")
+        trace.warn("in a text this long, quotes and signs are plain text; write a 'lex:' line to use them")
         return None
     pieces: list[str] = []
     position = 0
@@ -48,7 +48,9 @@ def lex_operators(text: str, trace: Trace) -> str | None:
         position = match.end()
     pieces.append(_without_punctuation(text[position:], trace))
     if cited:
-        trace.warn("what is in quotes is cited in a sentence, not required; '+\"…\"' requires it")
+        trace.warn(
+            "the quotes are read as a quotation in a sentence, their words are not required; '+\"…\"' requires it"
+        )
     kept = "".join(pieces)
     return kept if has_user_operators(kept) else None
 

@@ -219,7 +219,7 @@ class _Search:
         reader, trace, scope = self._reader, self._trace, self._query.scope
         embedder = self._engines.embedder
         if embedder is None:
-            trace.warn("no embedding model: searched by words alone")
+            trace.warn("no embedding model: searched by words only")
             for note in self._engines.notes:
                 trace.warn(note)
             return
@@ -277,13 +277,15 @@ class _Search:
         """An empty list always says why."""
         scope, trace = self._query.scope, self._trace
         if relevances:
-            trace.warn(f"all {len(relevances)} results fall below the minimum score; the best has {relevances[0]:.2f}")
+            trace.warn(
+                f"all {len(relevances)} results score less than the minimum; the best scores {relevances[0]:.2f}"
+            )
         elif not self._reader.count_documents():
             trace.warn("the index is empty: run 'qmd update'")
         elif scope.collections == ():
-            trace.warn("no collection is in scope")
+            trace.warn("no collection is searched")
         elif not trace.warnings:
-            trace.warn("no document matches" + (" inside the filters" if scope.filters else ""))
+            trace.warn("no note matches" + (" these words and filters" if scope.filters else ""))
 
 
 def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> SearchResponse:
@@ -302,7 +304,7 @@ def _list_by_date(reader: IndexReader, query: Query, options: SearchOptions) -> 
         text = texts.get(document.hash, "")
         passage = best_passage(text, (), path=document.path, title=document.title, max_chars=options.snippet_chars)
         hits.append(Hit(document, 1.0, passage, None, text if options.full_body else None, also_in=copies[document.id]))
-    warnings = () if hits else ("no document passes the filters",)
+    warnings = () if hits else ("no note matches these filters",)
     return SearchResponse(query, tuple(hits), "good" if hits else "none", warnings)
 
 

@@ -70,7 +70,7 @@ def rerank(
         return list(ranked)
     if not _reads(reranker, engines.embedder, query.text):
         if not any("query's script" in warning for warning in trace.warnings):
-            trace.warn(f"not reranked: {reranker.description.model} does not know the query's script")
+            trace.warn(f"not reranked: {reranker.description.model} cannot read the query's script")
         return list(ranked)
     if not trace.has_time(RERANK_ESTIMATE_MS, "reranking"):
         return list(ranked)

@@ -43,7 +43,7 @@ class Trace:
         remaining = self.remaining_ms()
         if remaining is None or remaining >= estimate_ms:
             return True
-        self.warn(f"budget of {self._budget_ms} ms: {stage} left out")
+        self.warn(f"budget of {self._budget_ms} ms: {stage} skipped")
         return False
 
     def deadline_s(self) -> float | None:
@@ -67,6 +67,6 @@ class Trace:
             if self._strict:
                 raise
             hint = f"; {exc.hint}" if exc.hint else ""
-            self.warn(f"{name} left out: {exc.message}{hint}")
+            self.warn(f"{name} skipped: {exc.message}{hint}")
         finally:
             self.timings.append(StageTiming(name, (time.monotonic() - started) * 1000))

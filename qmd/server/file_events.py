@@ -93,7 +93,7 @@ class SystemEvents:
                 self._announce(collections_at((path for _, path in report), roots))
         except (ImportError, OSError, RuntimeError) as error:
             if not stop.is_set():
-                self._say(f"the system does not report changes ({error}): looking for them instead")
+                self._say(f"the system does not report changes ({error}): checking for them instead")
 
     def _announce(self, names: frozenset[str]) -> None:
         if names:

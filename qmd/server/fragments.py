@@ -128,7 +128,7 @@ def _text(path: str, text: str, around: Surroundings) -> str:
 
 def _relevance(relevance: float) -> str:
     word = strength(relevance)
-    bar = f'<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none"><rect width="{relevance:.0%}" height="10"/></svg>'
+    bar = f'<svg class="bar"><rect width="{relevance:.0%}" height="100%"/></svg>'
     return f'<span class="relevance {word}" title="{relevance:.0%}">{bar}{word}</span>'
 
 
@@ -177,7 +177,9 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
     rest = '<p class="warning">The rest is too long for this page</p>' if len(text) < len(fetched.text) else ""
     # The title stands above already.
     title = re.escape(escape(_title(document)))
-    return re.sub(rf"\A\s*<h1[^>]*>(?:</?mark>)*{title}(?:</?mark>)*</h1>", "", _text(document.path, text, around)) + rest
+    return (
+        re.sub(rf"\A\s*<h1[^>]*>(?:</?mark>)*{title}(?:</?mark>)*</h1>", "", _text(document.path, text, around)) + rest
+    )
 
 
 def _program(link: str) -> str:

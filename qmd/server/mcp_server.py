@@ -79,11 +79,11 @@ TOOLS = (
         "still lack vectors.",
         (),
     ),
-    Tool("links", "Links", "List the links in a note and to it, with lines.", requests.LINKS_ARGUMENTS),
+    Tool("links", "Links", "List the links from a note and to it, with line numbers.", requests.LINKS_ARGUMENTS),
     Tool(
         "related",
         "Related Notes",
-        "List the notes nearest to a note, by meaning and links.",
+        "List notes that are similar to a note, by meaning and links.",
         requests.RELATED_ARGUMENTS,
     ),
 )

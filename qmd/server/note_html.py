@@ -11,23 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
-from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from msgspec import Struct
 
 from qmd.app.pictures import is_picture
 from qmd.ingest.fences import Span
-
-MAX_WIKI_LINK_CHARACTERS = 1_000
+from qmd.render.markdown import TASKS, read_wiki_link
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//|\\\\", re.I)
 _TO_THE_WEB = ("http:", "https:", "mailto:")
-_TASK = re.compile(r"\[([ xX])\] ")
 _COMMENT = re.compile("<!--|%%")
 _CLOSES = {"<!--": "-->", "%%": "%%"}
 _WIDTH = re.compile(r"(.*?)\|?(\d{1,4})(?:x\d+)?\Z", re.S)
@@ -91,32 +88,12 @@ def without_comments(text: str, body: int, code: Sequence[Span]) -> str:
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    parser.inline.ruler.before("link", "wiki_link", _read_wiki_link)
+    parser.inline.ruler.before("link", "wiki_link", read_wiki_link)
     parser.core.ruler.push("settle", _settle)
     parser.add_render_rule("text", _render_text)
     parser.add_render_rule("code_inline", _render_code)
     parser.add_render_rule("image", _render_picture)
     return parser
-
-
-def _read_wiki_link(state: StateInline, silent: bool) -> bool:
-    opening = state.src.find("[[", state.pos, state.pos + 3)
-    if opening != state.pos and not state.src.startswith("![[", state.pos):
-        return False
-    end = state.src.find("]]", opening, opening + MAX_WIKI_LINK_CHARACTERS)
-    written = state.src[opening + 2 : end]
-    if end < 0 or not written or "\n" in written or "[" in written:
-        return False
-    if not silent:
-        place, _, shown = written.partition("|")
-        if opening > state.pos and is_picture(place):
-            state.push("image", "img", 0).attrs = {"src": place.strip(), "alt": shown}
-        else:
-            state.push("link_open", "a", 1).attrs = {"href": place.removesuffix("\\").strip()}
-            state.push("text", "", 0).content = shown or re.sub("#(?=.)", " › ", place).removeprefix(" › ")
-            state.push("link_close", "a", -1)
-    state.pos = end + 2
-    return True
 
 
 def _settle(state: StateCore) -> None:
@@ -132,14 +109,22 @@ def _settle(state: StateCore) -> None:
             # A column's alignment; the page takes no styles from inside its elements.
             token.attrs = {"align": str(token.attrs["style"]).rpartition(":")[2]}
         if token.type == "inline" and token.children:
-            _settle_inline(token.children, around, is_item=state.tokens[index - 2].type == "list_item_open")
+            is_item = state.tokens[index - 2].type == "list_item_open"
+            token.children = _settle_inline(token.children, around, is_item=is_item)
     if here is not None:
         here.attrJoin("class", "here")
 
 
-def _settle_inline(tokens: list[Token], around: Surroundings, *, is_item: bool) -> None:
+def _settle_inline(tokens: list[Token], around: Surroundings, *, is_item: bool) -> list[Token]:
+    settled: list[Token] = []
     opened: list[Token] = []
-    for token in tokens:
+    rest = iter(tokens)
+    for token in rest:
+        href = str(token.attrs.get("href", ""))
+        if token.type == "link_open" and "wiki" in token.attrs and is_picture(href):
+            shown, _ = next(rest), next(rest)
+            text = "" if shown.content == href else shown.content
+            token = Token("image", "img", 0, attrs={"src": quote(href)}, content=text)
         if token.type == "link_open":
             _settle_link(token, around)
             opened.append(token)
@@ -147,13 +132,16 @@ def _settle_inline(tokens: list[Token], around: Surroundings, *, is_item: bool) 
             token.tag = opened.pop().tag
         elif token.type == "image":
             token.meta["is_inside"] = bool(opened) or not around.keeps_links
-    if is_item and tokens[0].type == "text" and (task := _TASK.match(tokens[0].content)):
-        tokens[0].content = ("☐ " if task[1] == " " else "☑ ") + tokens[0].content[task.end() :]
+        settled.append(token)
+    first = tokens[0].content
+    if is_item and first[:4] in TASKS:
+        tokens[0].content = TASKS[first[:4]] + first[4:]
+    return settled
 
 
 def _settle_link(token: Token, around: Surroundings) -> None:
     href = str(token.attrs.get("href", ""))
-    written = unquote(href)
+    written = href if "wiki" in token.attrs else unquote(href)
     name, _, heading = written.partition("#")
     # A sign may belong to the name, as in `C#`.
     known = around.notes.get(written) or around.notes.get(name.partition("?")[0].strip())
@@ -187,9 +175,8 @@ def _render_code(self: RendererHTML, tokens: Sequence[Token], index: int, option
 def _render_picture(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     token, around = tokens[index], env["around"]
     source = str(token.attrs.get("src", ""))
-    text = token.content or str(token.attrs.get("alt", ""))
-    sized = _WIDTH.match(text)
-    text, width = (sized[1], f' width="{sized[2]}"') if sized else (text, "")
+    sized = _WIDTH.match(token.content)
+    text, width = (sized[1], f' width="{sized[2]}"') if sized else (token.content, "")
     named = escape(text or unquote(source).rpartition("/")[2])
     if source.lower().startswith(_TO_THE_WEB[:2]) and not token.meta["is_inside"]:
         return f'<a class="picture" href="{escape(source)}" target="_blank" rel="noopener noreferrer">{named}</a>'

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
+from html import escape
 from importlib.resources import files
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from starlette.routing import Route
 from qmd.app.index import Index
 from qmd.app.pictures import read_picture
 from qmd.app.searching import SearchRequest
-from qmd.errors import NotFoundError, QmdError, UsageError
+from qmd.errors import NotFoundError, QmdError
 from qmd.retrieval.listening import CancelledSearch
 from qmd.server import fragments
 from qmd.server.deadline import AsyncListener, cancel_when_gone, within
@@ -52,7 +53,12 @@ def is_page(path: str) -> bool:
 def page_routes(index: Index) -> list[Route]:
     """What a Starlette application has to route."""
     page = _Page(index)
-    answers = {"/": page.whole, f"{PREFIX}hits": page.hits, f"{PREFIX}note": page.note, f"{PREFIX}picture": page.picture}
+    answers = {
+        "/": page.whole,
+        f"{PREFIX}hits": page.hits,
+        f"{PREFIX}note": page.note,
+        f"{PREFIX}picture": page.picture,
+    }
     return [Route(path, partial(_answer, answer), methods=["GET"]) for path, answer in answers.items()]
 
 
@@ -77,7 +83,7 @@ class _Page(Struct, frozen=True):
         found = await self._searched(view, request.query_params.get("by", "words"), request)
         note = await self._opened(view) if view.note else ""
         before, value, results, reading = _template()
-        text = "".join((before, fragments.escape(view.query), value, found, results, note, reading))
+        text = "".join((before, escape(view.query), value, found, results, note, reading))
         return HTMLResponse(text)
 
     async def hits(self, request: Request) -> Response:

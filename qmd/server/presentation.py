@@ -187,7 +187,7 @@ def instructions(overview: Overview | None) -> str:
             head.append(f"Context: {overview.global_context}")
         if overview.default_collections:
             names = ", ".join(overview.default_collections)
-            head.append(f"Collections: {names}. The status tool tells their folders and counts.")
+            head.append(f"Collections: {names}. The status tool shows their folders and counts.")
     return "\n\n".join(["\n".join(head), _GUIDANCE])
 
 
@@ -201,7 +201,7 @@ Examples:
   concept: [{"type":"vec","query":"how are requests throttled"}]
   both, best recall: [{"type":"lex","query":"token bucket"},{"type":"vec","query":"how are requests throttled"}]
   vague: [{"type":"hyde","query":"Requests are throttled by a sliding window of one minute per client."}]
-Always pass 'intent' (what the answer is for): it settles ambiguous words.
+Always pass 'intent' (what the answer is needed for): it helps with ambiguous words.
 
 Read with get (path, qmd:// address or #docid; add :LINE:COUNT for a part) or multi_get (glob or comma list).
 

@@ -115,7 +115,7 @@ class RemoteIndex(Index):
                     arguments, environ = serving_command(self._locations, self._whole_environ)
                     start_process([*arguments, "--socket-only"], self._files.log, environ)
         except OSError as exc:
-            self._notices.warn(f"no warm process was started: {exc.strerror}")
+            self._notices.warn(f"the warm process was not started: {exc.strerror}")
 
 
 def _ask(record: WarmRecord, request: SearchRequest, listener: Listener) -> SearchResponse | None:

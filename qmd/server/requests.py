@@ -49,7 +49,7 @@ QUERY_ARGUMENTS = (
     ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
     ToolArgument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
     ToolArgument("collections", "strings", "Search only these collections (see the status tool)."),
-    ToolArgument("intent", "string", "What the answer is for; settles ambiguous words."),
+    ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
     ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
     ToolArgument("rerank", "boolean", "Rerank the best candidates with a model; false is faster.", default=True),
 )

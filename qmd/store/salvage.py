@@ -78,7 +78,7 @@ def separate(path: Path) -> Path | None:
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
     became = "the index" if kept else f"what could be saved of it (the rest is in '{aside}'; run: qmd index)"
     logging.getLogger("qmd").warning(
-        "the original qmd had put its tables into '%s'; %s is now in '%s', and each program has its own file",
+        "tobi/qmd had put its tables into '%s'; %s is now in '%s', and each program has its own file",
         *(path, became, beside),
     )
     return beside

@@ -173,7 +173,7 @@ def _own_version(database: Database) -> int:
         raise ForeignIndexError(f"'{database.path}' is a database of another program", hint)
     version = int(database.value("PRAGMA user_version"))
     if is_mixed(database):
-        raise MixedIndexError(f"the original qmd has changed index '{database.path}'", "set it apart: qmd index")
+        raise MixedIndexError(f"tobi/qmd has changed index '{database.path}'", "set it apart: qmd index")
     if version > len(MIGRATIONS):
         raise StoreError(f"index '{database.path}' was written by a newer qmd (version {version})", "upgrade qmd")
     return version

@@ -47,7 +47,7 @@ def test_links_lists_what_a_note_links_to_what_links_to_it_and_what_leads_nowher
         "  qmd://tree/papers/copy of minutes.md:3",
         "  qmd://tree/papers/minutes.md:3",
         "",
-        "Leads nowhere (1)",
+        "Broken links (1)",
         "  7: missing note",
         "",
     ]
@@ -73,7 +73,7 @@ def test_a_note_without_links_says_so(tree: Qmd) -> None:
 
 def test_related_answers_from_links_alone_and_says_so_when_there_are_no_vectors(tree: Qmd) -> None:
     run = tree("related", "people/Ada.md")
-    assert "warning: from links alone" in run.err
+    assert "warning: from links only" in run.err
     assert run.out.startswith(" 10%  qmd://tree/meeting.md  #")
     assert run.out.endswith("Meeting  (links here)\n")
 

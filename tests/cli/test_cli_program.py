@@ -101,7 +101,7 @@ def test_an_interrupt_says_that_nothing_is_lost(indexed: Qmd, monkeypatch: pytes
     monkeypatch.setattr("apsw.Connection", interrupt)
     run = indexed("status")
     assert run.status == 130
-    assert run.err == "interrupted: what is done is kept, run the same command to go on\n"
+    assert run.err == "interrupted: the work done so far is kept; run the same command to continue\n"
 
 
 def test_an_unforeseen_failure_is_one_line_and_names_the_switch_for_more(

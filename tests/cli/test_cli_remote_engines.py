@@ -141,7 +141,7 @@ def test_a_failing_reranker_leaves_the_fused_order(
     server.misbehave = lambda path, body: (500, {"error": "boom"}) if path.endswith("/rerank") else None
     run = remote(*QUERY)
     assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "rerank left out", "500: boom")
+    _one_warning(run, "rerank skipped", "500: boom")
 
 
 def test_a_failing_expander_leaves_the_query_as_it_is(
@@ -151,7 +151,7 @@ def test_a_failing_expander_leaves_the_query_as_it_is(
     server.misbehave = lambda path, body: (200, {"nothing": 1}) if path.endswith("completions") else None
     run = remote(*QUERY, "--expand")
     assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "expand left out", "no message")
+    _one_warning(run, "expand skipped", "no message")
 
 
 @pytest.mark.parametrize("command", [("embed",), ("index",)])

@@ -19,7 +19,7 @@ if sys.platform == "win32":
     pytest.skip("needs descriptors as POSIX has them", allow_module_level=True)
 
 ROOT = Path(__file__).parents[2]
-INTERRUPTED = "interrupted: what is done is kept, run the same command to go on\n"
+INTERRUPTED = "interrupted: the work done so far is kept; run the same command to continue\n"
 HUGE = "99999999999999999999"
 LONG = "n" * 300
 

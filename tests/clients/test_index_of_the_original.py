@@ -173,8 +173,8 @@ def open_as_the_original(client: Client, *, triggers: bool = False) -> None:
 def test_every_command_works_after_the_original_wrote_into_our_index(met: Client, command: tuple[str, ...]) -> None:
     done = met.run(*command)
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if "original" in line] == [
-        f"the original qmd had put its tables into '{database(met)}'; the index is now in '{ours(met)}',"
+    assert [line for line in done.stderr.splitlines() if "tobi/qmd" in line] == [
+        f"tobi/qmd had put its tables into '{database(met)}'; the index is now in '{ours(met)}',"
         " and each program has its own file"
     ]
     assert "original" not in met.run(*command).stderr

@@ -96,7 +96,7 @@ def test_a_file_that_ends_its_reader_twice_is_left_out_and_the_rest_is_read(note
     (batch,) = read_ahead(entries_of(notes), 1)
     killer.join()
     assert [reading.document is not None for reading in batch] == [True, False, True]
-    assert batch[1].warnings == ("'fatal.md' ended the process that read it",)
+    assert batch[1].warnings == ("'fatal.md' crashed the process that read it",)
 
 
 def test_what_was_left_out_is_remembered_and_told_by_status(

@@ -70,7 +70,7 @@ def test_the_passage_carries_the_lines_of_the_file() -> None:
 def test_a_misspelt_word_is_corrected_and_the_user_told() -> None:
     answer = ask(notes(), "windwo", LEXICAL)
     assert paths(answer) == ["limiter.md"]
-    assert answer.warnings == ("no document holds 'windwo': searched for 'window' instead",)
+    assert answer.warnings == ("'windwo' does not appear in any note: searched for 'window' instead",)
     text = answer.hits[0].passage.text
     assert [text[start:end] for start, end in find_spans(text, answer.terms)] == ["window"]
 
@@ -87,13 +87,13 @@ def test_a_cut_off_word_is_searched_as_a_prefix() -> None:
 def test_a_short_unknown_word_beside_known_ones_is_only_questioned() -> None:
     answer = ask(notes(), "tomatoes flwo away", LEXICAL)
     assert paths(answer) == ["garden.md"]
-    assert "no document holds 'flwo': did you mean 'flow'?" in answer.warnings
+    assert "'flwo' does not appear in any note: did you mean 'flow'?" in answer.warnings
 
 
 def test_a_correct_word_that_no_document_holds_is_left_alone() -> None:
     answer = ask(notes(), "slicing", LEXICAL)
     assert answer.hits == ()
-    assert answer.warnings == ("no document holds 'slicing'",)
+    assert answer.warnings == ("'slicing' does not appear in any note",)
 
 
 def test_a_correct_word_is_no_prefix_of_a_longer_one() -> None:
@@ -109,14 +109,14 @@ def test_a_short_unknown_word_near_to_several_is_only_questioned() -> None:
     answer = ask(reader, "ruoe", LEXICAL)
     assert answer.hits == ()
     (warning,) = answer.warnings
-    assert warning.startswith("no document holds 'ruoe': did you mean ")
+    assert warning.startswith("'ruoe' does not appear in any note: did you mean ")
 
 
 def test_an_unknown_word_is_named() -> None:
     answer = ask(notes(), "zzzqqq", LEXICAL)
     assert answer.hits == ()
     assert answer.verdict == "none"
-    assert "no document holds 'zzzqqq'" in answer.warnings
+    assert "'zzzqqq' does not appear in any note" in answer.warnings
 
 
 @pytest.mark.parametrize("text", ["%%%%", "?", "\N{CRAB}", "lex: %%%\nvec: ???", "tag:home %%%%"])
@@ -138,7 +138,7 @@ def test_of_hundreds_of_unknown_words_the_first_are_named_and_the_others_counted
     answer = ask(notes(), "tomatoes " + " ".join(f"zqx{number}zqx" for number in range(300)), LEXICAL)
     assert paths(answer) == ["garden.md"]
     assert len(answer.warnings) == 21
-    assert answer.warnings[-1] == "no document holds 280 further words"
+    assert answer.warnings[-1] == "280 further words do not appear in any note"
 
 
 def test_excluded_words_hold_for_documents_found_by_vectors() -> None:
@@ -160,7 +160,7 @@ def test_a_required_phrase_that_nothing_holds_is_relaxed_with_a_warning() -> Non
 def test_one_quoted_word_in_a_sentence_is_cited() -> None:
     answer = ask(notes(), 'how do I water the "red" tomatoes in summer', LEXICAL)
     assert paths(answer)[0] == "garden.md"
-    assert any("cited in a sentence" in warning for warning in answer.warnings)
+    assert any("a quotation in a sentence" in warning for warning in answer.warnings)
 
 
 def test_a_phrase_is_required_in_a_sentence_too() -> None:
@@ -187,7 +187,7 @@ def test_scope_is_applied_before_the_cut() -> None:
 def test_an_empty_collection_list_means_none() -> None:
     answer = search(notes(), fakes.fake_engines(), Query("tomatoes", scope=Scope(collections=())), LEXICAL)
     assert answer.hits == ()
-    assert "no collection is in scope" in answer.warnings
+    assert "no collection is searched" in answer.warnings
 
 
 def test_filters_alone_list_documents_newest_first() -> None:
@@ -205,7 +205,7 @@ def test_without_an_embedder_words_answer_and_the_user_is_told() -> None:
     for options in (DENSE, HYBRID):
         answer = ask(notes(), "tomatoes", options)
         assert paths(answer) == ["garden.md"]
-        assert answer.warnings == ("no embedding model: searched by words alone",)
+        assert answer.warnings == ("no embedding model: searched by words only",)
 
 
 def test_without_vectors_words_answer_and_the_command_is_named() -> None:
@@ -221,7 +221,7 @@ def test_a_scope_without_vectors_is_not_taken_for_an_unknown_script() -> None:
     query = replace(parse_query("tomatoes"), scope=Scope(collections=("fresh",)))
     answer = search(reader, fakes.fake_engines(EMBEDDER), query, HYBRID)
     assert paths(answer) == ["new.md"]
-    assert "searched by words alone: no document in scope has vectors: run 'qmd embed'" in answer.warnings
+    assert "searched by words only: none of these notes has vectors: run 'qmd embed'" in answer.warnings
     assert not any("script" in warning for warning in answer.warnings)
 
 
@@ -246,7 +246,7 @@ def test_a_script_the_model_does_not_know_is_left_to_words() -> None:
     foreign = fakes.HashingEmbedder(trust=0.0)
     answer = ask(notes(foreign), "tomatoes", HYBRID, embedder=foreign)
     assert paths(answer) == ["garden.md"]
-    assert any("does not know the query's script" in warning for warning in answer.warnings)
+    assert any("cannot read the query's script" in warning for warning in answer.warnings)
 
 
 def test_a_script_the_built_in_reranker_does_not_know_is_not_reranked() -> None:
@@ -276,7 +276,7 @@ def test_a_spent_budget_leaves_the_words() -> None:
     options = replace(HYBRID, budget_ms=0)
     answer = ask(notes(EMBEDDER), "tomatoes", options, embedder=EMBEDDER, reranker=fakes.OverlapReranker())
     assert paths(answer) == ["garden.md"]
-    assert "budget of 0 ms: vectors left out" in answer.warnings
+    assert "budget of 0 ms: vectors skipped" in answer.warnings
 
 
 def test_expansions_add_candidates_and_are_reported() -> None:
@@ -309,7 +309,7 @@ def test_a_query_document_runs_its_own_lines() -> None:
 def test_the_minimum_says_what_it_left_out() -> None:
     answer = ask(notes(), "tomatoes", replace(LEXICAL, min_relevance=1.0))
     assert answer.hits == ()
-    assert any("fall below the minimum score" in warning for warning in answer.warnings)
+    assert any("score less than the minimum" in warning for warning in answer.warnings)
 
 
 def test_the_limit_does_not_change_the_first_relevance() -> None:

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.anyio
 PNG = b"\x89PNG\r\n\x1a\n"
 ADDRESSES = ("/", "/page/hits", "/page/note", "/page/picture")
 NOTES = {
-    "plan.md": "---\ntags: [garden]\ndate: 2026-03-14\n---\n# Plan\n\nTomatoes want sun for six hours of every summer day, "
-    "and to be watered deeply twice a week. [[Soil]] ![[img/bed.png]]\n",
+    "plan.md": "---\ntags: [garden]\ndate: 2026-03-14\n---\n# Plan\n\nTomatoes want sun for six hours of every "
+    "summer day, and to be watered deeply twice a week. [[Soil]] ![[img/bed.png]]\n",
     "Soil.md": "# Soil\n\nClay holds water, says [the plan](plan.md).\n",
     "img/bed.png": "",
     "notes.txt": "tomatoes <b>plain</b>\n",
@@ -47,7 +47,9 @@ def garden(vault: Path, loader: Loader) -> Iterator[Index]:
 
 
 def visible(html: str) -> str:
-    return " ".join(unescape(re.sub(r"<(?:script|style)>.*?</(?:script|style)>|<[^>]+>", " ", html, flags=re.S)).split())
+    return " ".join(
+        unescape(re.sub(r"<(?:script|style)>.*?</(?:script|style)>|<[^>]+>", " ", html, flags=re.S)).split()
+    )
 
 
 async def test_a_query_in_the_address_is_answered_without_a_script(garden: Index, policy: AccessPolicy) -> None:
@@ -180,7 +182,11 @@ def picture(source: str, of: str = "plan.md", collection: str = "vault") -> dict
 
 async def test_a_picture_is_found_from_the_note_and_from_the_top(garden: Index, policy: AccessPolicy) -> None:
     async with running(garden, policy) as client:
-        for given in (picture("img/bed.png"), picture("../img/bed.png", "img/x.md"), picture("/img/bed.png", "img/x.md")):
+        for given in (
+            picture("img/bed.png"),
+            picture("../img/bed.png", "img/x.md"),
+            picture("/img/bed.png", "img/x.md"),
+        ):
             answer = await client.get("/page/picture", params=given)
             assert (answer.status_code, answer.content) == (200, PNG)
             assert answer.headers["content-type"] == "image/png"

@@ -8,7 +8,6 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,7 +89,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Watched:
-    """A page, and all that it did beside what it was asked to: it must end with no request to others and no complaint."""
+    """A page, and all that it did beside what it was asked to: no request to others, no complaint."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
@@ -115,7 +114,9 @@ class Watched:
 
     def check(self) -> None:
         assert self.foreign == []
-        assert [url for url in self.requests if not url.startswith((f"{self.address}/", "data:image/svg+xml,%3Csvg"))] == []
+        assert [
+            url for url in self.requests if not url.startswith((f"{self.address}/", "data:image/svg+xml,%3Csvg"))
+        ] == []
         # A picture that is not there is answered with 404, which the browser mentions.
         assert [one for one in self.complaints if "404" not in one] == []
         assert self.page.evaluate("typeof hacked") == "undefined"
@@ -133,7 +134,7 @@ def watched(browser: Browser, address: str) -> Iterator[Watched]:
 
 def ask(page: Page, query: str) -> None:
     """Type a question and wait for its best answer."""
-    with page.expect_response(lambda answer: "by=best" in answer.url and answer.finished() is None):
+    with page.expect_response(lambda answer: "by=best" in answer.url):
         page.keyboard.type(query)
     page.wait_for_selector("body:not(.busy)")
 
@@ -214,7 +215,9 @@ def test_a_link_leads_to_the_heading_of_another_note_and_back_leads_home(watched
     assert page.input_value("#q") == "tomatoes sun"
 
 
-def test_an_address_shows_the_same_again_also_without_a_script(watched: Watched, browser: Browser, address: str) -> None:
+def test_an_address_shows_the_same_again_also_without_a_script(
+    watched: Watched, browser: Browser, address: str
+) -> None:
     path = "/?q=tomatoes+sun&note=qmd%3A%2F%2Fvault%2FBeds.md&line=3"
     page = watched.open(path)
     assert page.inner_text("#note .here").startswith("The south bed")

@@ -104,7 +104,9 @@ class QwenReranker:
             for indexes, logits in self._runner.run(prefix, endings):
                 for index, probability in zip(indexes, self._head.probabilities(logits).tolist(), strict=True):
                     if math.isnan(probability):
-                        raise ModelError(f"model '{self.description.model}' returns no numbers", "qmd models verify")
+                        raise ModelError(
+                            f"model '{self.description.model}' returns values that are not numbers", "qmd models verify"
+                        )
                     scores[distinct[index]] = probability
                 if is_cancelled is not None and is_cancelled():
                     break

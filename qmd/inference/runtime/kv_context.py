@@ -80,7 +80,9 @@ class KeyValueContext(ABC):
             logits = logits[np.arange(self.batch), last]
         logits = logits.astype(np.float32)
         if np.isnan(logits).any():
-            raise ModelError(f"model '{self._session.name}' returns no numbers", "check it: qmd models verify")
+            raise ModelError(
+                f"model '{self._session.name}' returns values that are not numbers", "check it: qmd models verify"
+            )
         result: npt.NDArray[np.float32] = logits
         return result
 
