@@ -33,8 +33,8 @@ def serve(
     locations = invocation.locate(index)
     policy = access_policy(invocation.environ, host or invocation.environ.get("QMD_HOST") or DEFAULT_HOST, token_file)
 
-    def announce(url: str) -> None:
-        out(_shown(f"{url}/", invocation.screen))
+    def announce(url: str, what_next: str = "   Ctrl-C ends it") -> None:
+        out(_shown(f"{url}/", what_next, invocation.screen))
         # The process stays, and whoever reads it through a pipe waits for the address.
         flush_result()
         if policy.token is not None:
@@ -54,19 +54,19 @@ def serve(
     if pid != running_server(server_files(locations.cache, locations.index_name)):
         raise UsageError(f"port {port} is taken by another qmd server (process {pid})", f"qmd serve --port {port + 1}")
     say(f"this index is served already (process {pid})")
-    announce(url)
+    announce(url, "")
     if opens:
         _open(f"{url}/")
     return 0
 
 
-def _shown(page: str, screen: Screen | None) -> str:
+def _shown(page: str, what_next: str, screen: Screen | None) -> str:
     if screen is None:
         return f"{page}\n"
     from rich.style import Style
     from rich.text import Text
 
-    return draw(screen, Text.assemble("Search at ", (page, Style(bold=True, link=page)), "   Ctrl-C ends it"))
+    return draw(screen, Text.assemble("Search at ", (page, Style(bold=True, link=page)), (what_next, "faint")))
 
 
 def _open(page: str) -> None:

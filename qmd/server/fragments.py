@@ -33,6 +33,8 @@ MAX_MARKDOWN_CHARACTERS = 100_000
 MAX_SHOWN_CHARACTERS = 2_000_000
 N_TAGS = 4
 N_RELATED = 8
+MOST_NEIGHBOURS = 40
+"""Of one kind: a table of contents may link to thousands of notes."""
 
 _FILTER = r'(?<!\S)(collection|tag|since):(?:"[^"\n]+"|[^\s"]+)(?!\S)'
 _NO_PROGRAM = re.compile("(?:file|javascript|data|vbscript):", re.I)
@@ -189,9 +191,11 @@ def _program(link: str) -> str:
 def _neighbours(view: View, title: str, documents: Sequence[StoredDocument]) -> str:
     rows = "".join(
         f'<li><a href="{escape(_to(view, one))}">{escape(_title(one))}</a> <small>{_place(one)}</small></li>'
-        for one in documents
+        for one in documents[:MOST_NEIGHBOURS]
     )
-    return f"<section><h2>{title}</h2><ul>{rows}</ul></section>"
+    rest = len(documents) - MOST_NEIGHBOURS
+    more = f"<li><small>and {rest:,} more</small></li>" if rest > 0 else ""
+    return f"<section><h2>{title}</h2><ul>{rows}{more}</ul></section>"
 
 
 def _ends(links: Iterable[NoteLink]) -> list[StoredDocument]:
@@ -206,7 +210,7 @@ def _chips(index: Index, query: str, response: SearchResponse) -> str:
     filters = [(f"collection:{_quoted(name)}", name) for name in names if len(names) > 1]
     filters += [(f"tag:{_quoted(tag)}", f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
     if any(hit.document.date for hit in response.hits):
-        filters += [(f'since:"{when}"', f"since {when}") for when in ("last month", "last year")]
+        filters += [(f'since:"{when}"', when) for when in ("last month", "last year")]
     # Those that are on stay, so that they can be taken out, whatever is found.
     known = {written.lower() for written, _ in filters}
     on = {found[0].lower(): found[0] for found in re.finditer(_FILTER, query)}

@@ -5,14 +5,19 @@ from __future__ import annotations
 import base64
 import os
 import re
+import threading
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
+from starlette.types import Message
 
 from qmd.app.index import Index
 from qmd.server.guard import AccessPolicy
+from qmd.server.http_app import build_app
 from tests.server.conftest import Loader, make_index
 from tests.server.test_http import running
 
@@ -141,6 +146,34 @@ async def test_every_answer_of_the_page_forbids_what_it_does_not_need(garden: In
             policies = headers["content-security-policy"].split("; ")
             assert {"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policies)
             assert "unsafe" not in headers["content-security-policy"]
+
+
+async def test_a_question_that_was_typed_over_is_given_up(garden: Index, policy: AccessPolicy, loader: Loader) -> None:
+    begun, block = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        block.wait(20)
+
+    loader.before_scoring = wait
+    asked: list[Message] = [{"type": "http.request"}]
+    answers: list[Message] = []
+
+    async def receive() -> Message:
+        if asked:
+            return asked.pop()
+        assert await anyio.to_thread.run_sync(begun.wait, 20)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "GET", "path": "/page/hits", "headers": headers}
+    with anyio.fail_after(10):
+        await build_app(garden, policy)({**scope, "query_string": b"q=tomatoes+water"}, receive, send)
+    block.set()
+    assert b"hit-1" not in b"".join(answer.get("body", b"") for answer in answers)
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
