@@ -27,10 +27,10 @@ from qmd.retrieval.listening import Listener
 from qmd.retrieval.spans import find_spans
 from qmd.server.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
 
-MAX_MARKDOWN_CHARACTERS = 100_000
-"""A longer text is shown as it is written: the worst of these takes seconds, and the time grows with the square."""
+MAX_SHOWN_CHARACTERS = 100_000
+"""Of a note, around the line that was found: the worst markdown of that length takes seconds, and the time grows with
+its square."""
 
-MAX_SHOWN_CHARACTERS = 2_000_000
 N_TAGS = 4
 N_RELATED = 8
 MOST_NEIGHBOURS = 40
@@ -123,7 +123,7 @@ def _passage(hit: Hit, matches: Matcher) -> str:
 
 def _text(path: str, text: str, around: Surroundings) -> str:
     outline = read_outline(path, text)
-    if outline.structure != "markdown" or len(text) > MAX_MARKDOWN_CHARACTERS:
+    if outline.structure != "markdown":
         return plain_html(text, around)
     return markdown_html(without_comments(text, outline.front.body_offset, outline.fences), around)
 
@@ -168,7 +168,7 @@ def open_note(index: Index, view: View) -> str:
 
 
 def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> str:
-    document, text = fetched.document, fetched.text[:MAX_SHOWN_CHARACTERS]
+    document, text = fetched.document, _around(fetched.text, view.line)
     terms = index.search(view.query, mode="lexical", limit=1).terms if view.query.strip() else ()
     around = Surroundings(
         partial(find_spans, terms=terms),
@@ -176,12 +176,21 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
         picture=partial(_picture, document),
         line=view.line,
     )
-    rest = '<p class="warning">The rest is too long for this page</p>' if len(text) < len(fetched.text) else ""
+    cut = f'<p class="warning">A long note: this is the part around line {view.line or 1}.</p>'
     # The title stands above already.
     title = re.escape(escape(_title(document)))
-    return (
-        re.sub(rf"\A\s*<h1[^>]*>(?:</?mark>)*{title}(?:</?mark>)*</h1>", "", _text(document.path, text, around)) + rest
-    )
+    shown = re.sub(rf"\A\s*<h1[^>]*>(?:</?mark>)*{title}(?:</?mark>)*</h1>", "", _text(document.path, text, around))
+    return shown if text == fetched.text else cut + shown
+
+
+def _around(text: str, line: int) -> str:
+    """What is shown of a text: the lines before it are empty, so that the others keep their numbers."""
+    if len(text) <= MAX_SHOWN_CHARACTERS:
+        return text
+    found = sum(len(one) + 1 for one in text.split("\n")[: max(line - 1, 0)])
+    start = text.rfind("\n", 0, max(found - MAX_SHOWN_CHARACTERS // 2, 0)) + 1
+    end = text.rfind("\n", start, start + MAX_SHOWN_CHARACTERS)
+    return "\n" * text.count("\n", 0, start) + text[start : end if end > start else start + MAX_SHOWN_CHARACTERS]
 
 
 def _program(link: str) -> str:

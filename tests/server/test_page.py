@@ -112,6 +112,21 @@ async def test_what_is_wrong_with_a_query_is_said_on_the_page(
     assert expected in visible(answer.text)
 
 
+async def test_of_a_long_note_the_part_around_the_found_line_is_shown(
+    tmp_path: Path, loader: Loader, policy: AccessPolicy
+) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    (folder / "long.md").write_text("".join(f"Paragraph {number}.\n\n" for number in range(30_000)), encoding="utf-8")
+    with make_index(tmp_path / "index.sqlite", folder, loader) as index:
+        async with running(index, policy) as client:
+            answer = await client.get("/page/note", params={"note": "qmd://vault/long.md", "line": "40001"})
+    assert "A long note: this is the part around line 40001." in answer.text
+    assert '<p class="here">Paragraph 20000.</p>' in answer.text
+    assert "Paragraph 29000." not in answer.text
+    assert "Paragraph 10." not in answer.text
+
+
 async def test_a_note_that_is_gone_is_said_to_be(garden: Index, policy: AccessPolicy) -> None:
     async with running(garden, policy) as client:
         answer = await client.get("/page/note", params={"note": "qmd://vault/<b>.md"})

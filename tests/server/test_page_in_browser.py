@@ -195,6 +195,23 @@ def test_keys_choose_open_and_close(watched: Watched) -> None:
     expect(page.locator("#q")).to_be_focused()
 
 
+def test_what_is_being_read_stays_chosen_when_a_better_answer_arrives(watched: Watched) -> None:
+    page = watched.open()
+    held: list[Route] = []
+    page.route(re.compile("q=tomatoes.*by=best"), lambda route: held.append(route))
+    with page.expect_request(re.compile("q=tomatoes.*by=best")):
+        page.keyboard.type("tomatoes")
+    first = chosen(page)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#note header")
+    answer = held[0].fetch()
+    one, two = re.findall(r'<a role="option".*?</a>', answer.text(), re.S)[:2]
+    held[0].fulfill(body=answer.text().replace(one, "ONE").replace(two, one).replace("ONE", two))
+    page.wait_for_selector("body:not(.busy)")
+    assert page.locator("[role=option]").nth(1).get_attribute("aria-selected") == "true"
+    assert chosen(page) == first
+
+
 def test_a_link_leads_to_the_heading_of_another_note_and_back_leads_home(watched: Watched) -> None:
     page = watched.open()
     ask(page, "tomatoes sun")
