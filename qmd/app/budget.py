@@ -29,7 +29,7 @@ class LoadingBudget:
         if self._budget_ms is None or self._is_loaded or self._budget_ms >= _LOADING_MS:
             return None
         return (
-            f"budget of {self._budget_ms} ms: loading models would take longer, so words alone were searched; "
+            f"budget of {self._budget_ms} ms: loading models would take longer, searched by words only; "
             "a warm process has them ready"
         )
 

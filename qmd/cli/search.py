@@ -40,6 +40,7 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
+from qmd.errors import UsageError
 from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
 from qmd.render.terminal import link_target
 from qmd.retrieval.options import CANDIDATES
@@ -97,6 +98,11 @@ def find(
         raise invocation.missing_argument()
     cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
+    if min_score > 1:
+        raise UsageError(
+            f"--min-score '{min_score:g}' is not from 0 to 1",
+            f"50 % is 0.5: qmd {invocation.command} … --min-score 0.5",
+        )
     mode = _MODES[invocation.command]
     everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
     default = _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
@@ -130,11 +136,9 @@ def find(
         )
         screen = invocation.screen if chosen == "cli" else None
         if screen is not None:
-            shown = replace(
-                shown,
-                links=_links(invocation, opened, response),
-                next_step=_next_step(invocation.command, text, index, response),
-            )
+            shown = replace(shown, links=_links(invocation, opened, response))
+            if response.verdict == "none":
+                shown = replace(shown, next_step=_next_step(invocation.command, text, index, response))
         if invocation.command != "search":
             _mention_age(opened)
     for warning in response.warnings:
@@ -146,11 +150,15 @@ def find(
     if screen is not None:
         from qmd.render.hit_screen import draw_hits
 
-        out(draw_hits(response, shown, screen))
+        invocation.page(draw_hits(response, shown, screen))
         return 0
     if chosen == "cli" and response.hits:
         _mention_verdict(response)
     out(render_hits(response, chosen, shown))
+    if chosen == "cli" and invocation.screen is not None:
+        from qmd.app.last_hits import remember_hits
+
+        remember_hits(locations, response.hits)
     return 0
 
 
@@ -172,15 +180,15 @@ def _links(invocation: Invocation, index: OpenIndex, response: SearchResponse) -
 
 
 def _next_step(command: str, text: str, index: str | None, response: SearchResponse) -> tuple[str, str]:
-    """What may help where nothing matches well, and the command that does it."""
+    """The command that may help where nothing matches well, and what it does."""
     import shlex
 
-    same = shlex.join(["--index", index] if index else [])
+    asked = [shlex.quote(text), *(["--index", shlex.quote(index)] if index else [])]
     if command == "search":
-        return "Search by meaning as well", f"qmd query {shlex.quote(text)} {same}".rstrip()
+        return " ".join(["qmd query", *asked]), "search by meaning as well"
     if len(response.hits) > 1:
-        return "Every hit", f"qmd {command} {shlex.quote(text)} --explain {same}".rstrip()
-    return "What is indexed", f"qmd status {same}".rstrip()
+        return " ".join(["qmd", command, *asked, "--explain"]), "show every hit"
+    return " ".join(["qmd status", *asked[1:]]), "see what is indexed"
 
 
 def _mention_age(index: OpenIndex) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -22,16 +21,13 @@ class Variable(Struct, frozen=True):
     default: str = ""
     """What holds without it; empty for nothing."""
     area: Area = "places"
+    matters_at: str | None = None
+    """The one value that changes something; None for any."""
 
     @property
     def is_secret(self) -> bool:
         """Whether its value must not be shown."""
         return self.name.endswith(("_KEY", "_TOKEN"))
-
-    @property
-    def may_hold_password(self) -> bool:
-        """Whether its value is an address that may carry a password."""
-        return self.name.upper().endswith(("_PROXY", "_URL", "_ENDPOINT", "_MODEL"))
 
 
 class Setting(Struct, frozen=True):
@@ -40,13 +36,6 @@ class Setting(Struct, frozen=True):
     key: str
     effect: str
     default: str = ""
-
-
-class SetVariable(Struct, frozen=True):
-    """A variable of this run: its value as it may be shown."""
-
-    variable: Variable
-    value: str
 
 
 _SECONDS = "seconds, or 5m, 2h, off"
@@ -91,7 +80,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("CLICOLOR", "0: no colours and no links", "", "terminal"),
     Variable("COLORTERM", "truecolor: the terminal shows all colours", "", "terminal"),
     Variable("QMD_DEBUG", "shows the traceback of an unforeseen failure", "off", "terminal"),
-    Variable("TERM", "dumb: no colours, no links, no pager", "", "terminal"),
+    Variable("TERM", "dumb: no colours, no links, no pager", "", "terminal", matters_at="dumb"),
     Variable(
         "QMD_DAEMON", "auto: keep models loaded between queries; 0: ask no such process", "asked if it runs", "servers"
     ),
@@ -121,34 +110,3 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
 )
-
-
-def variables_in_force(environ: Mapping[str, str]) -> tuple[SetVariable, ...]:
-    """The variables that are set and not empty, in the order of `VARIABLES`; no key, token or password is shown.
-
-    Programs that fetch write the names of proxies small as often as large: either counts. An unknown `QMD_` variable,
-    perhaps misspelled or of another version, comes last.
-    """
-    found = []
-    for one in VARIABLES:
-        names = (one.name, one.name.lower()) if one.name.endswith("_PROXY") else (one.name,)
-        value = next((environ[name] for name in names if environ.get(name)), None)
-        if value is not None:
-            found.append(SetVariable(one, _shown(one, value)))
-    known = {one.name for one in VARIABLES}
-    unknown = [name for name in sorted(environ) if name.startswith("QMD_") and name not in known and environ[name]]
-    return (*found, *(_unknown(name, environ[name]) for name in unknown))
-
-
-def _unknown(name: str, value: str) -> SetVariable:
-    variable = Variable(name, "not a variable of this version: it does nothing")
-    return SetVariable(variable, _shown(variable, value))
-
-
-def _shown(variable: Variable, value: str) -> str:
-    if variable.is_secret:
-        return "(set)"
-    if variable.may_hold_password and "@" in value:
-        scheme, separator, rest = value.partition("://")
-        return f"{scheme}{separator}…@{rest.rpartition('@')[2]}" if separator else value
-    return value

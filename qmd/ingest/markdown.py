@@ -131,8 +131,8 @@ def _org_headings(text: str) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
 MAX_HEADING_CHARACTERS = 500
 """Every chunk below a heading is embedded with it, so a paragraph behind a `#` must not come along whole."""
 
-_MAX_MARKED_UP_CHARACTERS = 4_000
-"""What a heading may have with its links and elements."""
+MAX_MARKED_UP_CHARACTERS = 4_000
+"""What a heading may have with its links and elements, and a line that is shown without them."""
 
 _BACKTICKS = re.compile(r"`+")
 _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
@@ -155,7 +155,7 @@ def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
     At most `most` characters of it. Takes time in proportion to its length, whatever it holds: marks that nothing
     closes must not be tried one by one.
     """
-    text = text[:_MAX_MARKED_UP_CHARACTERS]
+    text = text[:MAX_MARKED_UP_CHARACTERS]
     if _MARKED_UP.search(text) is None:
         return text[:most]
     kept: list[str] = []

@@ -48,9 +48,10 @@ def count(number: int, noun: str) -> str:
 class Elided:
     """A path that loses its middle where its column is too narrow; folders are faint, the last name is not."""
 
-    def __init__(self, path: str, link: str | None = None, style: str = "") -> None:
-        """Take the path; `style` is that of its last part."""
-        self._path, self._link, self._style = visible(path), link, style
+    def __init__(self, path: str, link: str | None = None, style: str = "", *, is_path: bool = True) -> None:
+        """Take the path, or another text on one line; `style` is that of its last part."""
+        self._path, self._link, self._style = visible(" ".join(path.split("\n"))), link, style
+        self._is_path = is_path
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """As wide as the path, or as narrow as still tells something."""
@@ -65,13 +66,27 @@ class Elided:
         from rich.style import Style
         from rich.text import Text
 
-        line = Text(elide(self._path, options.max_width), no_wrap=True, end="")
-        name = line.plain.rstrip("/").rfind("/") + 1
+        text = (elide_path if self._is_path else elide)(self._path, options.max_width)
+        line = Text(text, no_wrap=True, end="")
+        name = line.plain.rstrip("/").rfind("/") + 1 if self._is_path else 0
         line.stylize("path", 0, name)
         line.stylize(self._style, name)
         if self._link:
             line.stylize(Style(link=self._link))
         yield line
+
+
+def elide_path(path: str, width: int) -> str:
+    """`path` in at most `width` columns: folders are left out before anything of the last name is."""
+    from rich.cells import cell_len
+
+    if cell_len(path) <= width:
+        return path
+    folders, _, name = path.rpartition("/")
+    room = width - cell_len(name) - 2
+    if folders and room >= 0:
+        return f"{_taken(folders, room)}{_ELLIPSIS}/{name}"
+    return elide(name if cell_len(name) > width else path, width)
 
 
 def elide(text: str, width: int) -> str:
@@ -132,6 +147,17 @@ def columns(*heads: str, right: Sequence[str] = (), fold: Sequence[str] = ()) ->
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="faint", show_header=has_heads)
     for head in heads:
         table.add_column(head, justify="right" if head in right else "left", no_wrap=head not in fold)
+    return table
+
+
+def tabulate(
+    heads: Sequence[str], rows: Sequence[Sequence[RenderableType]], right: Sequence[str] = (), fold: Sequence[str] = ()
+) -> Table:
+    """`columns` with their rows, without those columns in which every row has the empty text."""
+    used = [number for number in range(len(heads)) if any(row[number] != "" for row in rows)]
+    table = columns(*(heads[number] for number in used), right=right, fold=fold)
+    for row in rows:
+        table.add_row(*(row[number] for number in used))
     return table
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from qmd.file_names import file_name
-from qmd.render.drawing import Screen, draw
+from qmd.ingest.markdown import plain_text
+from qmd.render.columns import elide, next_steps
+from qmd.render.drawing import NARROWEST, Screen, draw
 from qmd.render.hits import LEAST_SHOWN, HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
 from qmd.render.terminal import Styled, visible
@@ -63,10 +65,7 @@ def _nothing(
     if is_near:
         yield Text()
         yield _Hit(0, rows[0], None, response.terms, options, screen)
-    if options.next_step:
-        what, command = options.next_step
-        yield Text()
-        yield Text.assemble((f"{what}: ", "faint"), (visible(command), "command"))
+    yield from next_steps([options.next_step] if options.next_step else [])
 
 
 class _Hit:
@@ -86,17 +85,15 @@ class _Hit:
         self._context = context
         self._terms = terms
         self._options = options
-        self._width = screen.text_width
+        self._width = max(screen.text_width, NARROWEST)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines of the hit, each within the width."""
-        from rich.text import Text
-
         lead = f"{self._number}  " if self._number else ""
         inner = self._width - len(lead)
-        yield Text.assemble((lead, "faint"), self._name(inner))
+        yield _as_it_is(lead, self._name(inner))
         for line in self._below(inner):
-            yield Text(" " * len(lead)) + line
+            yield _as_it_is(" " * len(lead), line)
 
     def _below(self, width: int) -> Iterator[Text]:
         hit, options = self._row.hit, self._options
@@ -120,6 +117,8 @@ class _Hit:
         word = strength(hit.relevance)
         filled = max(round(hit.relevance * _BAR), 1)
         bar = Text.assemble(("▰" * filled, word), ("▱" * (_BAR - filled), "faint"), (f" {word:6}", word))
+        if not self._terms:  # a list by date, in which nothing was looked for
+            bar = Text()
         trail = [_line(heading) for heading in hit.passage.heading_trail]
         title = _line(hit.document.title) or _line(file_name(hit.document.path))
         name = self._marked(Text(title, style="title"))
@@ -139,13 +138,7 @@ class _Hit:
         hit, docid = self._row.hit, self._row.docid
         rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
         where = self._row.identifier if docid is None else _bare(hit.document.uri)
-        path = Text(f"{_line(where)}:{hit.passage.line}")
-        room = width - len(rest)
-        if path.cell_len > room:
-            # The end of a path tells more than its beginning.
-            while path.cell_len > room - 1:
-                path = path[1:]
-            path = Text.assemble("…", path)
+        path = Text(elide(f"{_line(where)}:{hit.passage.line}", width - len(rest)))
         link = self._options.links.get(hit.document.uri)
         if link:
             path.stylize(Style(link=link))
@@ -165,7 +158,7 @@ class _Hit:
         passage = hit.passage
         if hit.mention and not options.full:
             lead = f"{_bare(hit.mention.document.uri)}:{hit.mention.line} says: "
-            yield from self._brief(lead, hit.mention.text, width, NOTE_ROWS)
+            yield from self._brief(lead, plain_text(hit.mention.text), width, NOTE_ROWS)
             return
         if options.line_numbers:
             yield from self._numbered(width)
@@ -177,7 +170,7 @@ class _Hit:
             return
         above = {*hit.passage.heading_trail, hit.document.title}
         shown = [block for block in blocks if block.heading not in above] or blocks
-        yield from choose_rows(shown, passage.line - passage.start_line, PASSAGE_ROWS)
+        yield from choose_rows(shown, passage.line - passage.start_line, PASSAGE_ROWS, width)
 
     def _numbered(self, width: int) -> Iterator[Text]:
         """The lines of the file as they stand, each behind its number."""
@@ -195,6 +188,13 @@ class _Hit:
         for start, end in find_spans(text.plain, self._terms):
             text.stylize("match", start, end)
         return text
+
+
+def _as_it_is(lead: str, line: Text) -> Text:
+    """A line that is within the width already; to wrap it once more would only cost time."""
+    from rich.text import Text
+
+    return Text.assemble((lead, "faint" if lead.strip() else ""), line, no_wrap=True, overflow="ignore")
 
 
 def _sentence(note: str) -> str:

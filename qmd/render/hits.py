@@ -40,7 +40,7 @@ class HitOptions(Struct, frozen=True):
     links: Mapping[str, str] = field(default_factory=dict)
     """Terminal only: uri → the address that a click opens."""
     next_step: tuple[str, str] | None = None
-    """Terminal only: what may help where nothing matches well, and the command that does it."""
+    """Terminal only: the command that may help where nothing matches well, and what it does."""
 
 
 class Row(Struct, frozen=True):

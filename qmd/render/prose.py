@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk
-from qmd.ingest.markdown import find_headings, plain_text, structure_of
+from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, find_headings, plain_text, structure_of
 from qmd.render.terminal import visible
 from qmd.render.wrapping import shorten, wrap
 from qmd.retrieval.blocks import Layout
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 Mark = Callable[["Text"], "Text"]
 """Colours the words that were looked for."""
-
-_MANY = 1_000_000_000
-_MOST_MARKED_UP = 4_000
-"""Code points of a paragraph that is shown without its marks; one of ten megabytes is shown as it is."""
 
 _EDITOR_COLUMNS = range(50, 101)
 """Longest lines of paragraphs that an editor broke, and not the writer."""
@@ -78,10 +74,10 @@ def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool =
     return blocks
 
 
-def choose_rows(blocks: Sequence[Block], line: int, most: int) -> list[Text]:
-    """The rows of whole blocks around the one that holds `line`, at most `most`; a longer block is cut at its end.
+def choose_rows(blocks: Sequence[Block], line: int, most: int, width: int) -> list[Text]:
+    """The rows of whole blocks around the one that holds `line`, at most `most`.
 
-    A heading is shown with what stands below it.
+    A longer block is cut, with an ellipsis where something is left out. A heading is shown with what stands below it.
     """
     if not blocks:
         return []
@@ -100,7 +96,7 @@ def choose_rows(blocks: Sequence[Block], line: int, most: int) -> list[Text]:
             break
     if room < 0:
         n_head = min(blocks[at].n_head, most - 1)
-        return [*blocks[at].rows[:n_head], *_cut(blocks[at].rows[n_head:], most - n_head)]
+        return [*blocks[at].rows[:n_head], *_cut(blocks[at].rows[n_head:], most - n_head, width)]
     return [row for block in blocks[low : high + 1] for row in block.rows]
 
 
@@ -108,7 +104,7 @@ def _ends_in_heading(blocks: Sequence[Block], at: int) -> bool:
     return bool(blocks[at].heading)
 
 
-def _cut(rows: Sequence[Text], most: int) -> list[Text]:
+def _cut(rows: Sequence[Text], most: int, width: int) -> list[Text]:
     """As many rows as there is room for, from the first on that was found or shortly before."""
     from rich.text import Text
 
@@ -116,9 +112,16 @@ def _cut(rows: Sequence[Text], most: int) -> list[Text]:
     start = max(min(first - 1, len(rows) - most), 0)
     kept = [row.copy() for row in rows[start : start + most]]
     if start + most < len(rows):
-        kept[-1].append(" …", "faint")
+        last = kept[-1]
+        if last.cell_len > width - 2:
+            last.right_crop(len(last) - max(last.plain.rfind(" ", 0, width - 2), width // 2 - 1))
+        last.append(" …", "faint")
     if start:
-        kept[0] = Text.assemble(("… ", "faint"), kept[0])
+        row = kept[0]
+        while row.cell_len > width - 2:
+            space = row.plain.find(" ", 0, len(row) // 2)
+            row = row[max(space, 0) + 1 :]
+        kept[0] = Text.assemble(("… ", "faint"), row)
     return kept
 
 
@@ -142,7 +145,7 @@ def _rows(kind: Kind, lines: Sequence[str], heading: str, width: int, mark: Mark
         return wrap(mark(Text(heading, style="title")), width)
     if kind == "fence":
         return _code_rows(_inside_fence(lines), width, mark)
-    if kind == "row":
+    if kind == "row" and max(map(len, lines)) <= MAX_MARKED_UP_CHARACTERS:
         return _table_rows(lines, width, mark)
     return _prose_rows(lines, width, mark)
 
@@ -165,15 +168,16 @@ def _table_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
 
     rule = next((line for line in lines[1:2] if re.match(_TABLE_RULE, line)), None)
     rows = [[mark(_inline(cell)) for cell in _cells(line)] for line in lines if not re.match(_TABLE_RULE, line)]
-    n_columns = max((len(row) for row in rows), default=0)
+    n_columns = min(max((len(row) for row in rows), default=0), width // (len(_GAP) + 1))
     widths = [max((row[n].cell_len for row in rows if n < len(row)), default=0) for n in range(n_columns)]
+    widths = [min(one, width) for one in widths]
     while sum(widths) + len(_GAP) * (n_columns - 1) > width and max(widths) > 1:
         widths[widths.index(max(widths))] -= 1
     is_number = [re.match(r"[^:]*-:\Z", cell) is not None for cell in _cells(rule or "")]
     shown: list[Text] = []
     for row in rows:
         line = Text()
-        for number, cell in enumerate(row):
+        for number, cell in enumerate(row[:n_columns]):
             shorten(cell, widths[number])
             cell.align("right" if is_number[number : number + 1] == [True] else "left", widths[number])
             line.append_text(cell).append(_GAP)
@@ -233,7 +237,7 @@ def _inline(text: str) -> Text:
     """A line without the marks of emphasis and links, inline code coloured."""
     from rich.text import Text
 
-    if len(text) > _MOST_MARKED_UP:
+    if len(text) > MAX_MARKED_UP_CHARACTERS:
         return Text(text)
     shown = Text()
     position = 0
@@ -248,6 +252,6 @@ def _inline(text: str) -> Text:
 def _append_plain(shown: Text, text: str) -> None:
     if text:
         space = " " if text[0].isspace() else "", " " if text[-1].isspace() else ""
-        plain = plain_text(text, _MANY).strip()
+        plain = plain_text(text, MAX_MARKED_UP_CHARACTERS).strip()
         # A character reference may stand for what steers a terminal.
         shown.append(space[0] + visible(plain) + space[1] if plain else " ")

@@ -64,7 +64,7 @@ def rerank(
     """
     reranker = engines.reranker
     if reranker is None:
-        # Without an embedder either, the user has been told that words alone were searched.
+        # Without an embedder either, the user has been told that only words were searched.
         if engines.embedder is not None:
             trace.warn("not reranked: no reranking model")
         return list(ranked)
