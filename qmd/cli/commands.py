@@ -119,6 +119,12 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "trust", "project:trust", "[list|revoke]", "Allow this project's .qmd to run commands and choose models."
     ),
     CommandSpec(
+        "serve",
+        "serve_command:serve",
+        "[--port <n>] [--open] [--watch]",
+        "Search on a page in the browser; nothing leaves this machine.",
+    ),
+    CommandSpec(
         "mcp",
         "mcp_command:mcp",
         "[stop] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",

@@ -52,6 +52,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "cleanup": ("qmd cleanup --dry-run", "qmd cleanup"),
     "init": ("cd ~/projects/site && qmd init", "qmd init && qmd index ."),
     "trust": ("qmd trust", "qmd trust list"),
+    "serve": ("qmd serve --open", "qmd serve --port 9000 --watch"),
     "mcp": ("qmd mcp --print-config claude", "qmd mcp --http --daemon"),
     "watch": ("qmd watch", "qmd watch -c notes --no-embed"),
     "skill show": ("qmd skill show", "qmd --skill"),

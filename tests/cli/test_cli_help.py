@@ -16,6 +16,7 @@ from tests.cli.conftest import Qmd
 PARSED_ONLY = {
     "browse": "needs a terminal",
     "watch": "stays until it is interrupted",
+    "serve": "stays until it is interrupted",
     "mcp": "leaves a server behind",
     "pull": "downloads",
     "models pull": "downloads",
