@@ -14,7 +14,7 @@ from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_decla
 from qmd.cli.output import out, say, warn
 from qmd.cli.progress import ProgressLine
 from qmd.config.paths import expand_home
-from qmd.errors import NotFoundError, UsageError
+from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.names import to_text
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def index(
     index: Index = None,
 ) -> int:
     """Make folders searchable, or refresh all."""
+    from qmd.app.engines import is_words_only
     from qmd.cli.embedding import embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
@@ -61,7 +62,13 @@ def index(
                 )
             ]
         if not no_embed:
-            embed_index(opened, names, cut_declarations=cut_declarations)
+            try:
+                embed_index(opened, names, cut_declarations=cut_declarations)
+            except ModelError as exc:
+                if not is_words_only():
+                    raise
+                warn(f"no vectors: {exc.message}")
+                say("words are searchable: qmd search")
     return NotFoundError.exit_code if any(failures) else 0
 
 
