@@ -319,6 +319,8 @@ class SearchResponse(Struct, frozen=True):
     timings: tuple[StageTiming, ...] = ()
     models: tuple[str, ...] = ()
     """Names of the models that answered, e.g. `all-MiniLM-L6-v2 int8 (built-in)`."""
+    terms: tuple[LexicalTerm, ...] = ()
+    """What was looked for by words, misspelt ones as corrected; `qmd.retrieval.spans` finds them in a text."""
 
 
 # --- status ---------------------------------------------------------------------------------------

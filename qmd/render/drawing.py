@@ -6,6 +6,7 @@ Programs read other forms, made without rich, whose import would double what a s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -16,11 +17,52 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.segment import Segment
     from rich.style import Style
+    from rich.theme import Theme
 
 Colours = Literal["standard", "256", "truecolor"]
 
 NARROWEST, WIDEST = 40, 120
 """Columns: below, tables fall apart; above, lines of prose are tiring to read."""
+
+STYLES = {
+    "title": "bold",
+    "label": "bold",
+    "faint": "dim",
+    "path": "dim",
+    "match": "bold magenta",
+    "command": "cyan",
+    "strong": "green",
+    "likely": "cyan",
+    "weak": "dim",
+    "good": "green",
+    "warning": "yellow",
+    "bad": "red",
+    "code": "cyan",
+    "rule.line": "dim",
+    "table.header": "bold",
+    "table.title": "bold",
+    "markdown.code": "cyan",
+    "markdown.code_block": "cyan",
+    "markdown.block_quote": "italic",
+    "markdown.list": "none",
+    "markdown.item.number": "bold",
+    "markdown.h1": "bold underline",
+    "markdown.h2": "bold magenta",
+    "markdown.h3": "bold",
+    "markdown.h4": "bold",
+    "markdown.h5": "italic",
+    "markdown.h6": "italic",
+    "markdown.h7": "italic",
+    "markdown.link": "underline",
+    "markdown.link_url": "underline",
+    "markdown.kbd": "bold",
+    "markdown.table.border": "dim",
+    "markdown.table.header": "bold",
+}
+"""What the names of styles look like: over Rich's own, whose backgrounds and bright colours some terminals cannot show.
+
+Only the terminal's own colours that stand out from a dark and from a light background, and no background.
+"""
 
 
 class Screen(Struct, frozen=True):
@@ -47,9 +89,23 @@ def draw(screen: Screen, *parts: RenderableType) -> Styled:
     """
     from rich.console import Console
 
-    console = Console(width=max(screen.width, NARROWEST), color_system=screen.colours, force_terminal=True, _environ={})
+    console = Console(
+        width=max(screen.width, NARROWEST),
+        color_system=screen.colours,
+        force_terminal=True,
+        theme=theme(),
+        _environ={},
+    )
     lines = (line for part in parts for line in console.render_lines(part, pad=False))
     return join_styled(one for line in lines for one in (*_trimmed(screen, line), "\n"))
+
+
+@cache
+def theme() -> Theme:
+    """The named styles, for `draw` and for whatever else draws with Rich."""
+    from rich.theme import Theme
+
+    return Theme(STYLES)
 
 
 def _trimmed(screen: Screen, line: Sequence[Segment]) -> Iterable[Styled]:

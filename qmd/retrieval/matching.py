@@ -79,13 +79,18 @@ def fold(text: str) -> str:
 def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurrence]:
     """Every place where a term occurs in a folded text, by offset; of each way to write it the first 20,000."""
     found = [
-        Occurrence(offset, number)
+        Occurrence(match.start(), number)
         for number, weighted in enumerate(terms)
-        for words, is_prefix in _alternatives(weighted.term)
-        for offset in islice(_find(folded, words, is_prefix), _MAX_OCCURRENCES)
+        for matches in find_matches(folded, weighted.term)
+        for match in islice(matches, _MAX_OCCURRENCES)
     ]
     found.sort(key=lambda occurrence: (occurrence.offset, occurrence.term))
     return found
+
+
+def find_matches(folded: str, term: LexicalTerm) -> Iterator[Iterator[re.Match[str]]]:
+    """For each way to write a term, its matches in a folded text, one after another."""
+    return (_find(folded, words, is_prefix) for words, is_prefix in _alternatives(term))
 
 
 def match_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> MatchedText:
@@ -143,7 +148,7 @@ def _alternatives(term: LexicalTerm) -> list[tuple[tuple[str, ...], bool]]:
     return [(tuple(fold(text).split()), bool(star)) for text, star in _QUOTED.findall(term.fts) if text.strip()]
 
 
-def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[int]:
+def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[re.Match[str]]:
     if has_cjk("".join(words)):
         return _find_cjk(folded, words)
     if len(words) == 1:
@@ -153,10 +158,10 @@ def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[int]
     # million equal letters would be run through from each of them.
     pattern = r"[\W_]+".join(re.escape(stem(word)) + r"[^\W_]*" for word in words)
     pattern = f"{first}(?<![^\\W_]{first}){pattern[len(first) :]}"
-    return (match.start() for match in re.finditer(pattern, folded))
+    return re.finditer(pattern, folded)
 
 
-def _find_word(folded: str, word: str, is_prefix: bool) -> Iterator[int]:
+def _find_word(folded: str, word: str, is_prefix: bool) -> Iterator[re.Match[str]]:
     # A plain literal at the front of the pattern lets the regex engine skip at memory speed; the left border is
     # checked afterwards for the same reason.
     root = word if is_prefix else stem(word)
@@ -165,12 +170,12 @@ def _find_word(folded: str, word: str, is_prefix: bool) -> Iterator[int]:
         if start and folded[start - 1].isalnum():
             continue
         if is_prefix or match[0] == word or stem(match[0]) == root:
-            yield start
+            yield match
 
 
-def _find_cjk(folded: str, words: tuple[str, ...]) -> Iterator[int]:
+def _find_cjk(folded: str, words: tuple[str, ...]) -> Iterator[re.Match[str]]:
     """Pairs of one run come as overlapping words: put the run together again and look for it as it stands."""
     run = words[0]
     for word in words[1:]:
         run += word[-1] if word[:-1] == run[-1:] else word
-    return (match.start() for match in re.finditer(re.escape(run), folded))
+    return re.finditer(re.escape(run), folded)

@@ -136,6 +136,7 @@ class _Search:
             dropped_expansions=expansion.dropped,
             timings=tuple(trace.timings),
             models=tuple(trace.models),
+            terms=tuple({term: None for one in self._lexical_queries for term in one.terms if not term.excluded}),
         )
 
     def _search_lexical(self) -> None:

@@ -6,7 +6,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from qmd.render.drawing import Screen, draw
+from qmd.render.drawing import STYLES, Screen, draw, theme
 
 COLOURED = Screen(width=80, colours="256")
 
@@ -40,3 +40,14 @@ def test_lines_end_where_their_text_ends() -> None:
 def test_wide_characters_take_two_columns() -> None:
     lines = draw(Screen(width=40), Text("发布检查清单" * 10)).splitlines()
     assert [len(line) for line in lines] == [20, 20, 20]
+
+
+def test_no_named_style_needs_a_dark_or_a_light_background() -> None:
+    styles = [theme().styles[name] for name in STYLES]
+    assert not [str(style) for style in styles if style.bgcolor is not None]
+    unsafe = ("black", "white", "bright_")
+    assert not [str(style) for style in styles if style.color is not None and style.color.name.startswith(unsafe)]
+
+
+def test_inline_code_has_the_background_of_the_terminal() -> None:
+    assert draw(COLOURED, Text("qmd", style="markdown.code")) == "\x1b[36mqmd\x1b[0m\n"

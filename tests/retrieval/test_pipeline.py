@@ -14,6 +14,7 @@ from qmd.records import Query, Scope, SearchResponse, SubQuery
 from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.spans import find_spans
 from tests import fakes
 from tests.note_index import NoteIndex
 
@@ -70,6 +71,13 @@ def test_a_misspelt_word_is_corrected_and_the_user_told() -> None:
     answer = ask(notes(), "windwo", LEXICAL)
     assert paths(answer) == ["limiter.md"]
     assert answer.warnings == ("'windwo' does not appear in any note: searched for 'window' instead",)
+    text = answer.hits[0].passage.text
+    assert [text[start:end] for start, end in find_spans(text, answer.terms)] == ["window"]
+
+
+def test_an_answer_tells_the_words_that_were_looked_for_and_not_those_that_were_excluded() -> None:
+    answer = ask(notes(), '"auth token" -garden', LEXICAL)
+    assert [term.text for term in answer.terms] == ["auth token"]
 
 
 def test_a_cut_off_word_is_searched_as_a_prefix() -> None:

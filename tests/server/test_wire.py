@@ -13,6 +13,7 @@ from qmd.records import (
     Contribution,
     Explanation,
     Hit,
+    LexicalTerm,
     MetadataFilter,
     Passage,
     Query,
@@ -56,7 +57,15 @@ def test_a_whole_response_survives() -> None:
     hit = Hit(document, 0.5, Passage("text\nline", 3, 4, 3, 2, 0), None, "body", explanation, ("qmd://d/p.md",))
     query = Query("q", (SubQuery("lex", "q", 2),), "why", Scope(("c",), "p", (MetadataFilter("tag", "!=", "x"),)))
     response = SearchResponse(
-        query, (hit,), "weak", ("careful",), (SubQuery("vec", "v"),), (("t", "r"),), (StageTiming("s", 1.5),), ("m",)
+        query,
+        (hit,),
+        "weak",
+        ("careful",),
+        (SubQuery("vec", "v"),),
+        (("t", "r"),),
+        (StageTiming("s", 1.5),),
+        ("m",),
+        (LexicalTerm("q", '"q"', required=True),),
     )
     assert from_json(to_json(response)) == response
 
