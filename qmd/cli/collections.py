@@ -25,10 +25,18 @@ def list_collections(invocation: Invocation, json: Json = False, index: Index = 
     from qmd.clock import utc_now
     from qmd.render.listings import collections_json, render_collections
 
-    with invocation.open(invocation.locate(index)) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         known = opened.collections()
         counts = {count.name: count for count in opened.status().collections}
-    out(collections_json(known, counts) if json else render_collections(known, counts, utc_now()))
+    if json:
+        out(collections_json(known, counts))
+    elif invocation.screen:
+        from qmd.render.tables import draw_collections
+
+        invocation.page(draw_collections(invocation.screen, known, counts, utc_now(), locations.home))
+    else:
+        out(render_collections(known, counts, utc_now()))
     return 0
 
 
@@ -83,8 +91,17 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
 
     if not name:
         raise invocation.missing_argument()
-    with invocation.open(invocation.locate(index)) as opened:
-        out(render_collection(opened.collection(name)))
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
+        collection = opened.collection(name)
+        if not invocation.screen:
+            out(render_collection(collection))
+            return 0
+        status = next((one for one in opened.status().collections if one.name == collection.name), None)
+    from qmd.clock import utc_now
+    from qmd.render.tables import draw_collection
+
+    invocation.page(draw_collection(invocation.screen, collection, status, utc_now(), locations.home))
     return 0
 
 

@@ -72,7 +72,13 @@ def list_contexts(invocation: Invocation, index: Index = None) -> int:
     from qmd.render.listings import render_contexts
 
     with invocation.open(invocation.locate(index)) as opened:
-        out(render_contexts(opened.contexts()))
+        notes = opened.contexts()
+    if not invocation.screen:
+        out(render_contexts(notes))
+        return 0
+    from qmd.render.tables import draw_contexts
+
+    invocation.page(draw_contexts(invocation.screen, notes))
     return 0
 
 

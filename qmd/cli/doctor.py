@@ -14,9 +14,10 @@ from qmd.cli.output import out
 from qmd.errors import QmdError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from qmd.app.index import Index as OpenIndex
+    from qmd.config.in_force import InForce
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.inspection import EngineReport
@@ -34,6 +35,26 @@ class Check(Struct, frozen=True):
     advice: str | None = None
 
 
+class Diagnosis(Struct, frozen=True):
+    """Everything that was found."""
+
+    locations: Locations
+    checks: Sequence[Check]
+    engines: Sequence[EngineReport]
+    variables: Sequence[InForce]
+    settings: Sequence[InForce]
+
+    @property
+    def runtime(self) -> str:
+        """What runs qmd: `Python 3.11.7 on linux`."""
+        return f"Python {python_version()} on {sys.platform}"
+
+
+def python_version() -> str:
+    """That of the interpreter, `3.11.7`."""
+    return ".".join(map(str, sys.version_info[:3]))
+
+
 def doctor(
     invocation: Invocation,
     json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
@@ -44,20 +65,28 @@ def doctor(
     locations = invocation.locate(index)
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         checks, reports = _examine(invocation, locations, opened)
-    environment = _environment(invocation.environ)
+    found = Diagnosis(locations, checks, reports, *_in_force(invocation, locations))
     if json:
-        out(_as_json(locations, checks, reports, environment))
-        return 0
-    version = ".".join(map(str, sys.version_info[:3]))
-    out(f"QMD Doctor\n\nIndex: {locations.database}\nRuntime: Python {version} on {sys.platform}\n\n")
-    for check in checks:
-        advice = f"; {check.advice}" if check.advice else ""
-        out(f"{'✓' if check.is_well else '⚠'} {check.name}: {check.detail}{advice}\n")
-    for report in reports:
-        out("".join(f"{line}\n" for line in _engine_lines(report)))
-    if environment:
-        out(f"⚠ environment: {', '.join(f'{name}={value}' for name, value in environment.items())}\n")
+        out(_as_json(found, _environment(invocation.environ)))
+    elif invocation.screen:
+        from qmd.cli.doctor_screen import draw_diagnosis
+
+        invocation.page(draw_diagnosis(invocation.screen, found))
+    else:
+        out("".join(f"{line}\n" for line in _plain_lines(found, _environment(invocation.environ))))
     return 0
+
+
+def _plain_lines(found: Diagnosis, environment: Mapping[str, str]) -> Iterator[str]:
+    """The report for programs."""
+    yield from ("QMD Doctor", "", f"Index: {found.locations.database}", f"Runtime: {found.runtime}", "")
+    for check in found.checks:
+        advice = f"; {check.advice}" if check.advice else ""
+        yield f"{'✓' if check.is_well else '⚠'} {check.name}: {check.detail}{advice}"
+    for report in found.engines:
+        yield from _engine_lines(report)
+    if environment:
+        yield f"⚠ environment: {', '.join(f'{name}={value}' for name, value in environment.items())}"
 
 
 def _examine(invocation: Invocation, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
@@ -208,23 +237,48 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: "(set)" if name.endswith(("_KEY", "_TOKEN")) else environ[name] for name in names}
 
 
-def _as_json(
-    locations: Locations, checks: list[Check], reports: list[EngineReport], environment: dict[str, str]
-) -> str:
+def _in_force(invocation: Invocation, locations: Locations) -> tuple[Sequence[InForce], Sequence[InForce]]:
+    """The variables and the settings that are not at their defaults; of a file that cannot be read, no setting."""
+    from qmd.config.in_force import settings_in_force, variables_in_force
+    from qmd.config.settings import load_config
+    from qmd.config.trust import trusted_part
+
+    try:
+        written = load_config(locations)
+    except QmdError:
+        # The check of the configuration says why.
+        return variables_in_force(invocation.environ), ()
+    trusted = trusted_part(written, locations, invocation.environ)
+    return variables_in_force(invocation.environ, trusted), settings_in_force(written, invocation.environ, trusted)
+
+
+def _as_json(found: Diagnosis, environment: Mapping[str, str]) -> str:
     import json
 
     content = {
-        "index": str(locations.database),
-        "python": ".".join(map(str, sys.version_info[:3])),
+        "index": str(found.locations.database),
+        "python": python_version(),
         "platform": sys.platform,
         "checks": [
             {"name": check.name, "ok": check.is_well, "detail": check.detail, "advice": check.advice}
-            for check in checks
+            for check in found.checks
         ],
-        "engines": [_engine_row(report) for report in reports],
+        "engines": [_engine_row(report) for report in found.engines],
         "environment": environment,
+        "variables": [_in_force_row(one, "environment") for one in found.variables],
+        "settings": [_in_force_row(one, str(found.locations.config_file)) for one in found.settings],
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _in_force_row(one: InForce, origin: str) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "value": one.value,
+        "origin": origin,
+        "effect": one.effect,
+        "overruled_by": one.overruled_by,
+    }
 
 
 def _engine_row(report: EngineReport) -> dict[str, object]:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
+from msgspec.structs import replace
 from typer import Argument, Option
 
 from qmd.app.disk_paths import missing_warning
@@ -33,8 +34,11 @@ from qmd.render.documents import FetchedDocument, render_document, render_docume
 from qmd.render.hits import file_identifier
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
     from qmd.app.index import Index as OpenIndex
-    from qmd.records import StoredDocument
+    from qmd.records import Collection, CollectionStatus, StoredDocument
 
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
 File = Annotated[
@@ -48,6 +52,7 @@ Folder = Annotated[
     list[str] | None, Argument(help="Collection, or collection/prefix.", autocompletion=completion.folders)
 ]
 _LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most N lines.")
+Plain = Annotated[bool, Option("--plain", help="Show the text as it is, also on a terminal.")]
 _LINE_NUMBERS = Option("--line-numbers", help="Show line numbers (the default).")
 
 
@@ -59,6 +64,7 @@ def get(
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
     no_line_numbers: NoLineNumbers = False,
     full_path: FullPath = False,
+    plain: Plain = False,
     index: Index = None,
 ) -> int:
     """Show one document."""
@@ -73,10 +79,13 @@ def get(
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         found = opened.get(reference, from_line=first, max_lines=count)
+        if invocation.screen and not plain:
+            _show_pages(invocation, opened, [found], full_path=full_path, line_numbers=not no_line_numbers)
+            return 0
         header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
         if full_path:
             header = _on_disk(opened, found.document) or header
-    out(render_document(header, found, line_numbers and not no_line_numbers))
+    invocation.page(render_document(header, found, line_numbers and not no_line_numbers))
     return 0
 
 
@@ -97,6 +106,7 @@ def multi_get(
     line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
     no_line_numbers: NoLineNumbers = False,
     full_path: FullPath = False,
+    plain: Plain = False,
     format: FormatName = None,
     json: Json = False,
     csv: Csv = False,
@@ -120,14 +130,60 @@ def multi_get(
             say(problem)
         if not found.entries:
             return EXIT_NOT_FOUND
+        if invocation.screen and not plain and chosen == "cli":
+            _show_pages(invocation, opened, found.entries, full_path=full_path, line_numbers=not no_line_numbers)
+            return 0
         documents = [entry.document for entry in found.entries]
         on_disk = opened.disk_paths(documents, relative=True) if full_path else {}
     if full_path and len(on_disk) < len(documents):
         warn(missing_warning(len(documents) - len(on_disk), len(documents)))
     names = _identifiers(found, locations.index_name)
     shown = [_fetched(entry, names[entry.document.uri], on_disk.get(entry.document.uri)) for entry in found.entries]
-    out(render_documents(shown, chosen, line_numbers and not no_line_numbers))
+    invocation.page(render_documents(shown, chosen, line_numbers and not no_line_numbers))
     return 0
+
+
+def _show_pages(
+    invocation: Invocation,
+    index: OpenIndex,
+    entries: Sequence[DocumentText | SkippedDocument],
+    *,
+    full_path: bool,
+    line_numbers: bool,
+) -> None:
+    """Draw documents for the person who asked for them."""
+    from qmd.clock import utc_now
+    from qmd.render.pages import Page, draw_pages
+
+    assert invocation.screen is not None
+    documents = [entry.document for entry in entries]
+    paths = index.disk_paths(documents)
+    if full_path and len(paths) < len(documents):
+        warn(missing_warning(len(documents) - len(paths), len(documents)))
+    pages = []
+    for entry in entries:
+        document, path = entry.document, paths.get(entry.document.uri)
+        page = Page(document, f"{document.collection}/{document.path}", entry.context, path=path)
+        if full_path and path is not None:
+            page = replace(page, name=path)
+        if isinstance(entry, SkippedDocument):
+            pages.append(replace(page, reason=f"{entry.reason}: qmd get {document.uri}"))
+        else:
+            pages.append(replace(page, text=entry, address_of=_addresses(index, entry)))
+    invocation.page(draw_pages(invocation.screen, pages, utc_now(), line_numbers=line_numbers))
+
+
+def _addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | None]:
+    """Finds the file of a note that a document links to, by the target as it is written."""
+    from qmd.render.columns import file_link
+    from qmd.render.pages import is_rendered
+
+    if not is_rendered(found):
+        return lambda target: None
+    links = index.links(found.document.uri).outgoing
+    paths = index.disk_paths([one.document for one in links if one.document is not None])
+    places = {one.link.target: paths.get(one.document.uri) for one in links if one.document is not None}
+    return {target: file_link(path) for target, path in places.items() if path is not None}.get
 
 
 def _identifiers(found: DocumentTexts, index_name: str) -> dict[str, str]:
@@ -156,21 +212,43 @@ def list_files(
     index: Index = None,
 ) -> int:
     """List collections, or the files of one."""
-    from qmd.clock import utc_now
-    from qmd.render.listings import render_collection_names, render_files
-
     wanted = " ".join(path or ())
-    with invocation.open(invocation.locate(index)) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         if not wanted:
             counts = {count.name: count for count in opened.status().collections}
-            out(render_collection_names(opened.indexed_collections(), counts))
+            _show_collections(invocation, opened.indexed_collections(), counts, locations.home)
             return 0
         found = opened.ls(wanted)
-    if found.documents:
-        out(render_files(found.documents, utc_now()))
-    else:
+        folders = {one.name: one.path for one in opened.indexed_collections()} if invocation.screen else {}
+    if not found.documents:
         place = f"qmd://{found.collection}/{found.prefix}"
         out(
             f"No files found under {place}\n" if found.prefix else f"No files found in collection: {found.collection}\n"
         )
+        return 0
+    from qmd.clock import utc_now
+
+    if invocation.screen:
+        from qmd.render.tables import draw_files
+
+        invocation.page(draw_files(invocation.screen, found, folders.get(found.collection), utc_now()))
+    else:
+        from qmd.render.listings import render_files
+
+        out(render_files(found.documents, utc_now()))
     return 0
+
+
+def _show_collections(
+    invocation: Invocation, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], home: Path
+) -> None:
+    if invocation.screen:
+        from qmd.clock import utc_now
+        from qmd.render.tables import draw_collection_names
+
+        invocation.page(draw_collection_names(invocation.screen, collections, counts, utc_now(), home))
+        return
+    from qmd.render.listings import render_collection_names
+
+    out(render_collection_names(collections, counts))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.notices import Notices
-from qmd.cli.output import ask, is_interactive, say, warn
+from qmd.cli.output import ask, is_interactive, out, say, warn
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
 from qmd.render.drawing import Screen
@@ -84,6 +84,15 @@ class Invocation(Struct, frozen=True):
             keeps_models=False,
             timeout_s=parse_timeout(self.environ),
         )
+
+    def page(self, text: str) -> None:
+        """Write a result that may be longer than the screen; see `qmd.cli.pager`."""
+        if self.screen is None or self.no_pager:
+            out(text)
+            return
+        from qmd.cli.pager import page
+
+        page(text, self.screen, self.environ)
 
     def missing_argument(self) -> UsageError:
         """What to raise when a required word is absent: the usage line stands for itself."""

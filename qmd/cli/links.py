@@ -31,6 +31,12 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         found = opened.links(reference)
+        if invocation.screen and not json:
+            from qmd.render.connections import draw_links
+
+            others = [one.document for one in (*found.outgoing, *found.incoming) if one.document is not None]
+            invocation.page(draw_links(invocation.screen, found, opened.disk_paths([found.document, *others])))
+            return 0
 
     def name_of(document: StoredDocument) -> str:
         return file_identifier(document.uri, locations.index_name)
@@ -54,11 +60,17 @@ def related(
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         found = opened.related(reference, limit=positive_number(n, "-n", _RELATED), collections=collection or None)
+        paths = opened.disk_paths([found.document, *(one.document for one in found.notes)]) if invocation.screen else {}
 
     def name_of(document: StoredDocument) -> str:
         return file_identifier(document.uri, locations.index_name)
 
     for warning in found.warnings:
         warn(warning)
+    if invocation.screen and not json:
+        from qmd.render.connections import draw_related
+
+        invocation.page(draw_related(invocation.screen, found, paths))
+        return 0
     out((related_json if json else render_related)(found, name_of))
     return 0

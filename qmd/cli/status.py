@@ -24,7 +24,14 @@ def status(invocation: Invocation, json: Json = False, index: Index = None) -> i
     with invocation.open(locations) as opened:
         counts, collections = opened.status(), opened.indexed_collections()
     report = StatusReport(counts, collections, (), _tips(counts, collections), _daemon_pid(locations))
-    out(status_json(report) if json else render_status(report, utc_now()))
+    if json:
+        out(status_json(report))
+    elif invocation.screen:
+        from qmd.render.tables import draw_status
+
+        invocation.page(draw_status(invocation.screen, report, utc_now(), locations.home))
+    else:
+        out(render_status(report, utc_now()))
     return 0
 
 

@@ -16,7 +16,7 @@ def render_links(found: NoteLinks, name_of: NameOf) -> str:
     """`links`: the line of each link, the note at its other end, and what the link shows."""
     outgoing = [f"  {one.link.line}: {_named(one, name_of)}{_shown(one.link, one.document)}" for one in found.outgoing]
     incoming = [f"  {_named(one, name_of)}:{one.link.line}{_shown(one.link, found.document)}" for one in found.incoming]
-    unresolved = [f"  {one.link.line}: {_written(one.link)}{_shown(one.link, None)}" for one in found.unresolved]
+    unresolved = [f"  {one.link.line}: {written_target(one.link)}{_shown(one.link, None)}" for one in found.unresolved]
     lines = [_head(found.document, name_of)]
     for title, entries in (("Links to", outgoing), ("Linked from", incoming), ("Broken links", unresolved)):
         if entries:
@@ -85,22 +85,33 @@ def _head(document: StoredDocument, name_of: NameOf) -> str:
 
 
 def _named(one: NoteLink, name_of: NameOf) -> str:
-    return name_of(one.document) if one.document is not None else _written(one.link)
+    return name_of(one.document) if one.document is not None else written_target(one.link)
 
 
-def _written(link: Link) -> str:
+def written_target(link: Link) -> str:
+    """Where a link leads, as the note writes it."""
     return f"{link.target}#{link.fragment}" if link.fragment else link.target
 
 
-def _shown(link: Link, target: StoredDocument | None) -> str:
-    """What the link shows, where that is more than the name."""
+def shown_words(link: Link, target: StoredDocument | None) -> str:
+    """What the link shows, where that is more than the name; empty otherwise."""
     name = target.path.rpartition("/")[2].removesuffix(".md") if target is not None else link.target
-    return f'  "{link.text}"' if link.text not in ("", name) else ""
+    return link.text if link.text != name else ""
+
+
+def _shown(link: Link, target: StoredDocument | None) -> str:
+    words = shown_words(link, target)
+    return f'  "{words}"' if words else ""
 
 
 def _linked(note: RelatedNote) -> str:
+    return f"  ({linked_how(note)})" if linked_how(note) else ""
+
+
+def linked_how(note: RelatedNote) -> str:
+    """How a related note and the one it was asked of are linked; empty where they are not."""
     if note.links_to and note.linked_from:
-        return "  (linked both ways)"
+        return "linked both ways"
     if note.links_to or note.linked_from:
-        return "  (links here)" if note.links_to else "  (linked from here)"
-    return "  (shared links)" if note.shared_links else ""
+        return "links here" if note.links_to else "linked from here"
+    return "shared links" if note.shared_links else ""

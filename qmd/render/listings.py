@@ -110,12 +110,13 @@ def render_files(documents: Sequence[StoredDocument], now: datetime) -> str:
     sizes = [human_size(document.size) for document in documents]
     width = max((len(size) for size in sizes), default=0)
     return "".join(
-        f"{size:>{width}}  {_listing_time(document.modified_at, now)}  {document.uri}\n"
+        f"{size:>{width}}  {listing_time(document.modified_at, now)}  {document.uri}\n"
         for size, document in zip(sizes, documents, strict=True)
     )
 
 
-def _listing_time(moment: str, now: datetime) -> str:
+def listing_time(moment: str, now: datetime) -> str:
+    """`Nov 22 10:11`; the year in place of the time where it was long ago."""
     at = parse_time(moment)
     day = f"{at:%b} {at.day:>2}"
     return f"{day}  {at.year}" if (now - at).days > _OLD_DAYS else f"{day} {at:%H:%M}"

@@ -49,6 +49,11 @@ def _spelled(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
 
 
+def without_sequences(text: str) -> str:
+    """What of a `Styled` text takes room on the screen."""
+    return re.sub(r"\x1b(?:\][^\x07]*\x07|\[[0-9;]*[A-Za-z])", "", text)
+
+
 def link_target(template: str, path: str, line: int) -> str:
     """The editor URI that `template` makes of a path and a line."""
     from urllib.parse import quote

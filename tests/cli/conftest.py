@@ -41,6 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("QMD_DAEMON", "0")
+    monkeypatch.setenv("QMD_PAGER", "")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PWD", str(folder))
     return folder

@@ -1,0 +1,104 @@
+"""Which of the variables and settings that `qmd.config.variables` lists hold for this run, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from qmd.config.settings import Config
+from qmd.config.variables import SETTINGS, VARIABLES, Variable
+from qmd.records import DEFAULT_PATTERN
+
+_SLOTS = ("embed", "rerank", "generate")
+_UNTRUSTED = "the project is not trusted"
+
+
+class InForce(Struct, frozen=True):
+    """One variable or setting that is not at its default."""
+
+    name: str
+    value: str
+    """As it may be shown."""
+    effect: str
+    overruled_by: str | None = None
+    """What keeps it from having its effect."""
+
+
+def variables_in_force(environ: Mapping[str, str], config: Config | None = None) -> tuple[InForce, ...]:
+    """The variables that are set and not empty, in the order of `VARIABLES`; no key, token or password is shown.
+
+    Programs that fetch take the names of proxies in small letters as well. A `QMD_` variable that is not in the list,
+    perhaps misspelled or of another version, comes last.
+
+    Args:
+        environ: The environment variables.
+        config: The settings of `index.yml`, which come before some variables.
+    """
+    known = {one.name for one in VARIABLES}
+    strangers = [name for name in sorted(environ) if name.startswith("QMD_") and name not in known]
+    found = []
+    for one in (*VARIABLES, *(Variable(name, "no variable of this version") for name in strangers)):
+        names = (one.name, one.name.lower()) if one.name.endswith("_PROXY") else (one.name,)
+        value = next((environ[name] for name in names if environ.get(name)), None)
+        if value is not None and one.matters_at in (None, value):
+            found.append(InForce(one.name, _shown(one, value), one.effect, _setting_before(one.name, config)))
+    return tuple(found)
+
+
+def settings_in_force(
+    written: Config, environ: Mapping[str, str], trusted: Config | None = None
+) -> tuple[InForce, ...]:
+    """The settings of `index.yml` that are not at their defaults, those of the collections last.
+
+    Args:
+        written: All that the file says.
+        environ: The environment variables, some of which come before settings.
+        trusted: What of it a project may decide (`qmd.config.trust.trusted_part`); None for all.
+    """
+    effects = {one.key: one.effect for one in SETTINGS}
+    held = {key for key, _, _ in _written(written if trusted is None else trusted)}
+    found = []
+    for key, pattern, value in _written(written):
+        overruled = None if key in held else _UNTRUSTED
+        if key == "editor_uri" and environ.get("QMD_EDITOR_URI"):
+            overruled = "QMD_EDITOR_URI"
+        found.append(InForce(key, value, effects[pattern], overruled))
+    return tuple(found)
+
+
+def _setting_before(name: str, config: Config | None) -> str | None:
+    slot = name.removeprefix("QMD_").removesuffix("_MODEL").lower()
+    is_set = config is not None and name.endswith("_MODEL") and config.models.get(slot, "auto") not in ("", "auto")
+    return f"models.{slot}" if is_set else None
+
+
+def _written(config: Config) -> Iterator[tuple[str, str, str]]:
+    """(key, key with `NAME` for a collection, value) of each setting that says something."""
+    if config.global_context:
+        yield "global_context", "global_context", config.global_context
+    if config.editor_uri:
+        yield "editor_uri", "editor_uri", config.editor_uri
+    for slot in _SLOTS:
+        if slot in config.models:
+            yield f"models.{slot}", f"models.{slot}", config.models[slot]
+    for one in config.collections:
+        for field, value in (
+            ("pattern", "" if one.pattern == DEFAULT_PATTERN else one.pattern),
+            ("ignore", ", ".join(one.ignore)),
+            ("update", one.update_command or ""),
+            ("includeByDefault", "" if one.include_by_default else "false"),
+        ):
+            if value:
+                yield f"collections.{one.name}.{field}", f"collections.NAME.{field}", value
+
+
+def _shown(variable: Variable, value: str) -> str:
+    if variable.is_secret:
+        return "(set)"
+    scheme, separator, rest = value.partition("://")
+    place, slash, path = rest.partition("/")
+    if separator and "@" in place:
+        # The part of an address that may be a password.
+        return f"{scheme}://…@{place.rpartition('@')[2]}{slash}{path}"
+    return value

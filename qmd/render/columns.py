@@ -1,0 +1,207 @@
+"""Pieces that drawn tables are made of: columns without lines, paths that fit, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from qmd.render.terminal import visible
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+MARKS = {"good": "✓", "warning": "!", "bad": "✗", "faint": "–"}
+"""Style → the sign in front of a line; a reader without colours tells them apart as well."""
+
+_NARROWEST_PATH = 12
+_ELLIPSIS = "…"
+
+
+def shown(text: str, style: str = "", link: str | None = None) -> Text:
+    """Foreign text on one line, as it will stand on the terminal."""
+    from rich.style import Style
+    from rich.text import Text
+
+    part = Text(visible(" ".join(text.split("\n"))), style)
+    if link:
+        part.stylize(Style(link=link))
+    return part
+
+
+def mark(style: str) -> Text:
+    """The sign of a state: `good`, `warning`, `bad`, `faint`."""
+    from rich.text import Text
+
+    return Text(MARKS[style], style)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 file`, `5,129 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class Elided:
+    """A path that loses its middle where its column is too narrow; folders are faint, the last name is not."""
+
+    def __init__(self, path: str, link: str | None = None, style: str = "", *, is_path: bool = True) -> None:
+        """Take the path, or another text on one line; `style` is that of its last part."""
+        self._path, self._link, self._style = visible(" ".join(path.split("\n"))), link, style
+        self._is_path = is_path
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """As wide as the path, or as narrow as still tells something."""
+        from rich.cells import cell_len
+        from rich.measure import Measurement
+
+        width = cell_len(self._path)
+        return Measurement(min(width, _NARROWEST_PATH), width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """One line."""
+        from rich.style import Style
+        from rich.text import Text
+
+        text = (elide_path if self._is_path else elide)(self._path, options.max_width)
+        line = Text(text, no_wrap=True, end="")
+        name = line.plain.rstrip("/").rfind("/") + 1 if self._is_path else 0
+        line.stylize("path", 0, name)
+        line.stylize(self._style, name)
+        if self._link:
+            line.stylize(Style(link=self._link))
+        yield line
+
+
+def elide_path(path: str, width: int) -> str:
+    """`path` in at most `width` columns: folders are left out before anything of the last name is."""
+    from rich.cells import cell_len
+
+    if cell_len(path) <= width:
+        return path
+    folders, _, name = path.rpartition("/")
+    room = width - cell_len(name) - 2
+    return f"{_taken(folders, room)}{_ELLIPSIS}/{name}" if room >= 0 and folders else elide(name or path, width)
+
+
+def elide(text: str, width: int) -> str:
+    """`text` in at most `width` columns: what is too much goes out of the middle, more of the start than of the end."""
+    from rich.cells import cell_len, get_character_cell_size
+
+    if cell_len(text) <= width:
+        return text
+    start, end = (width - 1) // 3, width - 1 - (width - 1) // 3
+    head = _taken(text, start)
+    kept = 0
+    for position in range(len(text) - 1, -1, -1):
+        end -= get_character_cell_size(text[position])
+        if end < 0:
+            break
+        # A mark that joins the character before it would join the ellipsis.
+        kept = position if get_character_cell_size(text[position]) else kept
+    return f"{head}{_ELLIPSIS}{text[kept:] if kept else ''}"
+
+
+def _taken(text: str, width: int) -> str:
+    from rich.cells import get_character_cell_size
+
+    for position, character in enumerate(text):
+        width -= get_character_cell_size(character)
+        if width < 0:
+            return text[:position]
+    return text
+
+
+def folded_home(path: Path, home: Path) -> str:
+    """`path` with the home folder as `~`."""
+    from qmd.names import to_text
+
+    if path == home:
+        return "~"
+    return to_text(f"~/{path.relative_to(home)}" if home != home.parent and path.is_relative_to(home) else path)
+
+
+def file_link(path: Path | str) -> str:
+    """The address of a file or folder on this machine."""
+    from pathlib import Path
+
+    return Path(path).as_uri()
+
+
+def columns(*heads: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
+    """A table without lines.
+
+    Args:
+        heads: What stands above each column.
+        right: Those with numbers.
+        fold: Those that may take several lines, or lose their middle; the others always keep their width.
+    """
+    from rich.table import Table
+
+    has_heads = bool("".join(heads).strip())
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="faint", show_header=has_heads)
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", no_wrap=head not in fold)
+    return table
+
+
+def tabulate(
+    heads: Sequence[str], rows: Sequence[Sequence[RenderableType]], right: Sequence[str] = (), fold: Sequence[str] = ()
+) -> Table:
+    """`columns` with their rows, without those columns in which every row has the empty text."""
+    used = [number for number in range(len(heads)) if any(row[number] != "" for row in rows)]
+    table = columns(*(heads[number] for number in used), right=right, fold=fold)
+    for row in rows:
+        table.add_row(*(row[number] for number in used))
+    return table
+
+
+def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+    """What there is to know of one thing, by its name."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="faint", no_wrap=True)
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def heading(text: str, more: str = "") -> Text:
+    """What stands above a table; `more` is said faintly beside it."""
+    from rich.text import Text
+
+    return Text.assemble(shown(text, "title"), *(("  ", shown(more, "faint")) if more else ()))
+
+
+def state(style: str, text: str) -> Text:
+    """`text` behind the sign of a state, which alone is coloured."""
+    from rich.text import Text
+
+    return Text.assemble(mark(style), " ", shown(text))
+
+
+def indented(part: RenderableType) -> RenderableType:
+    """`part` two columns to the right."""
+    from rich.padding import Padding
+
+    return Padding(part, (0, 0, 0, 2), expand=False)
+
+
+def next_steps(steps: Iterable[tuple[str, str]]) -> list[RenderableType]:
+    """Commands and what each is good for, below an empty line; nothing where there are none."""
+    rows = list(steps)
+    if not rows:
+        return []
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="command")
+    table.add_column(style="faint")
+    for command, purpose in rows:
+        table.add_row(shown(command), shown(purpose))
+    return ["", heading("Next"), indented(table)]

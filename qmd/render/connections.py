@@ -1,0 +1,98 @@
+"""The links of a note and its related notes, drawn for a terminal; what programs read is in `qmd.render.links`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from qmd.app.records import NoteLink, NoteLinks, RelatedNotes
+from qmd.records import StoredDocument
+from qmd.render.columns import Elided, columns, count, file_link, heading, indented, next_steps, shown, tabulate
+from qmd.render.drawing import Screen, draw
+from qmd.render.links import linked_how, shown_words, written_target
+from qmd.render.terminal import Styled
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+_WIDE = 100
+"""Columns from which titles stand beside the paths."""
+
+Paths = Mapping[str, str]
+"""Address of a document → where its file lies; without those whose file is gone."""
+
+
+def draw_links(screen: Screen, found: NoteLinks, paths: Paths) -> Styled:
+    """`links`: what a note links to, what links to it, and which of its links lead nowhere."""
+    ends = [(one, one.document) for one in found.outgoing if one.document is not None]
+    starts = [(one, one.document) for one in found.incoming if one.document is not None]
+    is_one = _is_one_collection(found.document, [document for _, document in (*ends, *starts)])
+    outgoing = [(f"{one.link.line}", _name(note, paths, is_one), _words(one, note)) for one, note in ends]
+    incoming = [(f"{one.link.line}", _name(note, paths, is_one), _words(one, found.document)) for one, note in starts]
+    unresolved = [(f"{one.link.line}", shown(written_target(one.link)), _words(one, None)) for one in found.unresolved]
+    parts: list[RenderableType] = [_head(found.document, paths)]
+    for title, rows in (("Links to", outgoing), ("Linked from", incoming), ("Leads nowhere", unresolved)):
+        if rows:
+            table = tabulate(("Line", "Note", "Shown as"), rows, right=("Line",), fold=("Note", "Shown as"))
+            parts += ["", heading(title, count(len(rows), "link")), indented(table)]
+    if len(parts) == 1:
+        parts += ["", shown("No links.", "faint")]
+    return draw(screen, *parts, *next_steps([(f"qmd related {_quoted(found.document)}", "notes on the same matter")]))
+
+
+def draw_related(screen: Screen, found: RelatedNotes, paths: Paths) -> Styled:
+    """`related`: how near each note is, what it is called, and how the two are linked."""
+    head = _head(found.document, paths)
+    if not found.notes:
+        return draw(screen, head, "", shown("No related notes.", "faint"))
+    is_one = _is_one_collection(found.document, [one.document for one in found.notes])
+    rows = [
+        (
+            f"{int(one.score * 100 + 0.5)}%",
+            _name(one.document, paths, is_one),
+            _title(one.document) if screen.width >= _WIDE else "",
+            shown(linked_how(one), "faint") if linked_how(one) else "",
+        )
+        for one in found.notes
+    ]
+    table = tabulate(("Near", "Note", "Title", "Linked"), rows, right=("Near",), fold=("Note", "Title"))
+    step = (f"qmd get {_quoted(found.notes[0].document)}", "read the first of them")
+    return draw(screen, head, "", table, *next_steps([step]))
+
+
+def _head(document: StoredDocument, paths: Paths) -> Table:
+    table = columns("", " ", fold=("",))
+    table.add_row(_name(document, paths, False, "title"), shown(document.docid, "faint"))
+    return table
+
+
+def _is_one_collection(document: StoredDocument, others: Sequence[StoredDocument]) -> bool:
+    """Whether the name of the collection, said above, need not be said again."""
+    return all(one.collection == document.collection for one in others)
+
+
+def _name(document: StoredDocument, paths: Paths, is_one_collection: bool, style: str = "") -> Elided:
+    path = paths.get(document.uri)
+    name = document.path if is_one_collection else f"{document.collection}/{document.path}"
+    return Elided(name, file_link(path) if path else None, style)
+
+
+def _title(document: StoredDocument) -> RenderableType:
+    """The title, where it is more than another spelling of the file's name."""
+    name = document.path.rpartition("/")[2].rpartition(".")[0]
+    return shown(document.title) if _plain(document.title) != _plain(name) else ""
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", " ").replace("_", " ").strip()
+
+
+def _words(one: NoteLink, target: StoredDocument | None) -> RenderableType:
+    words = shown_words(one.link, target)
+    return shown(words, "faint") if words else ""
+
+
+def _quoted(document: StoredDocument) -> str:
+    """The docid as a shell takes it, for which `#` begins a comment."""
+    return f"'{document.docid}'"

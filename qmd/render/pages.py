@@ -1,0 +1,128 @@
+"""Fetched documents, drawn for a terminal: notes rendered, source files in colours, lines numbered.
+
+The forms that programs read are in `qmd.render.documents`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from qmd.app.records import DocumentText
+from qmd.records import StoredDocument
+from qmd.render.columns import Elided, file_link, shown, state
+from qmd.render.drawing import Screen, draw, paint
+from qmd.render.listings import listing_time
+from qmd.render.markdown import AddressOf, code_theme, render_markdown
+from qmd.render.terminal import Styled, join_styled, visible
+from qmd.render.text import human_size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_MARKDOWN = (".md", ".markdown", ".mdx", ".qmd", ".rmd")
+MAX_MARKDOWN, MAX_CODE = 200_000, 60_000
+"""Characters that are laid out in about two seconds; a longer text is shown as it is, at once."""
+
+
+class Page(Struct, frozen=True):
+    """A document to be read on a terminal."""
+
+    document: StoredDocument
+    name: str
+    """What it is called here: its path in the collection, behind the collection."""
+    context: str | None
+    text: DocumentText | None = None
+    """None where it is left out."""
+    reason: str = ""
+    """Why it is."""
+    path: str | None = None
+    """Where its file lies."""
+    address_of: AddressOf = lambda target: None
+    """Finds the notes that it links to."""
+
+
+def draw_pages(screen: Screen, pages: Sequence[Page], now: datetime, *, line_numbers: bool = True) -> Styled:
+    """Documents below one another: what each is, and its text.
+
+    Lines that were asked for are numbered as in the file. Together they are laid out for as long as one may be; what
+    comes then is shown as it is.
+    """
+    parts: list[str] = []
+    before = 0
+    for page in pages:
+        parts += ["\n"] if parts else []
+        parts.append(draw(screen, *_header(screen, page, now)))
+        if page.text is None:
+            parts.append(draw(screen, state("warning", page.reason)))
+            continue
+        parts.append(_text(screen, page, page.text, before, line_numbers))
+        before += len(page.text.text)
+    return join_styled(parts)
+
+
+def is_rendered(found: DocumentText) -> bool:
+    """Whether a document is shown as what its markdown means: all of a note that is not too long."""
+    is_markdown = found.document.path.lower().endswith(_MARKDOWN)
+    return found.is_whole and is_markdown and len(found.text) <= MAX_MARKDOWN
+
+
+def _text(screen: Screen, page: Page, found: DocumentText, before: int, line_numbers: bool) -> Styled:
+    text = found.text.removesuffix("\n") if found.is_whole else found.text
+    path, n_characters = page.document.path, before + len(text)
+    if not path.lower().endswith(_MARKDOWN):
+        is_short = n_characters <= MAX_CODE
+        return _code(screen, path, text, found.first_line, line_numbers) if is_short else _lines(screen, text, found)
+    if not is_rendered(found) or n_characters > MAX_MARKDOWN:
+        return _lines(screen, text, found)
+    body = render_markdown(text, page.address_of, hyperlinks=screen.colours is not None)
+    return draw(Screen(screen.text_width, screen.height, screen.colours), *body)
+
+
+def _header(screen: Screen, page: Page, now: datetime) -> list[RenderableType]:
+    """Name and docid; date, size and time of the last change; what its folders are for; a line below."""
+    from rich.rule import Rule
+    from rich.table import Table
+
+    document = page.document
+    link = file_link(page.path) if page.path else None
+    name = Table.grid(padding=(0, 2, 0, 0))
+    name.add_column()
+    name.add_column(no_wrap=True)
+    name.add_row(Elided(page.name, link, "title"), shown(document.docid, "faint"))
+    facts = [human_size(document.size), f"changed {listing_time(document.modified_at, now)}"]
+    rows: list[RenderableType] = [
+        name,
+        shown(" · ".join([*([document.date] if document.date else []), *facts]), "faint"),
+    ]
+    if page.context:
+        rows += [shown(line, "markdown.block_quote") for line in page.context.split("\n") if line.strip()]
+    return [*rows, Rule(characters="─", style="rule.line"), ""]
+
+
+def _code(screen: Screen, path: str, text: str, first_line: int, line_numbers: bool) -> Styled:
+    """A source file in the colours of its language, which its name tells."""
+    from rich.syntax import Syntax
+
+    syntax = Syntax(
+        visible(text),
+        Syntax.guess_lexer(path),
+        theme=code_theme(),
+        line_numbers=line_numbers,
+        start_line=first_line,
+        word_wrap=True,
+    )
+    return draw(screen, syntax)
+
+
+def _lines(screen: Screen, text: str, found: DocumentText) -> Styled:
+    """Numbered lines as they are; the terminal folds them."""
+    lines = text.split("\n")
+    width = len(str(found.first_line + len(lines) - 1))
+    numbered = enumerate(lines, found.first_line)
+    return join_styled(
+        part for number, line in numbered for part in (paint(screen, f"{number:>{width}}  ", "faint"), line, "\n")
+    )

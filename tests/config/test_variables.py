@@ -1,0 +1,44 @@
+"""The list of environment variables and settings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from qmd.config.variables import SETTINGS, VARIABLES, Variable
+from qmd.inference.settings import ENV_STEMS
+
+PACKAGE = Path(__file__).parents[2] / "qmd"
+OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API_KEY")}
+"""Their names are put together where they are read."""
+
+
+def read_by_the_code() -> set[str]:
+    """The `QMD_` variables that any module but the list names."""
+    found = set()
+    for file in PACKAGE.rglob("*.py"):
+        if file.name != "variables.py":
+            found |= set(re.findall(r"\bQMD_[A-Z][A-Z_]*[A-Z]\b", file.read_text("utf-8")))
+    return (found - set(ENV_STEMS.values())) | OF_A_ROLE
+
+
+def test_every_variable_that_the_code_reads_is_listed_and_every_listed_one_is_read() -> None:
+    assert {one.name for one in VARIABLES if one.name.startswith("QMD_")} == read_by_the_code()
+
+
+def test_no_variable_is_listed_twice() -> None:
+    names = [one.name for one in VARIABLES]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("one", VARIABLES, ids=lambda one: one.name)
+def test_an_effect_is_one_short_line(one: Variable) -> None:
+    assert "\n" not in one.effect and len(one.effect) <= 72 and not one.effect.endswith(".")
+
+
+def test_every_setting_is_one_that_the_configuration_reads() -> None:
+    source = (PACKAGE / "config" / "settings.py").read_text("utf-8") + (PACKAGE / "app" / "reading.py").read_text()
+    for one in SETTINGS:
+        assert f'"{one.key.rpartition(".")[2]}"' in source, one.key
