@@ -191,7 +191,19 @@ def exclusive_lock(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock file at `path`; a missing one, or one that cannot be opened, is not held."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, *, shared: bool = False) -> bool:
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -200,7 +212,7 @@ def _try_lock(descriptor: int) -> bool:
         else:
             import fcntl
 
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 
 from qmd.names import to_disk
+from qmd.pace import duration_text
 
 if TYPE_CHECKING:
     from qmd.dates.days import DateSpan
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MetadataValue = str | int | float | bool | tuple[str, ...]
 SubQueryKind = Literal["lex", "vec", "hyde"]
 Verdict = Literal["good", "weak", "none"]
+Strength = Literal["strong", "likely", "weak"]
 Sort = Literal["relevance", "date", "-date"]
 """The order of hits; `date` is newest first, `-date` oldest first."""
 
@@ -250,6 +252,8 @@ class Passage(Struct, frozen=True):
     lines_after: int
     heading_trail: tuple[str, ...] = ()
     """Headings that the best line stands under, outermost first, without the document's title."""
+    is_code: bool = False
+    """Whether all of it is code: of a source file, or from inside a fence whose marks it does not hold."""
 
 
 class Contribution(Struct, frozen=True):
@@ -351,6 +355,32 @@ class LeftOutFile(Struct, frozen=True):
     """Version of the program that could not take it; another one may."""
 
 
+class EmbeddingRun(Struct, frozen=True):
+    """A run that computes vectors just now, in whatever process."""
+
+    pid: int
+    started_at: str
+    done: int = 0
+    """Characters."""
+    total: int = 0
+    """Characters of the texts that lacked vectors; 0 while the model is being loaded."""
+    left_s: float | None = None
+    """Seconds that it will still take; None while that is not known."""
+    is_paused: bool = False
+    """Whether its process does something else for a moment."""
+
+    @property
+    def percent(self) -> int:
+        """Whole percent done."""
+        return 100 * self.done // self.total if self.total else 0
+
+    @property
+    def state(self) -> str:
+        """How far it is: `43 % done, 1 min 15 s left`."""
+        left = "" if self.left_s is None else f", {duration_text(self.left_s)} left"
+        return f"{self.percent} % done{left}" if self.total else "just started"
+
+
 class IndexStatus(Struct, frozen=True):
     """What the index holds."""
 
@@ -366,3 +396,5 @@ class IndexStatus(Struct, frozen=True):
     fingerprint: str | None
     collections: tuple[CollectionStatus, ...]
     left_out: tuple[LeftOutFile, ...] = ()
+    embedding: EmbeddingRun | None = None
+    """The run that computes vectors now."""

@@ -28,7 +28,10 @@ class LoadingBudget:
         """Why the models are not to be loaded; None when they are."""
         if self._budget_ms is None or self._is_loaded or self._budget_ms >= _LOADING_MS:
             return None
-        return f"budget of {self._budget_ms} ms: loading models would take longer; a warm process has them ready"
+        return (
+            f"budget of {self._budget_ms} ms: loading models would take longer, searched by words only; "
+            "a warm process has them ready"
+        )
 
     def left_ms(self) -> int | None:
         """What the search may still take, at least 1."""

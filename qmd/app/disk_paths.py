@@ -32,6 +32,24 @@ def disk_paths(
     return found
 
 
+def link_to(path: str) -> str:
+    """The address that opens a file on disk: in Obsidian where it lies in a vault, else in the desktop's program.
+
+    Args:
+        path: Absolute.
+    """
+    if vault_of(path) is not None:
+        from urllib.parse import quote
+
+        return f"obsidian://open?path={quote(path, safe='', errors='surrogateescape')}"
+    return Path(path).as_uri()
+
+
+def vault_of(path: str) -> Path | None:
+    """The Obsidian vault that a file lies in, the nearest folder above with a `.obsidian` in it; None outside."""
+    return next((folder for folder in Path(path).parents if (folder / ".obsidian").is_dir()), None)
+
+
 def missing_warning(n_missing: int, n_all: int) -> str:
     """What to say about files that are gone."""
     which = "the file" if n_all == 1 else f"{n_missing} of {n_all} results"

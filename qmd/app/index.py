@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from qmd.config.settings import Config
     from qmd.indexing.embed import EmbedReport
     from qmd.indexing.update import UpdateReport
-    from qmd.records import Collection
+    from qmd.inference.base import Embedder
+    from qmd.pace import Progress
+    from qmd.records import Collection, EmbeddingRun
 
 
 class Index(ReadingIndex):
@@ -248,7 +251,7 @@ class Index(ReadingIndex):
         collections: str | Sequence[str] | None = None,
         *,
         on_start: Callable[[EmbeddingStart], None] | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
         **options: Unpack[EmbedOptions],
     ) -> EmbedReport:
@@ -257,7 +260,7 @@ class Index(ReadingIndex):
         Args:
             collections: Only texts of these; None = all.
             on_start: Gets the model and how many texts wait, once that is known.
-            on_progress: Gets (chunks done, estimate of all chunks).
+            on_progress: Gets the characters done and left, many times a second.
             should_stop: Asked every few seconds; what was computed is kept.
             **options: See `EmbedRequest`.
 
@@ -267,8 +270,8 @@ class Index(ReadingIndex):
             BusyError: Another process keeps the index.
             NotFoundError: An unknown collection.
         """
-        from qmd.app.locks import embed_lock
         from qmd.app.updating import AlreadyEmbeddingError, embed
+        from qmd.store.runs import embed_lock, recorded_run
 
         names = as_names(collections)
         refuse_unknown(names or (), self._configuration.load().collections)
@@ -277,22 +280,21 @@ class Index(ReadingIndex):
             if not is_ours:
                 message = "another process is computing vectors for this index"
                 raise AlreadyEmbeddingError(message, "wait until it has ended")
-            with self._engines.lease(self.engine_settings(), frozenset({"embed"})) as engines:
-                if engines.embedder is None:
-                    # The first note is the failure. Another model would fill the index with vectors of its own.
-                    reason = engines.notes[0] if engines.notes else "there is no embedding model"
-                    raise ModelError(reason, "search by words works; see: qmd doctor")
-                for note in engines.notes:
-                    self._notices.warn(note)
-                with self._configuration.open_writer() as writer:
-                    return embed(
-                        writer,
-                        engines.embedder,
-                        request,
-                        on_start=on_start,
-                        on_progress=on_progress,
-                        should_stop=should_stop,
+            with recorded_run(self.path, self._slices.pop(names, None)) as record:
+
+                def report(progress: Progress) -> None:
+                    record.update(progress)
+                    if on_progress is not None:
+                        on_progress(progress)
+
+                with self._embedder() as embedder, self._configuration.open_writer() as writer:
+                    done = embed(
+                        writer, embedder, request, on_start=on_start, on_progress=report, should_stop=should_stop
                     )
+                if done.stopped and request.resumes:
+                    record.pause()
+                    self._slices[names] = record.run
+                return done
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         """Drop what nothing uses and make the file small again; counts by kind of thing.
@@ -312,6 +314,22 @@ class Index(ReadingIndex):
             return clean_index(writer, self.path, dry_run=dry_run)
 
     # --- inside -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _slices(self) -> dict[tuple[str, ...] | None, EmbeddingRun]:
+        """By collections, the embedding runs that are to be resumed."""
+        return {}
+
+    @contextmanager
+    def _embedder(self) -> Iterator[Embedder]:
+        with self._engines.lease(self.engine_settings(), frozenset({"embed"})) as engines:
+            if engines.embedder is None:
+                # The first note is the failure. Another model would fill the index with vectors of its own.
+                reason = engines.notes[0] if engines.notes else "there is no embedding model"
+                raise ModelError(reason, "search by words works; see: qmd doctor")
+            for note in engines.notes:
+                self._notices.warn(note)
+            yield engines.embedder
 
     def _edited(self, config: Config) -> Config:
         self.mirror_configuration()

@@ -1,25 +1,20 @@
-"""One embedding run per index at a time, and no cleaning beside it."""
+"""No cleaning of an index beside a run that computes its vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.errors import BusyError
-from qmd.files import exclusive_lock
+from qmd.store.runs import embed_lock
 
 if TYPE_CHECKING:
     from qmd.store.index import IndexWriter
 
 _CLEANUP_WAIT_S = 2.0
 """Longer than a commit of `watch` between two of its slices, shorter than anybody waits without a word."""
-
-
-def embed_lock(database: Path, wait_s: float = 0.0) -> AbstractContextManager[bool]:
-    """Hold the embedding lock of an index; gives False when another process has it longer than `wait_s`."""
-    return exclusive_lock(database.with_name(f".{database.name}.embed.lock"), wait_s)
 
 
 def clean_index(writer: IndexWriter, database: Path, *, dry_run: bool = False) -> Mapping[str, int]:

@@ -173,7 +173,8 @@ class ReadingIndex:
         settings = self.engine_settings()
         budget = LoadingBudget(options.budget_ms, overhead_ms, is_loaded=self._engines.is_loaded)
         if budget.refusal is not None:
-            return search(reader, Engines(None, None, None, (budget.refusal,)), query, options, deadline)
+            by_words = search(reader, Engines(None, None, None), query, replace(options, mode="lexical"), deadline)
+            return replace(by_words, warnings=(budget.refusal, *by_words.warnings))
         if not self._engines.is_loaded:
             deadline.begin("loading models")
         with self._engines.engines(settings, roles, deadline.check) as engines:

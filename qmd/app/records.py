@@ -148,6 +148,8 @@ class EmbedRequest(Struct, frozen=True):
     """Stop after so long; what was computed is kept."""
     cut_declarations: bool = True
     """Cut source files at their declarations; False cuts them as plain text."""
+    resumes: bool = False
+    """After `timeout_s` the same index goes on in a moment: to others it is one run."""
 
 
 class EmbedOptions(TypedDict, total=False):
@@ -156,6 +158,7 @@ class EmbedOptions(TypedDict, total=False):
     force: bool
     timeout_s: float | None
     cut_declarations: bool
+    resumes: bool
 
 
 class EmbeddingStart(Struct, frozen=True):

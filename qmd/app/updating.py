@@ -13,6 +13,7 @@ from qmd.indexing.update import UpdateReport, update_collection
 if TYPE_CHECKING:
     from qmd.indexing.embed import EmbedReport
     from qmd.inference.base import Embedder
+    from qmd.pace import Progress
     from qmd.records import Collection
     from qmd.store.index import IndexWriter
 
@@ -64,7 +65,7 @@ def embed(
     request: EmbedRequest,
     *,
     on_start: Callable[[EmbeddingStart], None] | None,
-    on_progress: Callable[[int, int], None] | None,
+    on_progress: Callable[[Progress], None] | None,
     should_stop: Callable[[], bool] | None,
 ) -> EmbedReport:
     """Compute the vectors that are missing; what was computed is kept however it ends."""

@@ -24,7 +24,16 @@ from qmd.cli.commands import (
     group_of,
 )
 from qmd.cli.failures import report, report_unforeseen
-from qmd.cli.output import flush_result, out, prepare_streams, say, settle_streams, stdout_is_terminal, warn
+from qmd.cli.output import (
+    flush_result,
+    out,
+    prepare_streams,
+    say,
+    settle_streams,
+    stderr_is_terminal,
+    stdout_is_terminal,
+    warn,
+)
 from qmd.cli.spelling import Arguments, Declared, Options, arrange, find_command, is_option
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
 from qmd.names import typed_text
@@ -60,8 +69,8 @@ def _run_reporting(argv: list[str]) -> int:
         flush_result()
     except QmdError as exc:
         return report(exc)
-    except KeyboardInterrupt:
-        say("interrupted: the work done so far is kept; run the same command to continue")
+    except KeyboardInterrupt as exc:
+        say(f"interrupted: {str(exc) or 'the work done so far is kept; run the same command to continue'}")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         raise
@@ -101,9 +110,15 @@ def _run(argv: list[str]) -> int:
     from qmd.cli.screen import find_screen
 
     environ = dict(os.environ)
-    screen = find_screen(environ, arguments.settings.get("--color", "auto"), stdout_is_terminal())
+    colour = arguments.settings.get("--color", "auto")
     invocation = Invocation(
-        spec.name, spec.usage, environ, working_folder(), screen, "--no-pager" in arguments.settings
+        spec.name,
+        spec.usage,
+        environ,
+        working_folder(),
+        find_screen(environ, colour, stdout_is_terminal()),
+        "--no-pager" in arguments.settings,
+        find_screen(environ, colour, True) if stderr_is_terminal() else None,
     )
     return spec.load()(invocation, **values)
 

@@ -75,7 +75,7 @@ def bench(
     if request.target is not None and request.target.is_file() and request.target.suffix != ".json":
         return score_run(request.target, request)
     with open_task(invocation, invocation.locate(index), request) as task:
-        return measure(task, request)
+        return measure(invocation, task, request)
 
 
 def _chosen_backends(text: str | None) -> tuple[str, ...]:

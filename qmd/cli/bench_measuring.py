@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from qmd.cli.bench_tasks import Request, Task
+from qmd.cli.invocation import Invocation
 from qmd.cli.output import out, say, warn
-from qmd.cli.progress import ProgressLine
 from qmd.clock import time_text, utc_now
 from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, UsageError
 from qmd.evaluation.answers import (
@@ -47,7 +47,7 @@ class _Outcome(Struct):
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-def measure(task: Task, request: Request) -> int:
+def measure(invocation: Invocation, task: Task, request: Request) -> int:
     """Search for everything that a task asks, and say how well and how fast that went; the exit status."""
     outcome = _Outcome()
     usable = []
@@ -63,7 +63,7 @@ def measure(task: Task, request: Request) -> int:
             usable.append(name)
     task = replace(task, judged=_thinned(task.judged, request.most))
     total = len(task.judged.queries) * len(usable)
-    with ProgressLine("Searching") as line:
+    with invocation.progress("Searching") as line:
         outcome.reports = evaluate(
             task.reader,
             task.engines,

@@ -12,7 +12,6 @@ from msgspec import Struct
 from qmd.app.collections import refuse_unknown
 from qmd.cli.invocation import Invocation
 from qmd.cli.output import warn
-from qmd.cli.progress import ProgressLine
 from qmd.config.paths import Locations
 from qmd.errors import NotFoundError
 from qmd.evaluation.checks import impossible_cases
@@ -71,7 +70,7 @@ def open_task(invocation: Invocation, locations: Locations, request: Request) ->
         for note in engines.notes:
             warn(note)
         if folder is not None and has_corpus(folder):
-            with _corpus_reader(locations, folder, engines) as reader:
+            with _corpus_reader(invocation, locations, folder, engines) as reader:
                 yield Task(folder.resolve().name, read_beir(folder), reader, engines, Scope(), entry_id)
             return
         with index.reader() as reader:
@@ -130,14 +129,16 @@ def _judged_name(judged: JudgedQueries) -> Callable[[StoredDocument], str]:
 
 
 @contextmanager
-def _corpus_reader(locations: Locations, folder: Path, engines: Engines) -> Iterator[IndexReader]:
+def _corpus_reader(
+    invocation: Invocation, locations: Locations, folder: Path, engines: Engines
+) -> Iterator[IndexReader]:
     """The index of a folder's own corpus, kept in the cache and made anew when the folder changes."""
     files = sorted(file for file in folder.glob("corpus.jsonl*") if file.is_file())
     state = [str(folder.resolve()), *(f"{file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)]
     digest = hashlib.sha256("\n".join(state).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     database = locations.cache / "bench" / f"{folder.resolve().name}-{digest}.sqlite"
-    with ProgressLine(f"Indexing {folder.name}") as line:
-        index_corpus(folder, database, engines.embedder, line.update)
+    with invocation.progress("Vectors", "bytes") as line:
+        index_corpus(folder, database, engines.embedder, line.show)
     with open_reader(database) as reader:
         yield reader
 

@@ -58,7 +58,7 @@ def add(
         opened.add_collection(chosen, folder, pattern=mask)
         out(f"Creating collection '{chosen}'...\nCollection: {to_text(folder)} ({mask})\n\n")
         with opened.updating([chosen]) as update:
-            report = run_update(update, update.collections[0])
+            report = run_update(invocation, update, update.collections[0])
             n_pending = update.pending()
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")

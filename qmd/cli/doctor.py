@@ -195,7 +195,8 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
             "run: qmd embed",
         )
     if now.pending_documents:
-        raise QmdError(f"{now.pending_documents} of {now.documents} documents have none", "run: qmd embed")
+        advice = "run: qmd embed" if now.embedding is None else f"they are being computed ({now.embedding.state})"
+        raise QmdError(f"{now.pending_documents} of {now.documents} documents have none", advice)
     sample = sample_vectors(reader, embedder)
     if sample is None:
         return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}"

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Unpack
 
 from qmd.app.updating import AlreadyEmbeddingError
-from qmd.cli.output import out, say, warn
-from qmd.cli.progress import ProgressLine
+from qmd.cli.output import flush_result, out, say, warn
+from qmd.errors import QmdError
+from qmd.pace import duration_text
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
     from qmd.app.records import EmbeddingStart, EmbedOptions
+    from qmd.cli.invocation import Invocation
+    from qmd.cli.progress import ProgressLine
+    from qmd.config.paths import Locations
     from qmd.inference.base import EngineDescription
+    from qmd.pace import Progress
+    from qmd.records import EmbeddingRun
+
+_FIRST_MEASURED_S = 1.0
+_LONG_S = 20.0
+"""Runs that take longer are announced to whoever waits for them."""
+
+_START_S = 3.0
+"""Longest wait for a background process to fail, to find nothing to do, or to have begun."""
+
+_POLL_S = 0.05
 
 
-def embed_index(index: Index, collections: Sequence[str] | None, **options: Unpack[EmbedOptions]) -> None:
+def embed_index(
+    invocation: Invocation, index: Index, collections: Sequence[str] | None, **options: Unpack[EmbedOptions]
+) -> None:
     """Bring the vectors up to date and print what was done.
 
     Raises:
+        KeyboardInterrupt: Ctrl-C; says how much is done.
         ModelError: There is no usable embedding model.
     """
     n_pending = 0
@@ -26,17 +47,28 @@ def embed_index(index: Index, collections: Sequence[str] | None, **options: Unpa
     def start(known: EmbeddingStart) -> None:
         nonlocal n_pending
         n_pending = known.pending
+        line.clear()
         if options.get("force"):
             out("Force re-indexing: clearing all vectors...\n")
-        out(f"Model: {describe(known.model)}\n\n" if n_pending else "✓ All content hashes already have embeddings.\n")
+        # What a program reads is what tobi/qmd says.
+        nothing = (
+            "✓ Everything is up to date.\n" if invocation.screen else "✓ All content hashes already have embeddings.\n"
+        )
+        out(f"Model: {describe(known.model)}\n\n" if n_pending else nothing)
+        flush_result()
 
-    line = ProgressLine("Embedding")
+    line = invocation.progress("Vectors", "bytes")
+    shown = _Shown(line)
     try:
         with line:
-            report = index.embed(collections, on_start=start, on_progress=line.update, **options)
+            report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
     except AlreadyEmbeddingError:
-        out("Another embed process is already running. Skipping.\n")
+        _tell_of_other(index.status().embedding)
         return
+    except KeyboardInterrupt as exc:
+        raise KeyboardInterrupt(
+            f"the work done so far is kept ({shown.percent} %); run 'qmd embed' to continue"
+        ) from exc
     if not n_pending:
         return
     reused = f" ({report.reused} reused)" if report.reused else ""
@@ -48,6 +80,90 @@ def embed_index(index: Index, collections: Sequence[str] | None, **options: Unpa
         warn(warning)
     if report.stopped:
         say("stopped at the time limit; run 'qmd embed' again to continue")
+
+
+def embed_in_background(
+    invocation: Invocation,
+    index: Index,
+    locations: Locations,
+    collections: Sequence[str] | None,
+    no_gpu: bool,
+    **options: Unpack[EmbedOptions],
+) -> None:
+    """Have a process of its own bring the vectors up to date, at a low priority, and say where to look.
+
+    Raises:
+        QmdError: It failed at once.
+    """
+    from qmd.processes import command_on, last_line, start_process
+
+    run = index.status().embedding
+    if run is not None:
+        _tell_of_other(run)
+        return
+    words = ["embed", *(word for name in collections or () for word in ("-c", name)), *_as_words(options)]
+    arguments, environ = command_on(locations, invocation.environ, [*words, *(["--no-gpu"] if no_gpu else ())])
+    key = sha256(os.fsencode(locations.database)).hexdigest()[:12]
+    log = locations.cache / f"embed-{key}.log"
+    process = start_process(arguments, log, environ, gives_way=True)
+    deadline = time.monotonic() + _START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        run = index.status().embedding
+        if run is not None and run.total:
+            break
+        time.sleep(_POLL_S)
+    if process.returncode is None:
+        out(f"Words are searchable now. Vectors are computed in the background (process {process.pid}).\n")
+        out(f"To see how far: qmd status\nLog: {log}\n")
+    elif process.returncode:
+        raise QmdError(f"the background process ended at once: {last_line(log)}", f"see {log}")
+    else:
+        out(f"{last_line(log)}\n")
+
+
+def _as_words(options: EmbedOptions) -> Iterator[str]:
+    """The options of `embed` as they are typed."""
+    if options.get("force"):
+        yield "--force"
+    if not options.get("cut_declarations", True):
+        yield from ("--chunk-strategy", "regex")
+    timeout_s = options.get("timeout_s")
+    if timeout_s is not None:
+        yield from ("--timeout", str(timeout_s / 60))
+
+
+def _tell_of_other(run: EmbeddingRun | None) -> None:
+    out("Another embed process is already running. Skipping.\n")
+    if run is not None:
+        say(f"it is {run.state}; see: qmd status")
+
+
+class _Shown:
+    """What a person is shown of a run: its state, and once, when it is going to be long, what that means for them."""
+
+    def __init__(self, line: ProgressLine) -> None:
+        self._line = line
+        self._is_announced = False
+        self.percent = 0
+
+    def update(self, progress: Progress) -> None:
+        self.percent = progress.percent
+        if not self._is_announced and progress.left_s is not None and progress.elapsed_s >= _FIRST_MEASURED_S:
+            self._is_announced = True
+            if progress.left_s > _LONG_S:
+                self._line.say(
+                    f"Words are searchable now. Vectors take about {_spoken(progress.left_s)}.\n"
+                    "Ctrl-C is safe: run 'qmd embed' to continue.\n"
+                )
+        self._line.show(progress)
+
+
+def _spoken(seconds: float) -> str:
+    """A time in whole minutes, which is all that a first guess can tell."""
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return "a minute"
+    return f"{minutes} minutes" if minutes < 60 else duration_text(60 * minutes)
 
 
 def describe(description: EngineDescription) -> str:

@@ -12,12 +12,12 @@ from typer import Argument, Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
 from qmd.cli.output import out, say, warn
-from qmd.cli.progress import ProgressLine
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.names import to_text
 
 if TYPE_CHECKING:
+    from qmd.app.records import EmbedOptions
     from qmd.app.updating import Update
     from qmd.indexing.update import UpdateReport
     from qmd.records import Collection
@@ -26,6 +26,7 @@ Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Fi
 Verify = Annotated[
     bool, Option("--verify", help="Read all files again, even unchanged ones, and check the whole index.")
 ]
+Background = Annotated[bool, Option("--background", help="Compute the vectors in a background process.")]
 Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in folders that are git checkouts.")]
 
 _WARNINGS_SHOWN = 10
@@ -37,6 +38,7 @@ def index(
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
     no_embed: Annotated[bool, Option("--no-embed", help="Index words only; compute no vectors.")] = False,
+    background: Background = False,
     verify: Verify = False,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
@@ -44,31 +46,34 @@ def index(
 ) -> int:
     """Make folders searchable, or refresh all."""
     from qmd.app.engines import is_words_only
-    from qmd.cli.embedding import embed_index
+    from qmd.cli.embedding import embed_in_background, embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
+    locations = invocation.locate(index)
     absolute = [_existing(invocation, path) for path in paths or ()]
-    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
+    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         parts = opened.ensure_collections(absolute, name=name, pattern=glob) if paths else None
         names = None if parts is None else [part.collection for part in parts]
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
             failures = [
-                _refresh(update, collection, below)
+                _refresh(invocation, update, collection, below)
                 for collection in update.collections
                 for below in _folders_to_refresh(
                     part.below for part in parts or () if part.collection == collection.name
                 )
             ]
-        if not no_embed:
-            try:
-                embed_index(opened, names, cut_declarations=cut_declarations)
-            except ModelError as exc:
-                if not is_words_only():
-                    raise
-                warn(f"no vectors: {exc.message}")
-                say("words are searchable: qmd search")
+        try:
+            if background and not no_embed:
+                embed_in_background(invocation, opened, locations, names, no_gpu, cut_declarations=cut_declarations)
+            elif not no_embed:
+                embed_index(invocation, opened, names, cut_declarations=cut_declarations)
+        except ModelError as exc:
+            if not is_words_only():
+                raise
+            warn(f"no vectors: {exc.message}")
+            say("words are searchable: qmd search")
     return NotFoundError.exit_code if any(failures) else 0
 
 
@@ -87,10 +92,10 @@ def _folders_to_refresh(folders: Iterable[str]) -> Sequence[str]:
     return tuple(named) if named and "" not in named else ("",)
 
 
-def _refresh(update: Update, collection: Collection, below: str) -> bool:
+def _refresh(invocation: Invocation, update: Update, collection: Collection, below: str) -> bool:
     """Update one collection, or a part of it, and print its line; True when its folder cannot be read."""
     try:
-        report = run_update(update, collection, below)
+        report = run_update(invocation, update, collection, below)
     except NotFoundError as exc:
         warn(exc.message)
         if exc.hint:
@@ -101,9 +106,9 @@ def _refresh(update: Update, collection: Collection, below: str) -> bool:
     return False
 
 
-def run_update(update: Update, collection: Collection, below: str = "") -> UpdateReport:
+def run_update(invocation: Invocation, update: Update, collection: Collection, below: str = "") -> UpdateReport:
     """Update one collection, or a part of it, with progress and warnings on stderr."""
-    with ProgressLine(f"Indexing {collection.name}") as line:
+    with invocation.progress(f"Words of {collection.name}") as line:
         report = update.run(collection, line.update, below)
     for warning in report.warnings[:_WARNINGS_SHOWN]:
         warn(warning)
@@ -158,7 +163,7 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
             out(f"✗ Update command failed with exit code {status}\n")
             return status
     try:
-        report = run_update(update, collection)
+        report = run_update(invocation, update, collection)
     except NotFoundError as exc:
         warn(exc.message)
         return exc.exit_code
@@ -173,12 +178,13 @@ def embed(
     max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
     max_megabytes: Annotated[str | None, Option("--max-batch-mb", hidden=True)] = None,
     timeout: Annotated[float | None, Option("--timeout", metavar="MIN", help="Stop after MIN minutes.")] = None,
+    background: Background = False,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Compute the vectors that are missing."""
-    from qmd.cli.embedding import embed_index
+    from qmd.cli.embedding import embed_in_background, embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
     for value, label in ((max_docs, "maxDocsPerBatch"), (max_megabytes, "maxBatchBytes")):
@@ -187,17 +193,19 @@ def embed(
             raise UsageError(f"{label} must be a positive integer, not '{value}'")
     if timeout is not None and timeout < 0:
         raise UsageError("--timeout must be a non-negative number of minutes (0 = no limit)")
-    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
+    locations = invocation.locate(index)
+    options: EmbedOptions = {
+        "force": force,
+        "timeout_s": timeout * 60 if timeout else None,
+        "cut_declarations": cut_declarations,
+    }
+    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         if not opened.path.exists() and not opened.collections():
             out("No collections found. Run 'qmd collection add .' to index files.\n")
-            return 0
-        embed_index(
-            opened,
-            collection or None,
-            force=force,
-            timeout_s=timeout * 60 if timeout else None,
-            cut_declarations=cut_declarations,
-        )
+        elif background:
+            embed_in_background(invocation, opened, locations, collection or None, no_gpu, **options)
+        else:
+            embed_index(invocation, opened, collection or None, **options)
     return 0
 
 
@@ -207,7 +215,7 @@ def cleanup(
     index: Index = None,
 ) -> int:
     """Drop what nothing uses."""
-    with invocation.open(invocation.locate(index)) as opened, ProgressLine("Cleaning"):
+    with invocation.open(invocation.locate(index)) as opened, invocation.progress("Cleaning"):
         counts = opened.cleanup(dry_run=dry_run)
     if dry_run:
         out("Dry run — no changes made.\n\nWould clear 0 cached API responses\n")

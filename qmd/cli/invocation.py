@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from qmd.app.notices import Notices
 from qmd.cli.output import ask, is_interactive, out, say, warn
+from qmd.cli.progress import ProgressLine
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
 from qmd.render.drawing import Screen
@@ -18,6 +19,7 @@ from qmd.render.drawing import Screen
 if TYPE_CHECKING:
     from qmd.app.index import Index
     from qmd.config.trust import GatedItems
+    from qmd.render.progress import Unit
 
 _LONGEST_NAME = 220
 """Bytes of an index's name: file systems hold 255, and locks and temporary files are named after it."""
@@ -33,6 +35,12 @@ class Invocation(Struct, frozen=True):
     screen: Screen | None = None
     """What a person sees stdout on; None where a program reads it."""
     no_pager: bool = False
+    messages: Screen | None = None
+    """What a person sees stderr on; None where a program reads it."""
+
+    def progress(self, label: str, unit: Unit = "items") -> ProgressLine:
+        """A line that shows how far a job is."""
+        return ProgressLine(label, self.messages, unit, can_rewrite=self.environ.get("TERM") != "dumb")
 
     def locate(self, index: str | None) -> Locations:
         """The places of the index that `--index` names.

@@ -146,11 +146,12 @@ def _start(
     *,
     watches: bool,
 ) -> int:
-    from qmd.server.lifecycle import server_files, serving_command, start_server
+    from qmd.processes import command_on
+    from qmd.server.lifecycle import server_files, start_server
 
     if port == 0:
         raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")
-    arguments, environ = serving_command(locations, invocation.environ)
+    arguments, environ = command_on(locations, invocation.environ, ("mcp", "--http"))
     arguments += ["--host", policy.bind_host, "--port", str(port)]
     if watches:
         arguments.append("--watch")

@@ -10,10 +10,13 @@ from typer import Argument, Option
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
-from qmd.cli.output import out, say, show_progress, stderr_is_terminal
+from qmd.cli.output import out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qmd.cli.progress import ProgressLine
     from qmd.inference.models.catalogue import ModelRecord
 
 Names = Annotated[
@@ -49,6 +52,11 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
         ]
         out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
         return EXIT_OK
+    if invocation.screen:
+        from qmd.render.models_table import draw_models
+
+        invocation.page(draw_models(invocation.screen, found, invocation.locate(index).home))
+        return EXIT_OK
     width = max(len(state.record.name) for state in found)
     for state in found:
         where = str(state.folder) if state.is_present else "not downloaded"
@@ -79,13 +87,14 @@ def pull(
     records = [_record(name) for name in names or ()] or [full_model(role) for role in ("embed", "rerank", "expand")]
     for record in records:
         say(f"{record.name} ({record.role}) from {record.repository}")
-        report = pull_model(
-            record,
-            models_dir,
-            formats=formats or formats_to_pull(record, has_cuda=has_cuda),
-            env=invocation.environ,
-            on_progress=_show if stderr_is_terminal() else None,
-        )
+        with invocation.progress(record.name, "bytes") as line:
+            report = pull_model(
+                record,
+                models_dir,
+                formats=formats or formats_to_pull(record, has_cuda=has_cuda),
+                env=invocation.environ,
+                on_progress=_shown_on(line),
+            )
         state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
         if forms_for(record) and report.fetched and not has_cuda:
@@ -226,6 +235,17 @@ def _record(name: str) -> ModelRecord:
     return record
 
 
-def _show(file: str, done: int, total: int | None) -> None:
-    share = f"{100 * done / total:5.1f} %" if total else f"{done / _MEGABYTE:.1f} MB"
-    show_progress(f"{share}  {file}" + ("\n" if total == done else ""))
+def _shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
+    """Shows the download of one file after another; one whose size the hub does not tell is small."""
+    current = ""
+
+    def show(file: str, done: int, total: int | None) -> None:
+        nonlocal current
+        if total is None:
+            return
+        if file != current:
+            current = file
+            line.begin(Path(file).name)
+        line.update(done, total)
+
+    return show

@@ -125,10 +125,10 @@ def warn(text: str) -> None:
 
 def show_progress(text: str) -> None:
     """Put `text` in place of the present line of the terminal at stderr."""
-    from qmd.render.terminal import ERASE_LINE
+    from qmd.render.terminal import ERASE_LINE, join_styled
 
-    _tell(ERASE_LINE)
-    _tell(text)
+    # In one piece, or a terminal that is quick would show the empty line in between.
+    _tell(join_styled([ERASE_LINE, text]))
 
 
 def ask(question: str) -> str:

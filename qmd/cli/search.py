@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from qmd.app.disk_paths import missing_warning
+from qmd.app.disk_paths import link_to, missing_warning
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
@@ -41,6 +41,7 @@ from qmd.cli.options import (
 )
 from qmd.cli.output import out, say, warn
 from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
+from qmd.render.terminal import link_target
 from qmd.retrieval.options import CANDIDATES
 
 if TYPE_CHECKING:
@@ -127,12 +128,26 @@ def find(
             disk_paths=_paths_shown(opened, response) if full_path else None,
             empty_note="No results found above minimum score threshold." if min_score > 0 else "No results found.",
         )
-        if chosen == "cli" and invocation.screen is not None and invocation.screen.colours is not None:
-            links = opened.disk_paths([hit.document for hit in response.hits])
-            shown = replace(shown, editor_template=_editor_template(invocation, opened), absolute_paths=links)
+        screen = invocation.screen if chosen == "cli" else None
+        if screen is not None:
+            shown = replace(shown, links=_links(invocation, opened, response))
+            if response.verdict == "none":
+                shown = replace(shown, next_step=_next_step(invocation.command, text, index, response))
         if invocation.command != "search":
             _mention_age(opened)
-    _mention(invocation, locations, response, explain=explain, is_for_people=chosen == "cli")
+    for warning in response.warnings:
+        warn(warning)
+    if explain and screen is None:
+        _explain_expansion(response)
+    if invocation.command == "query":
+        _mention_built_in_models(locations, response)
+    if screen is not None:
+        from qmd.render.hit_screen import draw_hits
+
+        invocation.page(draw_hits(response, shown, screen))
+        return 0
+    if chosen == "cli" and response.hits:
+        _mention_verdict(response)
     out(render_hits(response, chosen, shown))
     return 0
 
@@ -146,8 +161,24 @@ def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str
     return paths
 
 
-def _editor_template(invocation: Invocation, index: OpenIndex) -> str:
-    return invocation.environ.get("QMD_EDITOR_URI") or index.editor_uri() or "vscode://file/{path}:{line}:{col}"
+def _links(invocation: Invocation, index: OpenIndex, response: SearchResponse) -> Mapping[str, str]:
+    """Address → what a click on it opens: the chosen editor at the line, else the note itself."""
+    template = invocation.environ.get("QMD_EDITOR_URI") or index.editor_uri()
+    paths = index.disk_paths([hit.document for hit in response.hits])
+    lines = {hit.document.uri: hit.passage.line for hit in response.hits}
+    return {uri: link_target(template, path, lines[uri]) if template else link_to(path) for uri, path in paths.items()}
+
+
+def _next_step(command: str, text: str, index: str | None, response: SearchResponse) -> tuple[str, str]:
+    """The command that may help where nothing matches well, and what it does."""
+    import shlex
+
+    asked = [shlex.quote(text), *(["--index", shlex.quote(index)] if index else [])]
+    if command == "search":
+        return " ".join(["qmd query", *asked]), "search by meaning as well"
+    if len(response.hits) > 1:
+        return " ".join(["qmd", command, *asked, "--explain"]), "show every hit"
+    return " ".join(["qmd status", *asked[1:]]), "see what is indexed"
 
 
 def _mention_age(index: OpenIndex) -> None:
@@ -155,20 +186,6 @@ def _mention_age(index: OpenIndex) -> None:
     days = index.days_since_update() or 0
     if days >= _STALE_DAYS:
         say(f"Tip: Index last updated {days} days ago. Run 'qmd update' to refresh.")
-
-
-def _mention(
-    invocation: Invocation, locations: Locations, response: SearchResponse, *, explain: bool, is_for_people: bool
-) -> None:
-    """What stderr says of an answer: warnings, how it came about, how sure it is."""
-    for warning in response.warnings:
-        warn(warning)
-    if explain:
-        _explain_expansion(response)
-    if invocation.command == "query":
-        _mention_built_in_models(locations, response)
-    if is_for_people and response.hits:
-        _mention_verdict(response)
 
 
 def _mention_verdict(response: SearchResponse) -> None:

@@ -14,6 +14,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
 from qmd.errors import ConfigError, NotFoundError
+from qmd.processes import give_way
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -41,6 +42,7 @@ def watch(
             raise NotFoundError("nothing to watch: there is no collection", "qmd collection add FOLDER")
         actions = WatchedIndex(opened, names=tuple(collection or ()), computes_vectors=embed)
         watcher = make_watcher(actions)
+        give_way()
         _stop_on_signals(watcher)
         say(f"watching {', '.join(watched.name for watched in actions.collections())}; stop with Ctrl-C")
         watcher.run(interval)
@@ -128,7 +130,7 @@ class WatchedIndex:
             return False
         try:
             report = self._index.embed(
-                [collection.name], timeout_s=_EMBED_SLICE_S, should_stop=lambda: self._is_stopped
+                [collection.name], timeout_s=_EMBED_SLICE_S, resumes=True, should_stop=lambda: self._is_stopped
             )
         except AlreadyEmbeddingError:
             # A run of 'qmd embed' does the same work.

@@ -10,6 +10,7 @@ from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
+from qmd.pace import Progress
 from qmd.records import Collection, StoredDocument
 from qmd.store import open_writer
 from qmd.store.documents import NewDocument
@@ -23,7 +24,7 @@ def index_corpus(
     folder: Path,
     database: Path,
     embedder: Embedder | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
     """Index the corpus of a BEIR folder, each entry as the markdown file it would be; what is there already is kept.
 
@@ -31,7 +32,7 @@ def index_corpus(
         folder: Holds `corpus.jsonl` or `corpus.jsonl.gz`.
         database: The index file, made when missing.
         embedder: Gives vectors; None leaves them out.
-        on_progress: Gets (chunks embedded, estimate of all chunks).
+        on_progress: Gets the characters done and left.
 
     Raises:
         NotFoundError: No corpus.

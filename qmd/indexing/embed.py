@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -19,6 +20,7 @@ from qmd.file_names import is_telling
 from qmd.indexing.reading import short_reason
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_document
+from qmd.pace import Pace, Progress
 from qmd.records import Chunk, Document, Heading
 from qmd.store import IndexWriter
 from qmd.store.chunks import ChunkRecord, PendingContent
@@ -35,9 +37,8 @@ _MAX_SLICE = 2_048
 _GROUP_CHUNKS = 256
 """Chunks gathered before embedding starts: enough for batches of similar length."""
 
-_CHARS_PER_CHUNK = 800
-"""First guess for the progress estimate, replaced by the true mean as soon as there is one."""
-
+_RUN_CHARS = 120
+"""Characters that cost as much as a run of the model costs by itself (measured with the built-in one)."""
 
 MAX_NAMES = 4
 """Names that stand in front of a chunk: more would leave little room for its text."""
@@ -110,8 +111,8 @@ class _Run(Struct):
 
     writer: IndexWriter
     embedder: Embedder
-    remaining_chars: int
-    on_progress: Callable[[int, int], None] | None
+    pace: Pace
+    on_progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
     documents: int = 0
     chunks: int = 0
@@ -123,7 +124,7 @@ class _Run(Struct):
         """Embed what is missing and store the group's chunks; False when asked to stop before its end."""
         stored = False
         while not stored:
-            if not self._embed_missing(group.texts):
+            if not self._embed_missing(group):
                 return False
             with self.writer.transaction():
                 # No chunk refers to the new vectors yet, so a cleanup elsewhere may have dropped them as unused.
@@ -137,33 +138,41 @@ class _Run(Struct):
         self._announce(0)
         return True
 
-    def _embed_missing(self, texts: Mapping[bytes, str]) -> bool:
-        """Store the vectors that `texts`, by key, lack; False when asked to stop before the last."""
+    def _embed_missing(self, group: _Group) -> bool:
+        """Store the vectors that the group lacks; False when asked to stop before the last."""
+        texts = group.texts
         there = self.writer.existing_keys(self.embedder.fingerprint, list(texts))
         # Equal lengths together: a batch costs as much as its longest text.
         missing = sorted((key for key in texts if key not in there), key=lambda key: len(texts[key]))
+        # The characters of the group count as done in step with what its texts cost, or time left would jump.
+        to_do = [_RUN_CHARS + len(texts[key]) for key in missing]
+        per_cost = group.n_chars / max(sum(_RUN_CHARS + len(text) for text in texts.values()), 1)
+        costs_left = [0, *accumulate(reversed(to_do))]
+        self._announce(group.n_chars - per_cost * costs_left[-1])
         done = 0
+
+        def announce(n_texts: int) -> None:
+            self._announce(group.n_chars - per_cost * costs_left[len(missing) - done - n_texts])
+
         while done < len(missing):
-            if self.should_stop is not None and self.should_stop():
+            # A run that gets little processor time must not be over before it has stored anything, time after time.
+            is_begun = self.embedded or self.documents
+            if is_begun and self.should_stop is not None and self.should_stop():
                 return False
             keys = missing[done : done + self.slice_size]
             begun = time.monotonic()
-            vectors = self.embedder.embed_documents([texts[key] for key in keys])
+            vectors = self.embedder.embed_documents([texts[key] for key in keys], announce)
             self.writer.put_vectors(self.embedder.fingerprint, self.embedder.dim, dict(zip(keys, vectors, strict=True)))
             fitting = int(len(keys) * COMMIT_S / max(time.monotonic() - begun, 1e-3))
             self.slice_size = max(8, min(fitting, 2 * self.slice_size, _MAX_SLICE))
             done += len(keys)
             self.embedded += len(keys)
-            self._announce(done)
         return True
 
-    def _announce(self, in_group: int) -> None:
-        """Tell (chunks done, chunks expected in all)."""
-        if self.on_progress is None:
-            return
-        mean = self.chars / self.chunks if self.chunks else _CHARS_PER_CHUNK
-        done = self.chunks + in_group
-        self.on_progress(done, max(done, self.chunks + round(max(0, self.remaining_chars - self.chars) / mean)))
+    def _announce(self, in_group: float) -> None:
+        """Tell how far it is: the groups that are stored, and so many characters of the one under way."""
+        if self.on_progress is not None:
+            self.on_progress(self.pace.at(self.chars + round(in_group)))
 
 
 def embed_pending(
@@ -171,19 +180,20 @@ def embed_pending(
     embedder: Embedder,
     *,
     collections: Sequence[str] | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
     cut_declarations: bool = True,
 ) -> EmbedReport:
     """Give every text without a complete set of vectors its chunks and vectors; resumable at any point.
 
+    The newest texts come first, so that a run that is cut short has those that matter most.
     The model runs outside any transaction, so readers and other writers wait for milliseconds only.
 
     Args:
         writer: The index.
         embedder: Its fingerprint says which vectors count.
         collections: Only texts that these hold; None = all.
-        on_progress: Gets (chunks done, estimate of all chunks).
+        on_progress: Gets the characters done and left, after every few texts.
         should_stop: Asked between commits.
         cut_declarations: Cut source files at their declarations; False cuts them as plain text.
     """
@@ -191,7 +201,7 @@ def embed_pending(
     plain = forget_outdated_chunks(writer, embedder.fingerprint)
     chunker = _Chunker(embedder, cut_declarations, set(plain))
     n_chars = writer.count_pending(embedder.fingerprint, collections)[1] if on_progress else 0
-    run = _Run(writer, embedder, n_chars, on_progress, should_stop)
+    run = _Run(writer, embedder, Pace(n_chars), on_progress, should_stop)
     groups = _groups(writer.pending(embedder.fingerprint, collections), chunker)
     stopped = not all(map(run.embed, groups))
     if chunker.plain != plain:

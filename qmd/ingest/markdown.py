@@ -131,8 +131,8 @@ def _org_headings(text: str) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
 MAX_HEADING_CHARACTERS = 500
 """Every chunk below a heading is embedded with it, so a paragraph behind a `#` must not come along whole."""
 
-_MAX_MARKED_UP_CHARACTERS = 4_000
-"""What a heading may have with its links and elements."""
+MAX_MARKED_UP_CHARACTERS = 4_000
+"""What a heading may have with its links and elements, and a line that is shown without them."""
 
 _BACKTICKS = re.compile(r"`+")
 _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
@@ -149,14 +149,15 @@ _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _MARKED_UP = re.compile(r"[`*_~=\[\]<>{}\\&]")
 
 
-def plain_text(text: str) -> str:
-    """A heading's text as a reader sees it: no emphasis, links, anchors, inline elements or escapes.
+def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
+    """A heading's or a line's text as a reader sees it: no emphasis, links, anchors, inline elements or escapes.
 
-    Takes time in proportion to its length, whatever it holds: marks that nothing closes must not be tried one by one.
+    At most `most` characters of it. Takes time in proportion to its length, whatever it holds: marks that nothing
+    closes must not be tried one by one.
     """
-    text = text[:_MAX_MARKED_UP_CHARACTERS]
+    text = text[:MAX_MARKED_UP_CHARACTERS]
     if _MARKED_UP.search(text) is None:
-        return text[:MAX_HEADING_CHARACTERS]
+        return text[:most]
     kept: list[str] = []
     if "`" in text:
         text = _without_code_spans(text, kept)
@@ -181,7 +182,7 @@ def plain_text(text: str) -> str:
         text = html.unescape(text)
     if kept:
         text = re.sub("\ue000(\\d+)\ue001", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else "", text)
-    return " ".join(text.split())[:MAX_HEADING_CHARACTERS]
+    return " ".join(text.split())[:most]
 
 
 def _without_code_spans(text: str, kept: list[str]) -> str:

@@ -84,7 +84,9 @@ def elide_path(path: str, width: int) -> str:
         return path
     folders, _, name = path.rpartition("/")
     room = width - cell_len(name) - 2
-    return f"{_taken(folders, room)}{_ELLIPSIS}/{name}" if room >= 0 and folders else elide(name or path, width)
+    if folders and room >= 0:
+        return f"{_taken(folders, room)}{_ELLIPSIS}/{name}"
+    return elide(name if cell_len(name) > width else path, width)
 
 
 def elide(text: str, width: int) -> str:

@@ -29,6 +29,7 @@ STYLES = {
     "label": "bold",
     "faint": "dim",
     "path": "dim",
+    "note": "dim italic",
     "match": "bold magenta",
     "command": "cyan",
     "strong": "green",

@@ -36,14 +36,14 @@ class HitOptions(Struct, frozen=True):
     explain: bool = False
     disk_paths: Mapping[str, str] | None = None
     """With `--full-path`: uri → path on disk, for the files that exist."""
-    editor_template: str | None = None
-    """Terminal only: makes identifiers links into the editor."""
-    absolute_paths: Mapping[str, str] = field(default_factory=dict)
-    """Terminal only: uri → absolute path for those links."""
     empty_note: str = "No results found."
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Terminal only: uri → the address that a click opens."""
+    next_step: tuple[str, str] | None = None
+    """Terminal only: the command that may help where nothing matches well, and what it does."""
 
 
-class _Row(Struct, frozen=True):
+class Row(Struct, frozen=True):
     """One hit with its display decisions made."""
 
     hit: Hit
@@ -56,12 +56,13 @@ def render_hits(response: SearchResponse, format: Format, options: HitOptions) -
 
     People are shown one line of a list in which nothing matches well, unless they want the explanation.
     """
-    rows = [_row(hit, options) for hit in response.hits]
+    rows = make_rows(response, options)
     if format == "cli" and response.verdict == "none" and not options.explain:
         is_near = bool(rows) and rows[0].hit.relevance >= LEAST_SHOWN
         return (closest_line(rows[0].hit, rows[0].identifier) if is_near else options.empty_note) + "\n"
     if format == "cli":
-        return _cli(rows, response.query, options) if rows else options.empty_note + "\n"
+        words = display_query(response.query).lower().split()
+        return "\n\n".join(_cli(row, words, options) for row in rows) or options.empty_note + "\n"
     if format == "json":
         return json_text([_json(row, options) for row in rows])
     if format == "csv":
@@ -71,6 +72,11 @@ def render_hits(response: SearchResponse, format: Format, options: HitOptions) -
         return "<results>" + "".join("\n" + _xml(row, options) for row in rows) + "</results>\n"
     render_row = _md if format == "md" else _files
     return "".join(render_row(row, options) for row in rows)
+
+
+def make_rows(response: SearchResponse, options: HitOptions) -> list[Row]:
+    """Every hit under the name that it is shown with."""
+    return [_row(hit, options) for hit in response.hits]
 
 
 def file_identifier(uri: str, index_name: str) -> str:
@@ -109,11 +115,11 @@ def mention_object(mention: Mention) -> dict[str, object]:
     return {"file": mention.document.uri, "line": mention.line, "text": mention.text}
 
 
-def _row(hit: Hit, options: HitOptions) -> _Row:
+def _row(hit: Hit, options: HitOptions) -> Row:
     uri = hit.document.uri
     if options.disk_paths and uri in options.disk_paths:
-        return _Row(hit, options.disk_paths[uri], None)
-    return _Row(hit, file_identifier(uri, options.index_name), hit.document.docid)
+        return Row(hit, options.disk_paths[uri], None)
+    return Row(hit, file_identifier(uri, options.index_name), hit.document.docid)
 
 
 def _shown_text(hit: Hit, options: HitOptions, max_characters: int = SNIPPET_CHARACTERS) -> str:
@@ -123,7 +129,7 @@ def _shown_text(hit: Hit, options: HitOptions, max_characters: int = SNIPPET_CHA
     return number_lines(body, 1) if options.line_numbers else body
 
 
-def _json(row: _Row, options: HitOptions) -> dict[str, object]:
+def _json(row: Row, options: HitOptions) -> dict[str, object]:
     hit, document = row.hit, row.hit.document
     entry: dict[str, object] = {"docid": row.docid} if row.docid else {}
     entry |= {
@@ -152,13 +158,13 @@ def _json(row: _Row, options: HitOptions) -> dict[str, object]:
     return entry | {"date": document.date} if document.date else entry
 
 
-def _csv(row: _Row, options: HitOptions) -> str:
+def _csv(row: Row, options: HitOptions) -> str:
     hit = row.hit
     head = (row.docid or "", f"{hit.relevance:.4f}", row.identifier, hit.document.title, hit.context or "")
     return csv_row((*head, hit.passage.line, _shown_text(hit, options)))
 
 
-def _files(row: _Row, options: HitOptions) -> str:
+def _files(row: Row, options: HitOptions) -> str:
     fields = [f"{row.hit.relevance:.2f}", row.identifier]
     if options.disk_paths is None:
         fields.insert(0, row.hit.document.docid)
@@ -167,7 +173,7 @@ def _files(row: _Row, options: HitOptions) -> str:
     return ",".join(fields) + "\n"
 
 
-def _md(row: _Row, options: HitOptions) -> str:
+def _md(row: Row, options: HitOptions) -> str:
     hit = row.hit
     lines = ["---", f"# {hit.document.title or row.identifier}", f"**file:** `{row.identifier}`"]
     if row.docid:
@@ -178,7 +184,7 @@ def _md(row: _Row, options: HitOptions) -> str:
     return "\n".join([*lines, "", _shown_text(hit, options), "", ""])
 
 
-def _xml(row: _Row, options: HitOptions) -> str:
+def _xml(row: Row, options: HitOptions) -> str:
     hit = row.hit
     attributes = {"docid": row.docid, "name": row.identifier, "title": hit.document.title, "context": hit.context}
     shown = " ".join(f'{key}="{xml_text(value)}"' for key, value in attributes.items() if value)
@@ -187,35 +193,15 @@ def _xml(row: _Row, options: HitOptions) -> str:
     return f"<file {shown}>\n{xml_text(_shown_text(hit, options))}\n</file>\n"
 
 
-def _cli(rows: Sequence[_Row], query: Query, options: HitOptions) -> str:
-    """For people; with an editor template for a terminal that shows colours and links."""
-    words = display_query(query).lower().split()
-    parts: list[str] = []
-    for row in rows:
-        parts += ["\n\n", *_cli_parts(row, words, options)] if parts else _cli_parts(row, words, options)
-    if not options.editor_template:
-        return "".join(parts)
-    from qmd.render.terminal import join_styled
-
-    return join_styled(parts)
-
-
-def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str]:
+def _cli(row: Row, words: Sequence[str], options: HitOptions) -> str:
+    """The plain form, which programs parse; people are drawn another one, see `hit_screen`."""
     hit = row.hit
     passage_text = hit.passage.text.lower()
     literal = any(word in passage_text for word in words)
     name = f"{row.identifier}:{hit.passage.line}" if literal else row.identifier
-    shown = _shown_text(hit, options)
+    docid = f" {row.docid}" if row.docid else ""
     dated = f"  {hit.document.date}" if hit.document.date else ""
-    also_in = "".join(f"\nalso in {file_identifier(uri, options.index_name)}" for uri in hit.also_in)
-    if options.editor_template:
-        from qmd.render.terminal import dim, highlight, hyperlink, link_target
-
-        absolute = options.absolute_paths.get(hit.document.uri)
-        if absolute:
-            name = hyperlink(name, link_target(options.editor_template, absolute, hit.passage.line))
-        shown, dated, also_in = highlight(shown, words), dim(dated), dim(also_in)
-    lines = []
+    lines = [f"{name}{docid}{dated}"]
     if hit.document.title:
         lines.append(f"Title: {hit.document.title}")
     if hit.context:
@@ -227,5 +213,5 @@ def _cli_parts(row: _Row, words: Sequence[str], options: HitOptions) -> list[str
         lines.append(f"Mentioned: {hit.mention.document.uri}:{hit.mention.line}  {hit.mention.text}")
     if options.explain and hit.explanation:
         lines += explain_lines(hit.explanation)
-    docid = f" {row.docid}" if row.docid else ""
-    return [name, docid, dated, "\n", "\n".join(lines), also_in, "\n\n", shown, "\n"]
+    lines += [f"also in {file_identifier(uri, options.index_name)}" for uri in hit.also_in]
+    return "\n".join([*lines, "", _shown_text(hit, options), ""])

@@ -10,7 +10,7 @@ from msgspec import Struct
 from qmd.app.records import ContextNote
 from qmd.clock import parse_time
 from qmd.names import to_text
-from qmd.records import Collection, CollectionStatus, IndexStatus, StoredDocument
+from qmd.records import Collection, CollectionStatus, EmbeddingRun, IndexStatus, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
 
 if TYPE_CHECKING:
@@ -146,7 +146,12 @@ def render_status(report: StatusReport, now: datetime) -> str:
         lines.append(f"MCP:   running (PID {report.daemon_pid})")
     lines += ["", "Documents", f"  Total:    {index.documents} files indexed", f"  Vectors:  {index.vectors} embedded"]
     if index.pending_documents:
-        lines.append(f"  Pending:  {index.pending_documents} need embedding (run 'qmd embed')")
+        remedy = "run 'qmd embed'" if index.embedding is None else "being computed"
+        lines.append(f"  Pending:  {index.pending_documents} need embedding ({remedy})")
+    if index.embedding is not None:
+        run = index.embedding
+        began = relative_time(run.started_at, now)
+        lines.append(f"  Running:  computing vectors, {run.state} (process {run.pid}, began {began})")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
     lines += ["", *_status_collections(report, now)]
     if index.left_out:
@@ -209,7 +214,14 @@ def status_json(report: StatusReport) -> str:
             "leftOut": [
                 {"collection": one.collection, "path": one.path, "reason": one.reason} for one in index.left_out
             ],
+            "embedding": None if index.embedding is None else embedding_row(index.embedding),
             "models": list(report.models),
             "tips": list(report.tips),
         }
     )
+
+
+def embedding_row(run: EmbeddingRun) -> dict[str, int | float | str | None]:
+    """A run that computes vectors, for JSON and MCP."""
+    left_s = None if run.left_s is None else round(run.left_s)
+    return {"percent": run.percent, "secondsLeft": left_s, "startedAt": run.started_at, "pid": run.pid}

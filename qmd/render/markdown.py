@@ -41,7 +41,7 @@ def render_markdown(text: str, address_of: AddressOf, *, hyperlinks: bool = True
     """
     from rich.text import Text
 
-    shown = visible(text)
+    shown = visible(text.replace("\r\n", "\n"))
     offset = read_front_matter(shown).body_offset
     parts: list[RenderableType] = []
     if offset:

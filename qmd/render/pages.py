@@ -71,7 +71,8 @@ def is_rendered(found: DocumentText) -> bool:
 
 
 def _text(screen: Screen, page: Page, found: DocumentText, before: int, line_numbers: bool) -> Styled:
-    text = found.text.removesuffix("\n") if found.is_whole else found.text
+    text = found.text.replace("\r\n", "\n")
+    text = text.removesuffix("\n") if found.is_whole else text
     path, n_characters = page.document.path, before + len(text)
     if not path.lower().endswith(_MARKDOWN):
         is_short = n_characters <= MAX_CODE
@@ -79,7 +80,8 @@ def _text(screen: Screen, page: Page, found: DocumentText, before: int, line_num
     if not is_rendered(found) or n_characters > MAX_MARKDOWN:
         return _lines(screen, text, found)
     body = render_markdown(text, page.address_of, hyperlinks=screen.colours is not None)
-    return draw(Screen(screen.text_width, screen.height, screen.colours), *body)
+    # Rich begins lists and tables with an empty line, also the first one.
+    return Styled(draw(Screen(screen.text_width, screen.height, screen.colours), *body).lstrip("\n"))
 
 
 def _header(screen: Screen, page: Page, now: datetime) -> list[RenderableType]:

@@ -155,9 +155,9 @@ def draw_files(screen: Screen, found: Listing, folder: Path | None, now: datetim
     total = human_size(sum(document.size for document in documents))
     sizes = [human_size(one.size) for one in documents]
     times = [listing_time(one.modified_at, now) for one in documents]
-    size_width, time_width = (max(len(text) for text in ("Changed", *column)) for column in (sizes, times))
+    size_width, time_width = (max(map(len, column)) for column in (("Size", *sizes), ("Changed", *times)))
     width = max(screen.width, NARROWEST) - size_width - time_width - 4
-    lines: list[str] = [paint(screen, f"{'Size':>{size_width}}  {'Changed':<{time_width}}  File\n", "faint")]
+    lines: list[str] = [paint(screen, f"{'Size':>{size_width}}  {'Changed':<{time_width}}  File", "faint"), "\n"]
     for size, changed, one in zip(sizes, times, documents, strict=True):
         folders, separator, name = elide_path(visible(one.path), width).rpartition("/")
         shown_path = join_styled([paint(screen, folders + separator, "path"), name])
@@ -196,7 +196,7 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path)
     rows: list[tuple[str, RenderableType]] = [
         ("Index", _index_file(report, home)),
         ("Words", _words(report, now)),
-        ("Vectors", _vectors(report)),
+        ("Vectors", _vectors(report, now)),
     ]
     if report.daemon_pid is not None:
         rows.append(("Server", shown(f"running, process {report.daemon_pid}")))
@@ -225,10 +225,14 @@ def _words(report: StatusReport, now: datetime) -> Text:
     return state("good", f"{count(index.documents, 'file')}, updated {relative_time(index.updated_at, now)}")
 
 
-def _vectors(report: StatusReport) -> Text:
+def _vectors(report: StatusReport, now: datetime) -> Text:
     index = report.index
     if not index.documents:
         return state("faint", "none yet")
+    run = index.embedding
+    if run is not None:
+        began = relative_time(run.started_at, now)
+        return state("warning", f"being computed: {run.state} (process {run.pid}, began {began})")
     if not index.pending_documents:
         return state("good", f"complete, {count(index.chunks, 'passage')}")
     if not index.vectors:
@@ -267,7 +271,8 @@ def _status_steps(report: StatusReport) -> list[tuple[str, str]]:
     index = report.index
     if not index.documents:
         return [_FIRST_STEP if not report.collections else ("qmd update", "read the files of the collections")]
-    steps = [("qmd embed", "compute the missing vectors")] if index.pending_documents else []
+    is_waiting = index.pending_documents and index.embedding is None
+    steps = [("qmd embed", "compute the missing vectors")] if is_waiting else []
     bare = [one.name for one in report.collections if not one.context]
     if bare:
         steps.append(_context_step(bare[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 _STEERING = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -71,17 +71,3 @@ def hyperlink(text: str, target: str) -> Styled:
     # The template of the target may be a project's own.
     address = quote(target, safe=_URI, errors="replace")
     return Styled(f"\x1b]8;;{address}\x07{text if isinstance(text, Styled) else visible(text)}\x1b]8;;\x07")
-
-
-def highlight(text: str, words: Sequence[str]) -> Styled:
-    """`text` with every occurrence of a word of three or more characters in bold yellow."""
-    shown = visible(text)
-    long = sorted({re.escape(word) for word in words if len(word) >= 3}, key=len, reverse=True)
-    if not long:
-        return Styled(shown)
-    return Styled(re.sub("|".join(long), lambda match: f"\x1b[1;33m{match[0]}\x1b[0m", shown, flags=re.IGNORECASE))
-
-
-def dim(text: str) -> Styled:
-    """`text` in the terminal's faint colour; nothing of nothing."""
-    return Styled(f"\x1b[2m{visible(text)}\x1b[0m" if text else "")

@@ -77,6 +77,14 @@ class Layout:
                 break
         return tuple(heading.text for heading in reversed(found))
 
+    def blocks(self) -> Iterator[tuple[Kind, int, int]]:
+        """Every block in order: what it is, its first and its last line."""
+        line = 0
+        while line < len(self.lines):
+            kind, _, last = self._block(line)
+            yield kind, line, last
+            line = last + 1
+
     def units(self, offset: int, room: int) -> list[Unit]:
         """The units around an offset, in order: those of its own block, and as many as `room` code points may hold."""
         line = self.line_at(offset)

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from qmd.records import Verdict
+from qmd.records import Strength, Verdict
 
 GOOD = 0.5
 """Relevance of the first hit from which the list is called good."""
 
 WEAK = 0.2
 """Relevance of the first hit below which nothing in the list is taken for an answer."""
+
+STRONG = 0.75
+"""Relevance from which a hit is called strong: three chances in four."""
 
 POOL = 10
 """Hits that are always judged, however few are shown: `-n 1` and `-n 10` must not disagree about the first one."""
@@ -128,3 +131,10 @@ def verdict(relevances: Sequence[float]) -> Verdict:
     if not relevances or relevances[0] < WEAK:
         return "none"
     return "good" if relevances[0] >= GOOD else "weak"
+
+
+def strength(relevance: float) -> Strength:
+    """The word that people are told for a relevance; `weak` is what a verdict would not call good."""
+    if relevance < GOOD:
+        return "weak"
+    return "strong" if relevance >= STRONG else "likely"

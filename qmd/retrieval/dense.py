@@ -64,10 +64,18 @@ def has_vectors(reader: IndexReader, embedder: Embedder, trace: Trace) -> bool:
     pending, total = coverage.pending, reader.count_documents()
     if pending > 0 and pending >= MANY_PENDING * total:
         percent = round(100 * pending / max(total, 1))
-        trace.warn(f"{pending} documents ({percent}%) need embeddings. Run 'qmd embed' for better results.")
+        trace.warn(f"{pending} documents ({percent}%) need embeddings{_remedy(reader, 'for better results')}")
     elif pending > 0:
-        trace.warn(f"{pending} documents need embeddings. Run 'qmd embed' to index them.")
+        trace.warn(f"{pending} documents need embeddings{_remedy(reader, 'to index them')}")
     return coverage.has_vectors
+
+
+def _remedy(reader: IndexReader, aim: str) -> str:
+    """What to do about missing vectors: wait where they are being computed."""
+    run = reader.running_embedding()
+    return (
+        f". Run 'qmd embed' {aim}." if run is None else f": they are being computed ({run.state}), search again later"
+    )
 
 
 def explain_absence(
@@ -78,7 +86,9 @@ def explain_absence(
     if not any(embedder.query_trust(_text(item)) > 0 for item in texts):
         trace.warn(f"{model} cannot read the query's script: searched by words only")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
-        hint = ": run 'qmd embed'" if reader.vector_coverage(embedder.fingerprint).pending else f" of {model}"
+        hint = f" of {model}"
+        if reader.vector_coverage(embedder.fingerprint).pending:
+            hint = ": run 'qmd embed'" if reader.running_embedding() is None else " yet"
         trace.warn(f"searched by words only: none of these notes has vectors{hint}")
 
 

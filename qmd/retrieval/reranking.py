@@ -64,7 +64,9 @@ def rerank(
     """
     reranker = engines.reranker
     if reranker is None:
-        trace.warn("not reranked: no reranking model")
+        # Without an embedder either, the user has been told that only words were searched.
+        if engines.embedder is not None:
+            trace.warn("not reranked: no reranking model")
         return list(ranked)
     if not _reads(reranker, engines.embedder, query.text):
         if not any("query's script" in warning for warning in trace.warnings):

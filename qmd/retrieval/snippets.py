@@ -321,6 +321,7 @@ class _Chooser:
             lines_before=first.first,
             lines_after=max(total - last.last - 1, 0),
             heading_trail=trail[1:] if trail and trail[0] == title else trail,
+            is_code=self._is_source or (first.kind == "fence" and first.is_piece),
         )
 
 

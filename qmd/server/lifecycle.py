@@ -11,15 +11,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from msgspec import Struct
 
 from qmd.errors import QmdError, UsageError
-from qmd.files import make_private_folder, open_private, write_atomically
-
-if TYPE_CHECKING:
-    from qmd.config.paths import Locations
+from qmd.files import write_atomically
+from qmd.processes import last_line, start_process
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 10.0
@@ -113,37 +111,12 @@ def start_server(
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise QmdError(f"the server ended at once: {_last_line(files.log)}", f"see {files.log}")
+            raise QmdError(f"the server ended at once: {last_line(files.log)}", f"see {files.log}")
         if _health_pid(url, token) == process.pid:
             return process.pid
         time.sleep(_POLL_S)
     process.terminate()
     raise QmdError(f"the server did not answer within {_START_TIMEOUT_S:.0f} s", f"see {files.log}")
-
-
-def serving_command(locations: Locations, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment of a `qmd` that serves the index of these places, however they were chosen."""
-    if locations.project_root is not None:
-        return ["mcp", "--http"], dict(environ)
-    return ["mcp", "--http", "--index", locations.index_name], {**environ, "INDEX_PATH": str(locations.database)}
-
-
-def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start `qmd ARGUMENTS` so that it outlives this process and its terminal, and writes to a new log.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    make_private_folder(log.parent)
-    with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
-        return subprocess.Popen(
-            [sys.executable, "-m", "qmd", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            env=dict(environ),
-            start_new_session=sys.platform != "win32",
-        )
 
 
 def _health_pid(url: str, token: str | None) -> int | None:
@@ -191,11 +164,3 @@ def stop_server(files: ServerFiles) -> str:
         return f"Asked the QMD MCP server (PID {pid}) to stop; it is still finishing a request."
     files.pid.unlink(missing_ok=True)
     return f"Stopped QMD MCP server (PID {pid})."
-
-
-def _last_line(log: Path) -> str:
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return lines[-1] if lines else "it wrote nothing"

@@ -13,6 +13,7 @@ from qmd.names import to_text
 from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import mention_object, snippet_text
 from qmd.render.links import links_object, related_rows, render_links, render_related
+from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, round_half_up
 from qmd.server.requests import PASSAGE_CHARS
 
@@ -138,9 +139,10 @@ def _file(document: StoredDocument) -> str:
 
 
 def structured_status(status: IndexStatus) -> dict[str, Any]:
-    """`structuredContent` of `status`: collections that hold documents, newest first."""
+    """`structuredContent` of `status`: collections that hold documents, newest first; `embedding` while it goes on."""
     used = [collection for collection in status.collections if collection.documents]
     used.sort(key=lambda collection: collection.updated_at or "", reverse=True)
+    embedding = {} if status.embedding is None else {"embedding": embedding_row(status.embedding)}
     return {
         "totalDocuments": status.documents,
         "needsEmbedding": status.pending_documents,
@@ -155,6 +157,7 @@ def structured_status(status: IndexStatus) -> dict[str, Any]:
             }
             for collection in used
         ],
+        **embedding,
     }
 
 
@@ -165,6 +168,7 @@ def status_text(status: IndexStatus) -> str:
         "QMD Index Status:",
         f"  Total documents: {content['totalDocuments']}",
         f"  Needs embedding: {content['needsEmbedding']}",
+        *([f"  Computing vectors: {status.embedding.state}"] if status.embedding is not None else ()),
         f"  Vector index: {'yes' if content['hasVectorIndex'] else 'no'}",
         f"  Collections: {len(content['collections'])}",
     ]

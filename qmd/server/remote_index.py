@@ -105,15 +105,16 @@ class RemoteIndex(Index):
         is_of_others = found is not None and found.version == qmd.__version__ and not self._is_like(found)
         if is_of_others or is_starting(self._files, found):
             return
-        from qmd.server.lifecycle import serving_command, start_process
+        from qmd.processes import command_on, start_process
 
         # A cache that cannot be written only means that the next search is as slow as this one.
         try:
             with exclusive_lock(self._files.lock) as is_ours:
                 if is_ours and read_record(self._files) == found:
                     write_record(self._files, make_record(self._whole_environ, None))
-                    arguments, environ = serving_command(self._locations, self._whole_environ)
-                    start_process([*arguments, "--socket-only"], self._files.log, environ)
+                    words = ("mcp", "--http", "--socket-only")
+                    arguments, environ = command_on(self._locations, self._whole_environ, words)
+                    start_process(arguments, self._files.log, environ)
         except OSError as exc:
             self._notices.warn(f"the warm process was not started: {exc.strerror}")
 

@@ -49,12 +49,17 @@ def vector_coverage(database: Database, fingerprint: str) -> VectorCoverage:
 
 
 def pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> Iterator[PendingContent]:
-    """Contents without a complete chunk set for `fingerprint`, by path; safe while the caller writes."""
+    """Contents without a complete chunk set for `fingerprint`; safe while the caller writes.
+
+    The newest first, by the note's own date or else its file's time: of a folder that was just cloned or copied, whose
+    times say nothing, the dates still do.
+    """
     inside, names = _inside(collections)
     wanted = database.rows(
         "SELECT documents.hash, min(documents.path) AS path FROM documents JOIN content USING (hash) "
         "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
-        f"WHERE embedded.content IS NULL {inside} GROUP BY documents.hash ORDER BY path",
+        f"WHERE embedded.content IS NULL {inside} GROUP BY documents.hash "
+        "ORDER BY max(coalesce(documents.date, documents.modified_at)) DESC, path",
         (known_model(database, fingerprint), *names),
     )
     for part in batches(wanted, _TEXTS_AT_ONCE):

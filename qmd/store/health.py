@@ -8,6 +8,7 @@ from qmd.records import CollectionStatus, IndexStatus
 from qmd.store import chunks
 from qmd.store.connection import DamagedIndexError, Database, add_checksums, forget_verified
 from qmd.store.documents import read_collections, read_left_out
+from qmd.store.runs import running_embedding
 
 _STEPS: tuple[tuple[str, str, str], ...] = (
     (
@@ -63,6 +64,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
             for collection in read_collections(database)
         ),
         left_out=tuple(read_left_out(database, None)),
+        embedding=running_embedding(database.path),
     )
 
 

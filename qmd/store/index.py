@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from qmd.records import EmbeddingRun
     from qmd.store.chunks import ChunkRecord, PendingContent, VectorCoverage
     from qmd.store.dense import VectorCache
     from qmd.store.documents import KnownFile, NewDocument
@@ -57,6 +58,12 @@ class IndexReader:
     def path(self) -> Path:
         """The file that is open."""
         return self._database.path
+
+    def running_embedding(self) -> EmbeddingRun | None:
+        """The run that computes vectors of this index now, in whatever process."""
+        from qmd.store.runs import running_embedding
+
+        return running_embedding(self.path)
 
     def close(self) -> None:
         """Release the file."""
@@ -339,7 +346,7 @@ class IndexWriter(IndexReader):
                 documents.write_meta(self._database, f"{fact}:{old}", None)
 
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
-        """Contents without a complete chunk set for `fingerprint`, by path; safe while the caller writes."""
+        """Contents without a complete chunk set for `fingerprint`, the newest first; safe while the caller writes."""
         return chunks.pending(self._database, fingerprint, collections)
 
     def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import qmd
-from qmd.app.locks import embed_lock
 from qmd.indexing.update import update_collection
 from qmd.records import Collection
 from qmd.store import open_writer
+from qmd.store.runs import embed_lock
 
 NOTES = {"collections": {"notes": {"path": "notes"}}}
 

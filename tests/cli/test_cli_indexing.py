@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from qmd.app import locks
-from qmd.app.locks import embed_lock
 from qmd.config.paths import locate
+from qmd.store.runs import embed_lock
 from tests.cli.conftest import Qmd
 
 

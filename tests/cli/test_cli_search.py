@@ -72,6 +72,7 @@ def test_a_budget_too_small_to_load_models_is_answered_by_words(indexed: Qmd) ->
     run = indexed("query", "tomatoes", "--budget", "300", "--json")
     assert [row["title"] for row in json.loads(run.out)] == ["Beta & co"]
     assert "budget of 300 ms: loading models would take longer" in run.err
+    assert run.err.count("warning:") == 1
 
 
 def test_without_an_index_the_hint_is_how_to_make_one(qmd: Qmd) -> None:

@@ -32,11 +32,7 @@ NAME = f"a{HOSTILE}.md"
 
 EDITOR = "vscode://file/{path}:{line}\x07\x1b]52;c;aGk=\x07"
 
-OURS = re.compile(
-    r"\x1b\]8;;(?:vscode://file/[!-~]*)?\x07|\x1b\[1;33m(?=zebra)|(?<=zebra)\x1b\[0m"
-    r"|\x1b\[2m(?:\nalso in qmd://[^\0-\x1f\x7f-\x9f]+)+\x1b\[0m",
-    re.IGNORECASE,
-)
+OURS = re.compile(r"\x1b\]8;;(?:vscode://file/[!-~]*)?\x07|\x1b\[(?!31m|1;33m)[0-9;]*m")
 """Every sequence that qmd sends with a result; none can come from `HOSTILE`."""
 PROGRESS = "\r\x1b[K"
 
@@ -173,6 +169,13 @@ def test_with_colours_the_only_sequences_are_our_own(hostile: Path, terminal: Te
     assert seen > 10
 
 
+def test_in_what_is_drawn_the_only_sequences_are_colours_and_links(hostile: Path, terminal: Terminal) -> None:
+    drawn = [argv for argv in READING if argv[0] not in ("search", "query", "vsearch")]
+    ours = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;(?:(?:file|obsidian|https?):[!-~]*)?\x07")
+    for argv, shown in zip(drawn, terminal(drawn), strict=True):
+        assert (argv, steering(ours.sub("", shown.out)), steering(shown.err)) == (argv, set(), set())
+
+
 def test_commands_that_write_the_index_let_no_stranger_steer_the_terminal(hostile: Path, terminal: Terminal) -> None:
     writing = [
         ("index", "--no-embed", "--verify"),
@@ -208,7 +211,7 @@ def test_a_strange_projects_settings_are_shown_harmless_before_they_are_trusted(
 
 
 def test_control_characters_are_spelled_out(hostile: Path, terminal: Terminal) -> None:
-    (shown,) = terminal([("get", f"qmd://n{HOSTILE}/{NAME}")], NO_COLOR="1")
+    (shown,) = terminal([("get", f"qmd://n{HOSTILE}/{NAME}", "--plain")], NO_COLOR="1")
     assert "1: # Zebra \\x1b]52;c;aGk=\\x07\\x1b]8;;http:evil\\x1b\\link" in shown.out
     assert (
         "\\u009b31m\\u009d0;t\\u009c\\u0090\\u0085\\u007f\\x08\\x0d\\x0b\\x0c\\x1a\\x1bc\\u202egnp\\u2066x" in shown.out
@@ -219,8 +222,9 @@ def test_control_characters_are_spelled_out(hostile: Path, terminal: Terminal) -
 def test_a_carriage_return_that_ends_a_line_is_no_control_character(qmd: Qmd, notes: Path, terminal: Terminal) -> None:
     (notes / "windows.md").write_bytes(b"# Windows\r\n\r\nfirst\rsecond\r\n")
     qmd("index", str(notes), "--no-embed")
-    (shown,) = terminal([("get", "windows.md", "--no-line-numbers")])
-    assert shown.out.endswith("# Windows\r\n\r\nfirst\\x0dsecond\r\n")
+    plain, drawn = terminal([("get", "windows.md", "--no-line-numbers", *more) for more in (("--plain",), ())])
+    assert plain.out.endswith("# Windows\r\n\r\nfirst\\x0dsecond\r\n")
+    assert drawn.out.endswith("\n\nfirst\\x0dsecond\n")
 
 
 def test_what_an_update_command_prints_is_spelled_out(indexed: Qmd, terminal: Terminal) -> None:

@@ -37,7 +37,6 @@ def test_a_long_result_goes_through_the_pager(long: Qmd) -> None:
     assert (result.status, result.err, is_paged(result), "line 199" in result.out) == (0, "", True, True)
 
 
-@pytest.mark.skip(reason="lists are drawn next")
 def test_colours_reach_the_pager(long: Qmd) -> None:
     result = shown(("ls", "notes", "--color", "always"), QMD_PAGER=PAGED, LINES="3", COLUMNS="60")
     assert is_paged(result)

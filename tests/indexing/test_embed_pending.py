@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import pytest
 from qmd.indexing.embed import chunk_key, embed_pending, embedded_text
 from qmd.indexing.update import update_collection
 from qmd.ingest.document import parse_document
+from qmd.pace import Progress
 from qmd.records import Chunk, Collection, Scope
 from qmd.store import IndexWriter, open_reader, open_writer
 from tests.fakes import HashingEmbedder
@@ -179,13 +181,23 @@ def test_only_the_given_collections_are_embedded(writer: IndexWriter, notes: Pat
 def test_a_stop_keeps_what_was_computed_and_the_next_run_finishes(writer: IndexWriter, notes: Path) -> None:
     (notes / "long.md").write_text(long_text("apples", sections=60))
     index(writer, notes)
-    asked = iter([False, True])
+    asked = iter([True])
     stopped = embed_pending(writer, HashingEmbedder(), should_stop=lambda: next(asked))
     assert stopped.stopped and stopped.documents == 0 and stopped.embedded > 0
     embedder = RecordingEmbedder()
     finished = embed_pending(writer, embedder)
     assert finished.documents == 1
     assert len(embedder.texts) == finished.chunks - stopped.embedded
+
+
+def test_runs_that_are_stopped_at_once_finish_all_the_same_when_they_are_repeated(
+    writer: IndexWriter, notes: Path
+) -> None:
+    (notes / "long.md").write_text(long_text("apples", sections=60))
+    index(writer, notes)
+    while embed_pending(writer, HashingEmbedder(), should_stop=lambda: True).stopped:
+        pass
+    assert writer.status(HashingEmbedder().fingerprint).pending_documents == 0
 
 
 def test_a_crash_of_the_model_loses_only_the_batch_it_happened_in(writer: IndexWriter, notes: Path) -> None:
@@ -207,14 +219,39 @@ def test_a_crash_of_the_model_loses_only_the_batch_it_happened_in(writer: IndexW
     assert writer.check() == []
 
 
-def test_progress_reaches_its_own_estimate(writer: IndexWriter, notes: Path) -> None:
+def test_the_size_of_a_run_is_known_from_the_start_and_reached_at_its_end(writer: IndexWriter, notes: Path) -> None:
     for number in range(5):
         (notes / f"{number}.md").write_text(long_text(f"subject{number}"))
     index(writer, notes)
-    seen: list[tuple[int, int]] = []
-    report = embed_pending(writer, HashingEmbedder(), on_progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (report.chunks, report.chunks)
-    assert all(done <= total for done, total in seen)
+    seen: list[Progress] = []
+    embed_pending(writer, HashingEmbedder(), on_progress=seen.append)
+    n_chars = 5 * len(long_text("subject0"))
+    assert {progress.total for progress in seen} == {n_chars}
+    assert [progress.done for progress in seen] == sorted(progress.done for progress in seen)
+    assert seen[-1].done == n_chars
+
+
+def test_what_has_its_vectors_already_counts_as_done_at_once(writer: IndexWriter, notes: Path) -> None:
+    text = long_text("apples", sections=40)
+    (notes / "a.md").write_text(text)
+    index(writer, notes)
+    embed_pending(writer, HashingEmbedder())
+    (notes / "a.md").write_text(text.replace("apples in part 6", "pears in part 6"))
+    index(writer, notes)
+    seen: list[Progress] = []
+    embed_pending(writer, HashingEmbedder(), on_progress=seen.append)
+    assert seen[0].percent > 90
+
+
+def test_the_newest_notes_get_their_vectors_first(writer: IndexWriter, notes: Path) -> None:
+    ages = {"b.md": 2, "old.md": 900, "a.md": 2, "new.md": 0}
+    for name, days in ages.items():
+        (notes / name).write_text(name)
+        os.utime(notes / name, (1_700_000_000 - 86_400 * days,) * 2)
+    (notes / "dated 2023-11-20.md").write_text("a file copied today keeps its own date")
+    index(writer, notes)
+    order = [content.path for content in writer.pending(HashingEmbedder().fingerprint)]
+    assert order == ["dated 2023-11-20.md", "new.md", "a.md", "b.md", "old.md"]
 
 
 def test_no_lock_is_held_while_the_model_computes(writer: IndexWriter, notes: Path) -> None:

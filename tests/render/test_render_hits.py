@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from qmd.records import Contribution, Explanation, Hit, Passage, Query, SearchResponse, StoredDocument, SubQuery
 from qmd.render.hits import FORMATS, HitOptions, display_query, render_hits
-from qmd.render.terminal import Styled
 
 DOCUMENT = StoredDocument(1, "docs", "a.md", "Alpha Doc", "b9a671" + "0" * 58, "2026-01-01T00:00:00.000Z", 99)
 PASSAGE = Passage(
@@ -48,9 +47,6 @@ def test_the_date_of_a_note_is_the_last_key_and_stands_beside_its_name() -> None
     assert row["date"] == "2024-02-02"
     assert render("cli", dated).splitlines()[0] == "qmd://docs/a.md:4 #b9a671  2024-02-02"
     assert "2024" not in render("csv", dated).splitlines()[0]
-    coloured = render("cli", dated, editor_template="e:{path}")
-    assert isinstance(coloured, Styled)
-    assert "\x1b[2m  2024-02-02\x1b[0m" in coloured
 
 
 def test_the_headings_above_a_passage_are_shown() -> None:
@@ -72,8 +68,6 @@ def test_copies_are_named_in_a_row_of_their_own() -> None:
     assert "**also in:** `qmd://old/a.md`\n" in render("md", copied)
     shown = render("cli", copied, index_name="two")
     assert "%\nalso in qmd://old/a.md?index=two\nalso in qmd://b/c d.md?index=two\n\n@@" in shown
-    shown = render("cli", copied, editor_template="edit://{path}")
-    assert "%\x1b[2m\nalso in qmd://old/a.md\nalso in qmd://b/c d.md\x1b[0m\n\n@@" in shown
 
 
 def test_an_absent_context_is_no_json_key() -> None:
@@ -165,13 +159,6 @@ def test_the_displayed_query_prefers_the_first_lexical_line() -> None:
     assert display_query(Query("raw", lines)) == "l"
     assert display_query(Query("raw", lines[:2])) == "v"
     assert display_query(Query("raw")) == "raw"
-
-
-def test_terminal_links_open_the_editor_at_the_line() -> None:
-    shown = render(
-        "cli", HIT, editor_template="vscode://file/{path}:{line}", absolute_paths={"qmd://docs/a.md": "/my docs/a#1.md"}
-    )
-    assert "\x1b]8;;vscode://file//my%20docs/a%231.md:4\x07" in shown
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=20))

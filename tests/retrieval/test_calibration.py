@@ -15,6 +15,7 @@ from qmd.retrieval.calibration import (
     Evidence,
     non_increasing,
     relevance,
+    strength,
     verdict,
 )
 
@@ -83,3 +84,8 @@ def test_less_evidence_will_do_among_a_few_notes() -> None:
     few, many = Evidence(0.5, 0.4, 4.0, 0.35, n_documents=3), Evidence(0.5, 0.4, 4.0, 0.35, n_documents=5_000)
     assert relevance(few) > GOOD > relevance(many)
     assert relevance(Evidence(0.0, 0.0, 3.0, 0.1, n_documents=3)) < WEAK
+
+
+@given(st.lists(SHARE, min_size=1))
+def test_a_verdict_is_good_where_the_first_hit_is_not_called_weak(values: list[float]) -> None:
+    assert (verdict(values) == "good") == (strength(values[0]) != "weak")

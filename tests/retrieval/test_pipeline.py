@@ -205,7 +205,7 @@ def test_without_an_embedder_words_answer_and_the_user_is_told() -> None:
     for options in (DENSE, HYBRID):
         answer = ask(notes(), "tomatoes", options)
         assert paths(answer) == ["garden.md"]
-        assert "no embedding model: searched by words only" in answer.warnings
+        assert answer.warnings == ("no embedding model: searched by words only",)
 
 
 def test_without_vectors_words_answer_and_the_command_is_named() -> None:

@@ -15,7 +15,6 @@ from typing import cast
 import apsw
 
 from qmd.app.collections import remove_collection, rename_collection
-from qmd.app.locks import embed_lock
 from qmd.app.mirroring import open_current_writer
 from qmd.config import edits
 from qmd.config.paths import Locations, locate
@@ -24,6 +23,7 @@ from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Embedder
 from qmd.store import IndexWriter, schema
+from qmd.store.runs import embed_lock
 from tests.fakes import HashingEmbedder
 from tests.old_schema import take_back
 from tests.robustness.recording import without_checksums

@@ -15,7 +15,9 @@ from mcp import Client, MCPError
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
 
 from qmd.app.index import Index
+from qmd.pace import Progress
 from qmd.server.mcp_server import TOOLS, build_server
+from qmd.store.runs import embed_lock, recorded_run
 from tests.server.conftest import Loader, open_with
 
 pytestmark = pytest.mark.anyio
@@ -268,6 +270,20 @@ async def test_status_counts_and_lists_used_collections(connect: Connect, notes:
         "documents": 5,
     }
     assert str(notes) in text_of(result) and "Total documents: 5" in text_of(result)
+
+
+async def test_status_tells_of_a_run_that_computes_vectors(connect: Connect, index: Index) -> None:
+    assert "embedding" not in (await call(connect, "status")).structured_content
+    with embed_lock(index.path), recorded_run(index.path) as record:
+        record.update(Progress(43, 100, 10.0, 4.3, 13.2))
+        result = await call(connect, "status")
+    assert result.structured_content["embedding"] == {
+        "percent": 43,
+        "secondsLeft": 13,
+        "startedAt": record.run.started_at,
+        "pid": record.run.pid,
+    }
+    assert "  Computing vectors: 43 % done, 13 s left" in text_of(result)
 
 
 async def test_resource_template_reads_encoded_paths(connect: Connect) -> None:

@@ -1,0 +1,211 @@
+"""Search results as a person sees them on a terminal: a few lines for each, the words found in colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from qmd.file_names import file_name
+from qmd.ingest.markdown import plain_text
+from qmd.render.columns import elide, next_steps
+from qmd.render.drawing import NARROWEST, Screen, draw
+from qmd.render.hits import LEAST_SHOWN, HitOptions, Row, make_rows
+from qmd.render.prose import choose_rows, read_blocks
+from qmd.render.terminal import Styled, visible
+from qmd.render.text import VERDICT_NOTES
+from qmd.render.wrapping import shorten, wrap
+from qmd.retrieval.calibration import strength
+from qmd.retrieval.spans import find_spans
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.text import Text
+
+    from qmd.records import LexicalTerm, SearchResponse
+
+PASSAGE_ROWS = 4
+"""Of one hit, so that five hits fit 40 rows."""
+
+NOTE_ROWS = 2
+"""Of the user's note on a path, or of the line in which another note speaks of this one."""
+
+_BAR = 5
+
+
+def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> Styled:
+    """Every hit below its number, best first; of a list in which nothing matches well the closest one in brief."""
+    from rich.text import Text
+
+    rows = make_rows(response, options)
+    if not rows or (response.verdict == "none" and not options.explain):
+        return draw(screen, *_nothing(response, rows, options, screen))
+    parts: list[RenderableType] = []
+    if response.verdict in VERDICT_NOTES:
+        parts.append(Text(_sentence(VERDICT_NOTES[response.verdict]), style="warning"))
+    told: set[str] = set()
+    for number, row in enumerate(rows, start=1):
+        context = row.hit.context if row.hit.context not in told else None
+        told.update([context] if context else [])
+        parts += [*([Text()] if parts else []), _Hit(number, row, context, response.terms, options, screen)]
+    if options.explain:
+        from qmd.render.explain_screen import run_rows
+
+        parts += [Text(), *run_rows(response, screen.text_width)]
+    return draw(screen, *parts)
+
+
+def _nothing(
+    response: SearchResponse, rows: Sequence[Row], options: HitOptions, screen: Screen
+) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    is_near = bool(rows) and rows[0].hit.relevance >= LEAST_SHOWN
+    note = _sentence(VERDICT_NOTES["none"]) if rows else options.empty_note
+    yield Text(f"{note} The closest:" if is_near else note)
+    if is_near:
+        yield Text()
+        yield _Hit(0, rows[0], None, response.terms, options, screen)
+    yield from next_steps([options.next_step] if options.next_step else [])
+
+
+class _Hit:
+    """One hit: name and relevance, address, passage. Number 0 is the closest of a list without a good one."""
+
+    def __init__(
+        self,
+        number: int,
+        row: Row,
+        context: str | None,
+        terms: Sequence[LexicalTerm],
+        options: HitOptions,
+        screen: Screen,
+    ) -> None:
+        self._number = number
+        self._row = row
+        self._context = context
+        self._terms = terms
+        self._options = options
+        self._width = max(screen.text_width, NARROWEST)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines of the hit, each within the width."""
+        lead = f"{self._number}  " if self._number else ""
+        inner = self._width - len(lead)
+        yield _as_it_is(lead, self._name(inner))
+        for line in self._below(inner):
+            yield _as_it_is(" " * len(lead), line)
+
+    def _below(self, width: int) -> Iterator[Text]:
+        hit, options = self._row.hit, self._options
+        yield self._address(width)
+        if hit.also_in:
+            yield self._brief("also in ", ", ".join(map(_bare, hit.also_in)), width, 1)[0]
+        if self._context:
+            yield from self._brief("", " ".join(self._context.split()), width, NOTE_ROWS)
+        if self._number:
+            yield from self._passage(width)
+        if options.explain and hit.explanation:
+            from qmd.render.explain_screen import explanation_rows
+
+            yield from explanation_rows(hit.explanation, width)
+
+    def _name(self, width: int) -> Text:
+        """Title and headings on the left, relevance on the right."""
+        from rich.text import Text
+
+        hit = self._row.hit
+        word = strength(hit.relevance)
+        filled = max(round(hit.relevance * _BAR), 1)
+        bar = Text.assemble(("▰" * filled, word), ("▱" * (_BAR - filled), "faint"), (f" {word:6}", word))
+        if not self._terms:  # a list by date, in which nothing was looked for
+            bar = Text()
+        trail = [_line(heading) for heading in hit.passage.heading_trail]
+        title = _line(hit.document.title) or _line(file_name(hit.document.path))
+        name = self._marked(Text(title, style="title"))
+        room = width - bar.cell_len - 2
+        if len(trail) > 1 and name.cell_len + sum(len(one) + 3 for one in trail) > room:
+            trail = ["…", trail[-1]]
+        for heading in trail:
+            name = Text.assemble(name, (" › ", "faint"), self._marked(Text(heading)))
+        shorten(name, room)
+        return Text.assemble(name, " " * (width - name.cell_len - bar.cell_len), bar)
+
+    def _address(self, width: int) -> Text:
+        """Where the passage stands: path and line, which open it, docid and date."""
+        from rich.style import Style
+        from rich.text import Text
+
+        hit, docid = self._row.hit, self._row.docid
+        rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
+        where = self._row.identifier if docid is None else _bare(hit.document.uri)
+        path = Text(elide(f"{_line(where)}:{hit.passage.line}", width - len(rest)))
+        link = self._options.links.get(hit.document.uri)
+        if link:
+            path.stylize(Style(link=link))
+        return Text.assemble(path, rest, style="path")
+
+    def _brief(self, lead: str, text: str, width: int, most: int) -> list[Text]:
+        """A line of its own in faint colour, cut after a few rows."""
+        from rich.text import Text
+
+        rows = wrap(Text(_line(lead + text), style="note"), width)
+        if len(rows) > most:
+            rows = [*rows[: most - 1], shorten(Text(rows[most - 1].plain + " …", style="note"), width)]
+        return rows
+
+    def _passage(self, width: int) -> Iterator[Text]:
+        hit, options = self._row.hit, self._options
+        passage = hit.passage
+        if hit.mention and not options.full:
+            lead = f"{_bare(hit.mention.document.uri)}:{hit.mention.line} says: "
+            yield from self._brief(lead, plain_text(hit.mention.text), width, NOTE_ROWS)
+            return
+        if options.line_numbers:
+            yield from self._numbered(width)
+            return
+        text = (hit.body or "") if options.full else passage.text
+        blocks = read_blocks(text, hit.document.path, width, self._marked, is_code=passage.is_code)
+        if options.full:
+            yield from (row for block in blocks for row in block.rows)
+            return
+        above = {*hit.passage.heading_trail, hit.document.title}
+        shown = [block for block in blocks if block.heading not in above] or blocks
+        yield from choose_rows(shown, passage.line - passage.start_line, PASSAGE_ROWS, width)
+
+    def _numbered(self, width: int) -> Iterator[Text]:
+        """The lines of the file as they stand, each behind its number."""
+        from rich.text import Text
+
+        hit, passage = self._row.hit, self._row.hit.passage
+        first, text = (1, hit.body or "") if self._options.full else (passage.start_line, passage.text)
+        lines = visible(text.replace("\r\n", "\n")).removesuffix("\n").expandtabs(4).split("\n")
+        gutter = len(str(first + len(lines) - 1))
+        for number, line in enumerate(lines, start=first):
+            for part, row in enumerate(wrap(self._marked(Text(line)), width - gutter - 2)):
+                yield Text.assemble((f"{'' if part else number:>{gutter}}  ", "faint"), row)
+
+    def _marked(self, text: Text) -> Text:
+        for start, end in find_spans(text.plain, self._terms):
+            text.stylize("match", start, end)
+        return text
+
+
+def _as_it_is(lead: str, line: Text) -> Text:
+    """A line that is within the width already; to wrap it once more would only cost time."""
+    from rich.text import Text
+
+    return Text.assemble((lead, "faint" if lead.strip() else ""), line, no_wrap=True, overflow="ignore")
+
+
+def _sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:].rstrip('.')}."
+
+
+def _bare(uri: str) -> str:
+    """A shorter form of an address, which `qmd get` takes as well."""
+    return uri.removeprefix("qmd://")
+
+
+def _line(text: str) -> str:
+    """`text` on one line, with nothing in it that steers a terminal."""
+    return visible(" ".join(text.split()))

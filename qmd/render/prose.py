@@ -1,0 +1,257 @@
+"""Passages as people read them: markdown without its marks, wrapped, tables in columns, code as it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from qmd.analysis.scripts import has_cjk
+from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, find_headings, plain_text, structure_of
+from qmd.render.terminal import visible
+from qmd.render.wrapping import shorten, wrap
+from qmd.retrieval.blocks import Layout
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from qmd.retrieval.blocks import Kind
+
+Mark = Callable[["Text"], "Text"]
+"""Colours the words that were looked for."""
+
+_EDITOR_COLUMNS = range(50, 101)
+"""Longest lines of paragraphs that an editor broke, and not the writer."""
+
+_GAP = "  "
+_ITEM = r"(?P<quote>[ \t>]*)(?P<mark>[-*+]|\d{1,9}[.)])[ \t]+(?P<task>\[[ xX]\][ \t]+)?"
+_CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
+_RULE = r"[ \t>]*(?:(?:[-*_=][ \t]*){3,}|#{1,6}[ \t]*)\Z"
+"""A line of nothing but marks."""
+
+_TABLE_RULE = r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*\Z"
+_CODE = r"(?<!`)(`{1,3})(?!`)(.{1,200}?)(?<!`)\1(?!`)"
+
+
+class Block(Struct, frozen=True):
+    """One block as rows of the screen, and the lines of the passage that it was, from 0."""
+
+    rows: Sequence[Text]
+    first: int
+    last: int
+    heading: str = ""
+    n_head: int = 0
+    """Rows at its beginning, those of a table's header, that are shown with any other row."""
+
+
+def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool = False) -> list[Block]:
+    """A passage's blocks, each as rows of at most `width` columns; none for what shows nothing.
+
+    Args:
+        text: The passage.
+        path: Of its file, which tells the format.
+        width: Columns.
+        mark: Colours what was looked for.
+        is_code: Whether the passage is a piece of fenced code.
+    """
+    shown = visible(text.replace("\r\n", "\n")).expandtabs(4)
+    lines = shown.split("\n")
+    structure = structure_of(path)
+    if is_code:
+        rows = _code_rows(lines, width, mark)
+        return [Block([row], number, number) for number, row in enumerate(rows) if row.plain.strip()]
+    layout = Layout(shown, *find_headings(shown, 0, structure), is_source=False)
+    blocks: list[Block] = []
+    for kind, first, last in _with_whole_tables(layout.blocks()):
+        part = lines[first : last + 1]
+        heading = layout.trail(first)[-1:] if kind == "heading" else ()
+        rows = _rows(kind, part, heading[0] if heading else "", width, mark)
+        if rows:
+            has_header = kind == "row" and last > first and re.match(_TABLE_RULE, lines[first + 1]) is not None
+            blocks.append(Block(rows, first, last, heading[0] if heading else "", int(has_header)))
+    return blocks
+
+
+def choose_rows(blocks: Sequence[Block], line: int, most: int, width: int) -> list[Text]:
+    """The rows of whole blocks around the one that holds `line`, at most `most`.
+
+    A longer block is cut, with an ellipsis where something is left out. A heading is shown with what stands below it.
+    """
+    if not blocks:
+        return []
+    at = next((n for n, block in enumerate(blocks) if block.last >= line), len(blocks) - 1)
+    if blocks[at].heading and at + 1 < len(blocks):
+        at += 1
+    low, high, room = at, at, most - len(blocks[at].rows)
+    while room > 0:
+        if high + 1 < len(blocks) and len(blocks[high + 1].rows) <= room and not _ends_in_heading(blocks, high + 1):
+            high += 1
+            room -= len(blocks[high].rows)
+        elif low and len(blocks[low - 1].rows) <= room:
+            low -= 1
+            room -= len(blocks[low].rows)
+        else:
+            break
+    if room < 0:
+        n_head = min(blocks[at].n_head, most - 1)
+        return [*blocks[at].rows[:n_head], *_cut(blocks[at].rows[n_head:], most - n_head, width)]
+    return [row for block in blocks[low : high + 1] for row in block.rows]
+
+
+def _ends_in_heading(blocks: Sequence[Block], at: int) -> bool:
+    return bool(blocks[at].heading)
+
+
+def _cut(rows: Sequence[Text], most: int, width: int) -> list[Text]:
+    """As many rows as there is room for, from the first on that was found or shortly before."""
+    from rich.text import Text
+
+    first = next((n for n, row in enumerate(rows) if any(span.style == "match" for span in row.spans)), 0)
+    start = max(min(first - 1, len(rows) - most), 0)
+    kept = [row.copy() for row in rows[start : start + most]]
+    if start + most < len(rows):
+        last = kept[-1]
+        if last.cell_len > width - 2:
+            last.right_crop(len(last) - max(last.plain.rfind(" ", 0, width - 2), width // 2 - 1))
+        last.append(" …", "faint")
+    if start:
+        row = kept[0]
+        while row.cell_len > width - 2:
+            space = row.plain.find(" ", 0, len(row) // 2)
+            row = row[max(space, 0) + 1 :]
+        kept[0] = Text.assemble(("… ", "faint"), row)
+    return kept
+
+
+def _with_whole_tables(blocks: Iterable[tuple[Kind, int, int]]) -> list[tuple[Kind, int, int]]:
+    """The blocks, the rows of one table as one."""
+    found: list[tuple[Kind, int, int]] = []
+    for kind, first, last in blocks:
+        if kind == "row" and found and found[-1][0] == "row":
+            found[-1] = (kind, found[-1][1], last)
+        else:
+            found.append((kind, first, last))
+    return found
+
+
+def _rows(kind: Kind, lines: Sequence[str], heading: str, width: int, mark: Mark) -> list[Text]:
+    from rich.text import Text
+
+    if kind == "blank":
+        return []
+    if kind == "heading":
+        return wrap(mark(Text(heading, style="title")), width)
+    if kind == "fence":
+        return _code_rows(_inside_fence(lines), width, mark)
+    if kind == "row" and max(map(len, lines)) <= MAX_MARKED_UP_CHARACTERS:
+        return _table_rows(lines, width, mark)
+    return _prose_rows(lines, width, mark)
+
+
+def _inside_fence(lines: Sequence[str]) -> list[str]:
+    """The code between a fence's marks, without blank lines."""
+    return [line for line in lines if line.strip() and not re.match(r"[ >]*(?:`{3,}|~{3,})", line)]
+
+
+def _code_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
+    from rich.text import Text
+
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return [shorten(mark(Text(line[indent:], style="code")), width) for line in lines]
+
+
+def _table_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
+    """A table in aligned columns, the widest ones cut, its first row bold where a rule stands below it."""
+    from rich.text import Text
+
+    rule = next((line for line in lines[1:2] if re.match(_TABLE_RULE, line)), None)
+    rows = [[mark(_inline(cell)) for cell in _cells(line)] for line in lines if not re.match(_TABLE_RULE, line)]
+    n_columns = min(max((len(row) for row in rows), default=0), width // (len(_GAP) + 1))
+    widths = [max((row[n].cell_len for row in rows if n < len(row)), default=0) for n in range(n_columns)]
+    widths = [min(one, width) for one in widths]
+    while sum(widths) + len(_GAP) * (n_columns - 1) > width and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    is_number = [re.match(r"[^:]*-:\Z", cell) is not None for cell in _cells(rule or "")]
+    shown: list[Text] = []
+    for row in rows:
+        line = Text()
+        for number, cell in enumerate(row[:n_columns]):
+            shorten(cell, widths[number])
+            cell.align("right" if is_number[number : number + 1] == [True] else "left", widths[number])
+            line.append_text(cell).append(_GAP)
+        line.rstrip()
+        shown.append(line)
+    if rule is not None:
+        shown[0].stylize_before("table.header")
+    return [shorten(line, width) for line in shown]
+
+
+def _cells(line: str) -> list[str]:
+    inner = line.strip(" \t>").removeprefix("|").removesuffix("|")
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|(?![^\[]*\]\])", inner)]
+
+
+def _prose_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
+    """A paragraph, a quotation or an item of a list, the latter with its mark in front."""
+    from rich.text import Text
+
+    lead = ""
+    first = lines[0]
+    item = re.match(_ITEM, first)
+    if item is not None:
+        task = (item["task"] or "").strip().lower()
+        bullet = {"[ ]": "☐", "[x]": "☑"}.get(task, "•" if item["mark"] in "-*+" else item["mark"])
+        lead = " " * (len(item["quote"].replace(">", "")) // 2 * 2) + bullet + " "
+        first = first[item.end() :]
+    paragraphs = _joined([first, *lines[1:]])
+    rows: list[Text] = []
+    inner = max(width - len(lead), width // 2)
+    lead = lead[-(width - inner) :] if lead else lead
+    for paragraph in paragraphs:
+        rows += wrap(mark(_inline(paragraph)), inner)
+    return [Text(lead if not number else " " * len(lead)) + row for number, row in enumerate(rows)] if lead else rows
+
+
+def _joined(lines: Sequence[str]) -> list[str]:
+    """The lines of a paragraph without the marks in front, joined where an editor had no room for the next word."""
+    longest = max(map(len, lines))
+    joined: list[str] = []
+    before = ""
+    for line in lines:
+        bare = re.sub(_CALLOUT, "", line.strip(" \t>"), count=1)
+        if re.match(_RULE, line) or not bare:
+            continue
+        has_no_room = len(before) + len(bare.split(" ", 1)[0]) >= longest
+        if before and longest in _EDITOR_COLUMNS and has_no_room:
+            joined[-1] += bare if has_cjk(joined[-1][-1] + bare[0]) else f" {bare}"
+        else:
+            joined.append(bare)
+        # Two blanks or a backslash are a break that the writer wants.
+        before = "" if line.endswith(("  ", "\\")) else line.rstrip()
+    return joined
+
+
+def _inline(text: str) -> Text:
+    """A line without the marks of emphasis and links, inline code coloured."""
+    from rich.text import Text
+
+    if len(text) > MAX_MARKED_UP_CHARACTERS:
+        return Text(text)
+    shown = Text()
+    position = 0
+    for code in re.finditer(_CODE, text):
+        _append_plain(shown, text[position : code.start()])
+        shown.append(code[2].strip(), "code")
+        position = code.end()
+    _append_plain(shown, text[position:])
+    return shown
+
+
+def _append_plain(shown: Text, text: str) -> None:
+    if text:
+        space = " " if text[0].isspace() else "", " " if text[-1].isspace() else ""
+        plain = plain_text(text, MAX_MARKED_UP_CHARACTERS).strip()
+        # A character reference may stand for what steers a terminal.
+        shown.append(space[0] + visible(plain) + space[1] if plain else " ")

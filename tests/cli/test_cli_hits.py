@@ -1,0 +1,142 @@
+"""What `search`, `vsearch` and `query` show a person on a terminal, and that a program is shown what it always was."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.cli.conftest import Qmd
+from tests.cli.terminal_runs import Shown, run_all
+
+if sys.platform == "win32":
+    pytest.skip("needs pseudo-terminals", allow_module_level=True)
+
+LINK = re.compile(r"\x1b\]8;;([^\x07]+)\x07")
+SEQUENCE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[^\x07]*\x07")
+
+
+def on_terminal(*argv: str, **env: str) -> Shown:
+    (shown,) = run_all(
+        [{"argv": argv, "streams": ("empty", "tty", "pipe"), "env": {"COLUMNS": "80", "QMD_PAGER": "", **env}}]
+    )
+    return shown
+
+
+def through_pipe(*argv: str) -> Shown:
+    (shown,) = run_all([{"argv": argv, "streams": ("empty", "pipe", "pipe"), "env": {}}])
+    return shown
+
+
+def test_a_person_sees_names_and_a_program_the_lines_that_it_parses(indexed: Qmd) -> None:
+    drawn = SEQUENCE.sub("", on_terminal("search", "rate limiters").out)
+    assert re.fullmatch(
+        r"1  Sunday +▰+▱* \w+ *\n   notes/daily/sunday\.md:3  #\w{6}\n   Talked about the rate limiter\.\n.*",
+        drawn,
+        re.DOTALL,
+    )
+    piped = through_pipe("search", "rate limiters").out
+    assert piped.startswith("qmd://notes/daily/sunday.md")
+    assert "\nScore: " in piped
+    assert "\n@@ -" in piped
+
+
+def test_the_form_of_a_word_that_was_found_is_marked(indexed: Qmd) -> None:
+    assert "\x1b[1;35mlimiter\x1b[0m" in on_terminal("search", "limiters").out
+
+
+def test_a_misspelt_word_is_marked_as_it_was_corrected(indexed: Qmd) -> None:
+    assert "\x1b[1;35mtomatoes\x1b[0m" in on_terminal("search", "tomatoez gardening").out
+
+
+def test_other_formats_are_on_a_terminal_what_they_are_through_a_pipe(indexed: Qmd) -> None:
+    for format in ("--json", "--csv", "--md", "--xml", "--files"):
+        assert on_terminal("search", "pricing", format).out == through_pipe("search", "pricing", format).out
+
+
+@pytest.mark.parametrize("settings", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_terminal_that_wants_no_sequence_gets_the_same_lines_without(indexed: Qmd, settings: dict[str, str]) -> None:
+    plain = on_terminal("search", "pricing", **settings).out
+    assert "\x1b" not in plain
+    assert plain == SEQUENCE.sub("", on_terminal("search", "pricing").out)
+
+
+def test_a_click_opens_the_file(indexed: Qmd, notes: Path) -> None:
+    (link,) = LINK.findall(on_terminal("search", "pricing").out)
+    assert link == (notes / "pricing.md").resolve().as_uri()
+    assert link.startswith("file:///")
+
+
+def test_in_a_vault_a_click_opens_obsidian(indexed: Qmd, notes: Path) -> None:
+    (notes / ".obsidian").mkdir()
+    (link,) = LINK.findall(on_terminal("search", "tomatoes").out)
+    path = (notes / "we ird" / "c & d.md").resolve()
+    assert link.startswith("obsidian://open?path=%2F")
+    assert "&" not in link
+    assert unquote(urlsplit(link).query.removeprefix("path=")) == str(path)
+
+
+def test_a_chosen_editor_opens_at_the_line(indexed: Qmd, notes: Path) -> None:
+    (notes / ".obsidian").mkdir()
+    (link,) = LINK.findall(on_terminal("search", "limiter", QMD_EDITOR_URI="edit://{path}?{line}").out)
+    assert link == f"edit://{(notes / 'daily' / 'sunday.md').resolve()}?3"
+
+
+@pytest.mark.parametrize("folder", [None, ".obsidian"])
+def test_the_link_of_a_hostile_name_is_that_file_and_nothing_else(qmd: Qmd, home: Path, folder: str | None) -> None:
+    place = home / "n\x07\x1b]8;;evil\x1b\\ #?&%41"
+    place.mkdir()
+    if folder:
+        (place / folder).mkdir()
+    (place / "ze'\"bra\u202e?&x=1#y%2F.md").write_text("zebra\n", "utf-8")
+    assert qmd("collection", "add", str(place), "--name", "strange").status == 0
+    (link,) = LINK.findall(on_terminal("search", "zebra").out)
+    assert re.fullmatch(r"[!-~]+", link)
+    parts = urlsplit(link)
+    shown = parts.query.removeprefix("path=") if folder else parts.path
+    assert unquote(shown) == str(next(place.glob("*.md")).resolve())
+    assert (parts.scheme, parts.fragment) == ("obsidian" if folder else "file", "")
+
+
+def test_where_nothing_matches_well_the_next_command_is_named(indexed: Qmd) -> None:
+    drawn = on_terminal("search", "zygote's unknown pricing", NO_COLOR="1")
+    assert drawn.out.startswith("No good match found.")
+    assert """  qmd query 'zygote'"'"'s unknown pricing'  search by meaning as well\n""" in drawn.out
+    assert "no good match" not in drawn.err
+    assert "no good match found" in through_pipe("search", "zygote's unknown pricing").err
+
+
+def test_an_explanation_stands_below_each_hit_and_not_on_stderr(indexed: Qmd) -> None:
+    drawn = on_terminal("search", "pricing", "--explain", NO_COLOR="1")
+    assert "│ words " in drawn.out
+    assert "time:" not in drawn.err
+    piped = through_pipe("search", "pricing", "--explain")
+    assert "Explain: fts=[" in piped.out
+    assert piped.err.startswith("time: lexical ")
+
+
+def test_a_context_is_told_once(indexed: Qmd, notes: Path) -> None:
+    (notes / "more tomatoes.md").write_text("Gardening and tomatoes again.\n", "utf-8")
+    indexed("index", str(notes), "--no-embed")
+    indexed("context", "add", "qmd://notes/", "All about a garden")
+    drawn = on_terminal("search", "tomatoes gardening", NO_COLOR="1").out
+    assert drawn.count("All about a garden") == 1
+    assert drawn.count("notes/") == 2
+
+
+def test_numbers_of_lines_and_whole_notes_are_drawn_as_well(indexed: Qmd) -> None:
+    assert "\n   3  We chose per-seat" in on_terminal("search", "pricing", "--line-numbers", NO_COLOR="1").out
+    assert "\n   Bills, simply.\n" in on_terminal("search", "pricing", "--full", NO_COLOR="1").out
+
+
+def test_results_longer_than_the_screen_open_in_the_pager(indexed: Qmd) -> None:
+    assert on_terminal("search", "pricing", "--full", LINES="5", QMD_PAGER="sed s/^/paged:/").out.startswith("paged:")
+
+
+def test_a_forced_screen_through_a_pipe_is_drawn(indexed: Qmd) -> None:
+    (row,) = json.loads(through_pipe("search", "tomatoes", "--json").out)
+    assert f"{row['docid']}" in SEQUENCE.sub("", through_pipe("search", "tomatoes", "--color", "always").out)

@@ -1,0 +1,213 @@
+"""Runs that take a while: what is shown meanwhile, what others are told, and what an interrupted one leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qmd import open_index
+from qmd.cli import embedding
+from qmd.config.paths import locate
+from qmd.pace import Progress
+from qmd.records import EmbeddingRun
+from qmd.store import open_reader
+from qmd.store.runs import embed_lock, recorded_run
+from tests.cli.conftest import Qmd
+from tests.cli.terminal_runs import run_all
+
+if sys.platform == "win32":
+    pytest.skip("needs pseudo-terminals and signals", allow_module_level=True)
+
+ALREADY = "Another embed process is already running. Skipping.\n"
+BAR = re.compile(r"Vectors  [━╸╺ ]+ +\d+ %")
+
+
+def database() -> Path:
+    return locate(None, Path.cwd(), os.environ).database
+
+
+@pytest.fixture
+def running(indexed: Qmd) -> Iterator[EmbeddingRun]:
+    """A run of this process that is 43 % done."""
+    with embed_lock(database()), recorded_run(database()) as record:
+        record.update(Progress(430, 1_000, 60.0, 5.0, 114.0))
+        yield record.run
+
+
+@pytest.fixture
+def long_notes(home: Path) -> Iterator[Path]:
+    """Notes whose vectors take some seconds, however many processors there are."""
+    folder = home / "long"
+    folder.mkdir()
+    for number in range(60):
+        lines = [f"## Part {part}\n\n" + f"note {number} says little in part {part}. " * 30 for part in range(6)]
+        (folder / f"{number:02}.md").write_text(f"# Note {number}\n\n" + "\n\n".join(lines), encoding="utf-8")
+    if sys.platform != "linux":
+        yield folder
+        return
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})
+    yield folder
+    os.sched_setaffinity(0, cpus)
+
+
+def wait_for_vectors(pid: int) -> EmbeddingRun:
+    """The run of a process, once it has stored something."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with open_reader(database()) as reader:
+            status = reader.status(None)
+        if status.embedding is not None and status.embedding.pid == pid and status.vectors:
+            return status.embedding
+        time.sleep(0.05)
+    raise AssertionError("no vectors have come")
+
+
+def test_status_says_that_a_run_is_going_on_and_how_far(indexed: Qmd, running: EmbeddingRun) -> None:
+    shown = indexed("status").out
+    assert "  Pending:  3 need embedding (being computed)\n" in shown
+    assert f"  Running:  computing vectors, 43 % done, 1 min 55 s left (process {running.pid}, began " in shown
+    assert json.loads(indexed("status", "--json").out)["embedding"] == {
+        "percent": 43,
+        "secondsLeft": 114,
+        "startedAt": running.started_at,
+        "pid": running.pid,
+    }
+
+
+def test_a_person_sees_the_run_in_status_and_no_advice_to_start_one(indexed: Qmd, running: EmbeddingRun) -> None:
+    terminal = {"streams": ("empty", "tty", "tty"), "env": {"NO_COLOR": "1", "COLUMNS": "100"}}
+    [shown] = run_all([{"argv": ("status",), **terminal}])
+    assert f"being computed: 43 % done, 1 min 55 s left (process {running.pid}, began " in shown.out
+    assert "qmd embed" not in shown.out
+
+
+def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:
+    with embed_lock(database()), recorded_run(database()):
+        left = (database().parent / f".{database().name}.embed.json").read_bytes()
+    (database().parent / f".{database().name}.embed.json").write_bytes(left)
+    assert "(run 'qmd embed')" in indexed("status").out
+    assert json.loads(indexed("status", "--json").out)["embedding"] is None
+
+
+@pytest.mark.parametrize("command", ["query", "vsearch"])
+def test_searches_do_not_advise_what_is_being_done(indexed: Qmd, running: EmbeddingRun, command: str) -> None:
+    said = indexed(command, "pricing").err
+    assert "3 documents (100%) need embeddings: they are being computed (43 % done, 1 min 55 s left)" in said
+    assert "qmd embed" not in said
+
+
+@pytest.mark.parametrize("argv", [("embed",), ("embed", "--background"), ("index",), ("index", "--background")])
+def test_a_second_run_says_how_far_the_first_is(indexed: Qmd, running: EmbeddingRun, argv: tuple[str, ...]) -> None:
+    run = indexed(*argv)
+    assert (run.status, run.out.endswith(ALREADY)) == (0, True)
+    assert run.err == "it is 43 % done, 1 min 55 s left; see: qmd status\n"
+
+
+def test_doctor_waits_for_vectors_that_are_being_computed(indexed: Qmd, running: EmbeddingRun) -> None:
+    assert "3 of 3 documents have none; they are being computed (43 % done" in indexed("doctor").out
+
+
+def test_a_background_run_with_nothing_to_do_says_so(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "_START_S", 120.0)
+    assert indexed("embed").status == 0
+    assert indexed("embed", "--background").out == "✓ All content hashes already have embeddings.\n"
+
+
+def test_a_background_run_goes_on_alone_gives_way_and_resumes_when_it_was_killed(
+    qmd: Qmd, long_notes: Path, tmp_path: Path
+) -> None:
+    started = qmd("index", str(long_notes), "--background")
+    assert started.status == 0
+    assert "long: 60 new" in started.out
+    assert "Words are searchable now. Vectors are computed in the background (process " in started.out
+    pid = int(re.findall(r"process (\d+)", started.out)[0])
+    log = Path(re.findall(r"Log: (.+)", started.out)[0])
+    assert log.parent == database().parent and log.stat().st_mode & 0o777 == 0o600
+    assert wait_for_vectors(pid).total > 0
+    assert os.getpriority(os.PRIO_PROCESS, pid) >= 10
+    assert os.getsid(pid) == pid
+    assert qmd("embed", "--background").out == ALREADY
+    assert "qmd://long/" in qmd("search", "little", "-n", "1").out
+
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    killed = json.loads(qmd("status", "--json").out)
+    assert killed["embedding"] is None and killed["vectors"] > 0
+    for number in range(3, 60):
+        (long_notes / f"{number:02}.md").unlink()
+    qmd("update")
+    assert "✓ Done! Embedded" in qmd("embed").out
+    assert json.loads(qmd("status", "--json").out)["needsEmbedding"] == 0
+
+
+def test_a_background_run_that_fails_at_once_says_why(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "_START_S", 120.0)
+    monkeypatch.setenv("QMD_EMBED_MODEL", "no-such-model")
+    run = indexed("embed", "--background")
+    assert run.status != 0
+    assert run.err.startswith("error: the background process ended at once: ")
+
+
+def test_vectors_computed_in_slices_are_one_run_to_others(qmd: Qmd, long_notes: Path) -> None:
+    assert qmd("index", str(long_notes), "--no-embed").status == 0
+    with open_index() as index:
+        assert index.embed(timeout_s=0.001, resumes=True).stopped
+        first = index.status().embedding
+        assert index.embed(timeout_s=0.001, resumes=True).stopped
+        second = index.status().embedding
+        assert index.embed(timeout_s=0.001).stopped
+        assert index.status().embedding is None
+    assert first is not None and second is not None
+    assert (first.started_at, first.total) == (second.started_at, second.total)
+    assert first.total > 60_000
+
+
+def test_a_terminal_sees_one_bar_and_how_to_go_on_after_ctrl_c(qmd: Qmd, long_notes: Path) -> None:
+    import pty
+
+    assert qmd("index", str(long_notes), "--no-embed").status == 0
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "qmd", "embed"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown, is_stopped = "", False
+        while True:
+            try:
+                piece = os.read(ours, 65_536).decode("utf-8", "replace")
+            except OSError:
+                break
+            shown += piece
+            if not is_stopped and " left" in piece:
+                is_stopped = True
+                process.send_signal(signal.SIGINT)
+    os.close(ours)
+    assert process.returncode == 130
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert BAR.search(plain), plain
+    assert re.search(r"interrupted: the work done so far is kept \(\d+ %\); run 'qmd embed' to continue\s*$", plain), (
+        plain
+    )
+    assert json.loads(qmd("status", "--json").out)["embedding"] is None
+
+
+def test_a_dumb_terminal_gets_no_sequence(indexed: Qmd) -> None:
+    [shown] = run_all([{"argv": ("embed",), "streams": ("empty", "tty", "tty"), "env": {"TERM": "dumb"}}])
+    assert shown.status == 0
+    assert "\x1b" not in shown.out + shown.err
+    assert "\r" not in shown.err
+
+
+def test_a_program_sees_no_progress(indexed: Qmd) -> None:
+    [shown] = run_all([{"argv": ("embed",), "streams": ("empty", "tty", "pipe")}])
+    assert (shown.status, shown.err) == (0, "")

@@ -1,0 +1,120 @@
+"""Listings as people see them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from qmd.app.records import ContextNote, Listing
+from qmd.records import Collection, CollectionStatus, IndexStatus, LeftOutFile, StoredDocument
+from qmd.render.drawing import Screen
+from qmd.render.listings import StatusReport
+from qmd.render.tables import (
+    draw_collection,
+    draw_collection_names,
+    draw_collections,
+    draw_contexts,
+    draw_files,
+    draw_status,
+)
+from qmd.render.terminal import without_sequences
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MOMENT = "2026-03-01T10:00:00.000Z"
+HOME = Path("/home/me")
+NARROW = Screen(width=80)
+WIDTHS = (40, 60, 80, 120)
+
+
+def collection(home: Path, name: str = "notes", **more: object) -> Collection:
+    folder = home / "a" / "long" / "way" / "down" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return Collection(name, folder, **more)  # type: ignore[arg-type]
+
+
+def counted(one: Collection, documents: int = 12) -> CollectionStatus:
+    return CollectionStatus(one.name, one.path, one.pattern, documents, MOMENT, one.include_by_default)
+
+
+def report(*collections: Collection, pending: int = 0, vectors: int = 90, left_out: int = 0) -> StatusReport:
+    counts = tuple(counted(one) for one in collections)
+    missing = tuple(LeftOutFile("notes", f"{n}.md", f"'{n}.md' is no UTF-8 {'text ' * 20}") for n in range(left_out))
+    n_documents = sum(one.documents for one in counts)
+    index = IndexStatus(
+        HOME / ".cache/qmd/index.sqlite", 2_000_000, n_documents, 10, pending, 90, vectors, MOMENT, "f", counts, missing
+    )
+    return StatusReport(index, collections)
+
+
+def stored(path: str) -> StoredDocument:
+    return StoredDocument(1, "notes", path, "Title", "abcdef0123", MOMENT, 1200)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_of_a_listing_exceeds_the_terminal(tmp_path: Path, width: int) -> None:
+    screen = Screen(width=width, colours="256")
+    known = [
+        collection(tmp_path, "发布检查清单和其他非常重要的事情" * 2, ignore=("templates/**", "archive/**")),
+        collection(tmp_path, "notes", context={"/": "会议记录" * 40, "work/": "plans\nand lists"}),
+        collection(tmp_path, "old", update_command="git pull --rebase " * 6, include_by_default=False),
+    ]
+    counts = {one.name: counted(one, 1_234_567) for one in known}
+    files = Listing("notes", "", tuple(stored(path) for path in ("a.md", "会议记录/" * 12 + "发布" * 30 + ".md")))
+    drawn = [
+        draw_status(screen, report(*known, pending=3, left_out=12), NOW, tmp_path),
+        draw_collection_names(screen, known, counts, NOW, tmp_path),
+        draw_collections(screen, known, counts, NOW, tmp_path),
+        draw_files(screen, files, tmp_path, NOW),
+        draw_contexts(screen, [ContextNote("", "", "All notes " * 30), ContextNote("notes", "work/", "Plans\nLists")]),
+        *(draw_collection(screen, one, counts[one.name], NOW, tmp_path) for one in known),
+    ]
+    for text in drawn:
+        assert [line for line in without_sequences(text).splitlines() if cell_len(line) > width] == []
+
+
+def test_status_says_what_is_there_and_what_to_do_next(tmp_path: Path) -> None:
+    drawn = draw_status(NARROW, report(collection(tmp_path), pending=3), NOW, tmp_path)
+    assert "Words    ✓ 12 files, updated 2h ago" in drawn
+    assert "Vectors  ! 3 texts without, of 12" in drawn
+    assert "qmd embed" in drawn.partition("Next")[2]
+    assert "qmd context add qmd://notes/" in drawn.partition("Next")[2]
+    assert f"~{'/a/long/way/down/notes'}" in drawn
+
+
+def test_status_without_anything_says_how_to_begin() -> None:
+    empty = StatusReport(IndexStatus(HOME / "i.sqlite", 0, 0, 0, 0, 0, 0, None, None, ()))
+    assert "qmd index ~/notes" in draw_status(NARROW, empty, NOW, HOME)
+
+
+def test_status_of_a_complete_index_asks_for_nothing(tmp_path: Path) -> None:
+    drawn = draw_status(NARROW, report(collection(tmp_path, context={"/": "mine"})), NOW, tmp_path)
+    assert "Vectors  ✓ complete, 90 passages" in drawn
+    assert "embed" not in drawn and "!" not in drawn
+
+
+def test_a_collection_whose_folder_is_gone_is_marked_with_the_command_that_removes_it(tmp_path: Path) -> None:
+    gone = Collection("gone", tmp_path / "gone")
+    drawn = draw_collections(NARROW, [gone], {}, NOW, tmp_path)
+    assert "~/gone (missing)" in drawn
+    assert "qmd collection remove gone" in drawn
+
+
+def test_files_are_links_and_folders_faint(tmp_path: Path) -> None:
+    screen = Screen(width=80, colours="256")
+    drawn = draw_files(screen, Listing("notes", "", (stored("daily/50% off.md"),)), tmp_path, NOW)
+    assert f"{tmp_path.as_uri()}/daily/50%25%20off.md\x07\x1b[2mdaily/\x1b[0m50% off.md\x1b]8;;\x07\n" in drawn
+    assert without_sequences(drawn).splitlines() == [
+        "notes/  1 file, 1.2 KB",
+        "",
+        "  Size  Changed       File",
+        "1.2 KB  Mar  1 10:00  daily/50% off.md",
+    ]
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
+    odd = collection(tmp_path, "[bold]x[/]", context={"[red]/": "[link=http://x]y[/link]"})
+    drawn = draw_collection(NARROW, odd, None, NOW, tmp_path)
+    assert "[bold]x[/]" in drawn and "[red]/" in drawn and "[link=http://x]y[/link]" in drawn

@@ -1,0 +1,114 @@
+"""Who computes the vectors of an index, as others see it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from qmd.pace import Progress
+from qmd.store.runs import embed_lock, recorded_run, running_embedding
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from qmd.pace import Progress
+from qmd.store.runs import embed_lock, recorded_run
+with embed_lock(Path(sys.argv[1])) as is_ours, recorded_run(Path(sys.argv[1])) as record:
+    record.update(Progress(43, 100, 10.0, 4.3, 13.0))
+    print(is_ours, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "index.sqlite"
+
+
+def test_a_run_of_another_process_is_seen_and_a_killed_one_is_not_believed(database: Path) -> None:
+    command = [sys.executable, "-c", _HOLD, str(database)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
+        run = running_embedding(database)
+        assert run is not None
+        assert (run.pid, run.percent, run.left_s) == (holder.pid, 43, 13.0)
+        assert run.state == "43 % done, 13 s left"
+        with embed_lock(database, 0.0) as is_ours:
+            assert not is_ours
+        holder.kill()
+    assert (database.parent / f".{database.name}.embed.json").exists()
+    assert running_embedding(database) is None
+    with embed_lock(database, 0.0) as is_ours:
+        assert is_ours
+
+
+def test_a_run_that_ends_leaves_nothing_behind(database: Path) -> None:
+    with embed_lock(database), recorded_run(database) as record:
+        record.update(Progress(1, 2))
+        assert running_embedding(database) == record.run
+    assert running_embedding(database) is None
+    assert [path.name for path in database.parent.iterdir()] == [f".{database.name}.embed.lock"]
+
+
+def test_before_anything_is_counted_a_run_has_just_started(database: Path) -> None:
+    with embed_lock(database), recorded_run(database):
+        run = running_embedding(database)
+        assert run is not None and run.state == "just started"
+
+
+def test_asking_for_a_run_does_not_look_like_one(database: Path) -> None:
+    with embed_lock(database), recorded_run(database) as record:
+        record.pause()
+    for _ in range(50):
+        running_embedding(database)
+        with embed_lock(database, 0.0) as is_ours:
+            assert is_ours
+
+
+def test_slices_of_one_run_are_one_run_to_others(database: Path) -> None:
+    with embed_lock(database), recorded_run(database) as first:
+        first.update(Progress(30, 100))
+        first.pause()
+    assert running_embedding(database) == first.run
+    with embed_lock(database), recorded_run(database, first.run) as second:
+        second.update(Progress(20, 70))
+        assert (second.run.percent, second.run.started_at) == (50, first.run.started_at)
+
+
+def test_a_pause_that_lasts_is_an_end(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with embed_lock(database), recorded_run(database) as record:
+        record.pause()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 60)
+    assert running_embedding(database) is None
+
+
+def test_damaged_records_are_no_run(database: Path) -> None:
+    with embed_lock(database):
+        record = database.parent / f".{database.name}.embed.json"
+        for text in ("", "{}", "[", '{"pid": "x", "started_at": 1}'):
+            record.write_text(text)
+            assert running_embedding(database) is None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="rights of the profile hold there")
+def test_the_record_is_for_its_owner_alone(database: Path) -> None:
+    with embed_lock(database), recorded_run(database):
+        record = database.parent / f".{database.name}.embed.json"
+        assert stat.S_IMODE(record.stat().st_mode) == 0o600
+
+
+def test_a_full_disk_does_not_stop_a_run(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with embed_lock(database), recorded_run(database) as record:
+        record.update(Progress(1, 2))
