@@ -95,15 +95,15 @@ class ConfigError(QmdError):
     code = "config"
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
     """The known name that `name` was most likely meant to be, for a hint; None when none is near.
 
-    Letter case, `-` and `_` make no difference.
+    Letter case, `-` and `_` make no difference. `least` is how much both must have in common, in [0, 1].
     """
     from difflib import get_close_matches
 
     folded = {_folded(one): one for one in known}
-    near = get_close_matches(_folded(name), folded, n=1)
+    near = get_close_matches(_folded(name), folded, n=1, cutoff=least)
     return folded[near[0]] if near else None
 
 

@@ -166,6 +166,9 @@ def find_place(config: Config, path: str, collection: str | None, cwd: Path) -> 
         if named is not None:
             return named[0], named[1].strip("/")
         require_collection(config, address.partition("/")[0])
+    named = split_address(path, [one.name for one in config.collections])
+    if named is not None and not (cwd / expand_home(path)).exists():
+        return named[0], named[1].strip("/")
     for one, inside in places_on_disk(cwd / expand_home(path), config.collections):
         return one.name, inside
     raise NotFoundError(

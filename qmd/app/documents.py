@@ -11,7 +11,7 @@ from qmd.app.collections import collection_not_found
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
 from qmd.errors import NotFoundError, UsageError
 from qmd.records import Collection, Scope, StoredDocument
-from qmd.retrieval.lookup import context_for, resolve_lines, resolve_many, split_wiki_link
+from qmd.retrieval.lookup import context_for, resolve_lines, resolve_words, split_wiki_link
 
 if TYPE_CHECKING:
     from qmd.store.index import IndexReader
@@ -22,7 +22,11 @@ MAX_ANSWER_CHARS = 16 * 1024 * 1024
 
 
 def fetch_document(
-    reader: IndexReader, reference: str, from_line: int | None = None, max_lines: int | None = None
+    reader: IndexReader,
+    reference: str,
+    from_line: int | None = None,
+    max_lines: int | None = None,
+    folder: Path | None = None,
 ) -> DocumentText:
     """One document or some of its lines. Only indexed documents are found, whatever the path says.
 
@@ -32,7 +36,7 @@ def fetch_document(
         NotFoundError: Nothing fits; the hint names similar paths, or the headings of a note that lacks the one wanted.
         UsageError: Several documents fit.
     """
-    document, given = resolve_lines(reader, reference)
+    document, given = resolve_lines(reader, reference, folder)
     first, count = from_line or given.start, max_lines or given.count
     text = _text_of(reader, document)
     linked = split_wiki_link(given.name)
@@ -49,15 +53,21 @@ def fetch_document(
     return DocumentText(document, _context_of(reader, document), text, first, is_whole)
 
 
-def fetch_documents(reader: IndexReader, pattern: str, max_bytes: int, max_lines: int | None = None) -> DocumentTexts:
-    """Every document that a pattern names; large ones, and what goes beyond the size of an answer, without its text.
+def fetch_documents(
+    reader: IndexReader,
+    patterns: Sequence[str],
+    max_bytes: int,
+    max_lines: int | None = None,
+    folder: Path | None = None,
+) -> DocumentTexts:
+    """Every document that patterns name; large ones, and what goes beyond the size of an answer, without its text.
 
     Raises:
-        UsageError: The pattern is empty, or lists more names than an answer has documents.
+        UsageError: A pattern is empty, or they list more names than an answer has documents.
     """
-    if pattern.count(",") >= MAX_DOCUMENTS:
+    if len(patterns) + sum(pattern.count(",") for pattern in patterns) > MAX_DOCUMENTS:
         raise UsageError(f"pattern: at most {MAX_DOCUMENTS} names in one call")
-    found = resolve_many(reader, pattern)
+    found = resolve_words(reader, patterns, folder)
     entries: list[DocumentText | SkippedDocument] = []
     room = MAX_ANSWER_CHARS
     for document in found.documents[:MAX_DOCUMENTS]:

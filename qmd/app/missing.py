@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, NotFoundError
 from qmd.names import to_disk
+from qmd.retrieval.lookup import parse_line_range
 
 if TYPE_CHECKING:
     from qmd.records import Collection
@@ -41,7 +41,7 @@ def explain_missing(error: MissingDocumentError, reference: str, reader: IndexRe
 
 def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Iterator[tuple[Collection, str]]:
     """(collection, path in it) of each file on disk that the reference can mean."""
-    name = re.sub(r"(?<=.):\d+(?::\d+)?\Z", "", reference)
+    name = parse_line_range(reference).name
     address = without_scheme(name)
     named = split_address(name if address is None else address, [one.name for one in collections])
     meant = [(one, named[1]) for one in collections if named is not None and one.name == named[0]]

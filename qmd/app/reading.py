@@ -128,7 +128,7 @@ class ReadingIndex:
             NotFoundError: There is no index, or no collection of a name.
             StoreError: The index cannot be read.
         """
-        from qmd.app.searching import as_request, narrow_query, needed_roles, read_query, search_options
+        from qmd.app.searching import as_request, doubts_about, narrow_query, needed_roles, read_query, search_options
 
         request = as_request(query, collections, wishes)
         asked, options = read_query(request), search_options(request)
@@ -137,12 +137,13 @@ class ReadingIndex:
             with self._request(listener) as (reader, deadline):
                 narrowed, warnings = narrow_query(asked, reader.collections(), request.collections)
                 response = self._run(reader, narrowed, options, roles, request.overhead_ms, deadline)
+                doubts = doubts_about(narrowed, reader, is_empty=not response.hits)
         except NotFoundError:
             # When there is no index, an unknown collection is still the better thing to complain about.
             for name in request.collections:
                 self.collection(name)
             raise
-        return replace(response, warnings=(*warnings, *response.warnings))
+        return replace(response, warnings=(*warnings, *response.warnings, *doubts))
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """The sub-queries that the expansion model proposes; empty when none is of use.
@@ -183,14 +184,17 @@ class ReadingIndex:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def get(self, reference: str, *, from_line: int | None = None, max_lines: int | None = None) -> DocumentText:
+    def get(
+        self, reference: str, *, from_line: int | None = None, max_lines: int | None = None, folder: Path | None = None
+    ) -> DocumentText:
         """One document, or lines of it.
 
         Args:
             reference: A `qmd://` address, `collection/path`, a path or its end, or a docid such as `#a1b2c3`; may end
-                in `:LINE` or `:LINE:COUNT`.
+                in `:LINE`, `:LINE:COUNT` or `:FIRST-LAST`.
             from_line: First line, from 1; goes before the one in `reference`.
             max_lines: Most lines.
+            folder: To which names of files may be relative; None where nobody stands anywhere.
 
         Raises:
             NotFoundError: Nothing fits; the hint names similar paths, or the message why an existing file is left out.
@@ -199,17 +203,23 @@ class ReadingIndex:
         from qmd.app.documents import fetch_document
 
         with self._resolving(reference) as reader:
-            return fetch_document(reader, reference, from_line, max_lines)
+            return fetch_document(reader, reference, from_line, max_lines, folder)
 
     def multi_get(
-        self, pattern: str, *, max_bytes: int = DEFAULT_MAX_BYTES, max_lines: int | None = None
+        self,
+        pattern: str | Sequence[str],
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_lines: int | None = None,
+        folder: Path | None = None,
     ) -> DocumentTexts:
         """Every document that a glob (`journals/2026-*.md`) or a comma list of references names.
 
         Args:
-            pattern: See above.
+            pattern: See above; several are one name or pattern with blanks, or else each its own.
             max_bytes: Larger documents come without their text.
             max_lines: Most lines of each.
+            folder: As for `get`.
 
         Raises:
             UsageError: The pattern is empty.
@@ -217,7 +227,7 @@ class ReadingIndex:
         from qmd.app.documents import fetch_documents
 
         with self._request() as (reader, _):
-            return fetch_documents(reader, pattern, max_bytes, max_lines)
+            return fetch_documents(reader, as_names(pattern) or (), max_bytes, max_lines, folder)
 
     def links(self, reference: str) -> NoteLinks:
         """The links in a note and to it; raises what `get` raises."""

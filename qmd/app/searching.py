@@ -9,14 +9,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.app.collections import as_names, collection_not_found, refuse_unknown
+from qmd.errors import nearest_name
 from qmd.records import Collection, Query, Scope, SubQuery
 from qmd.retrieval.options import PASSAGE_CHARS, Mode, SearchOptions
 from qmd.retrieval.query_parser import build_scope, check_sort, parse_query, validate_subqueries
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import Role
+    from qmd.store.index import IndexReader
 
 _TYPED_PREFIXES = ("lex:", "vec:", "hyde:", "intent:", "expand:")
+
+_TAGS_NAMED = 8
 
 NOTHING_BY_DEFAULT = "every collection is excluded from searches; name one with -c, or run: qmd collection include NAME"
 
@@ -159,6 +163,40 @@ def narrow_query(query: Query, known: Sequence[Collection], names: Sequence[str]
     if len(default) == len(known):
         return query, ()
     return _within(query, default), () if default else (NOTHING_BY_DEFAULT,)
+
+
+def doubts_about(query: Query, reader: IndexReader, *, is_empty: bool) -> tuple[str, ...]:
+    """What a query may not mean as it is written: an open quote, and where nothing was found a tag that no note has."""
+    doubts: list[str] = []
+    if not query.subqueries and query.text.count('"') % 2:
+        doubts.append("a quote is not closed: all that follows it is read as one phrase")
+    wanted = [one.value for one in query.scope.filters if one.field in ("tag", "tags") and one.op == "="]
+    if is_empty and wanted:
+        known = _tags(reader)
+        doubts += [_unknown_tag(tag, known) for tag in wanted if tag.strip("#/").casefold() not in known]
+    return tuple(doubts)
+
+
+def _tags(reader: IndexReader) -> frozenset[str]:
+    """Every tag of the index in small letters without `#`, and the tags around nested ones."""
+    found: set[str] = set()
+    for document in reader.iter_documents():
+        for key in ("tag", "tags"):
+            value = document.metadata.get(key) or ()
+            for one in (value,) if isinstance(value, str) else value if isinstance(value, list | tuple) else ():
+                parts = str(one).lstrip("#").casefold().split("/")
+                found.update("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return frozenset(found)
+
+
+def _unknown_tag(tag: str, known: frozenset[str]) -> str:
+    near = nearest_name(tag, known)
+    if near:
+        return f"no note has the tag '{tag}'; did you mean 'tag:{near}'?"
+    if not known:
+        return f"no note has the tag '{tag}', or any other in its front matter"
+    more = ", …" if len(known) > _TAGS_NAMED else ""
+    return f"no note has the tag '{tag}'; there are: {', '.join(sorted(known)[:_TAGS_NAMED])}{more}"
 
 
 def _within(query: Query, names: tuple[str, ...]) -> Query:

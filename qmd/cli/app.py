@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import qmd
 from qmd.cli.commands import (
     COMMANDS,
     COMPLETION_REQUEST,
+    IDLE_OPTIONS,
     NAMES,
     CommandSpec,
     build_command,
@@ -37,6 +38,9 @@ from qmd.cli.output import (
 from qmd.cli.spelling import Arguments, Declared, Options, arrange, find_command, is_option
 from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
 from qmd.names import typed_text
+
+if TYPE_CHECKING:
+    from qmd.render.drawing import Screen
 
 EXIT_BROKEN_PIPE = 141
 
@@ -88,7 +92,7 @@ def _run(argv: list[str]) -> int:
         return answer_shell()
     if any("\0" in argument for argument in argv):
         raise UsageError("an argument holds a NUL character, which no name and no text can have")
-    if argv[:1] in (["--version"], ["-v"]):
+    if argv[:1] in (["--version"], ["-v"]) or argv == ["version"]:
         return _print_version()
     if argv in ([], ["--help"], ["-h"]):
         return _print_help(arrange(argv, Declared("", (), dict)))
@@ -101,26 +105,39 @@ def _run(argv: list[str]) -> int:
         return _print_version()
     if "--skill" in arguments.asked:
         return _run(["skill", "show"])
-    for warning in arguments.warnings:
+    if "--help" in arguments.asked:
+        from qmd.cli.help import command_help, describe
+
+        return _show_help(command_help(describe(spec, command)), arguments)
+    for warning in (*arguments.warnings, *_without_effect(spec, arguments)):
         warn(warning)
     values = parse(spec, command, arguments)
-    if values is None:
-        return EXIT_OK
     from qmd.cli.invocation import Invocation, working_folder
-    from qmd.cli.screen import find_screen
 
-    environ = dict(os.environ)
-    colour = arguments.settings.get("--color", "auto")
     invocation = Invocation(
         spec.name,
         spec.usage,
-        environ,
+        dict(os.environ),
         working_folder(),
-        find_screen(environ, colour, stdout_is_terminal()),
+        _screen_for(arguments, is_terminal=stdout_is_terminal()),
         "--no-pager" in arguments.settings,
-        find_screen(environ, colour, True) if stderr_is_terminal() else None,
+        # Messages are for people: neither --color nor the environment makes a program read drawn ones.
+        _screen_for(arguments, is_terminal=True) if stderr_is_terminal() else None,
     )
     return spec.load()(invocation, **values)
+
+
+def _without_effect(spec: CommandSpec, arguments: Arguments) -> Iterator[str]:
+    for name in dict.fromkeys(arguments.options):
+        if name in IDLE_OPTIONS.get(spec.name, ()):
+            yield f"option '{name}' has no effect on 'qmd {spec.name}'"
+
+
+def _screen_for(arguments: Arguments, *, is_terminal: bool) -> Screen | None:
+    """What a person sees a stream on; None where a program reads it."""
+    from qmd.cli.screen import find_screen
+
+    return find_screen(os.environ, arguments.settings.get("--color", "auto"), is_terminal)
 
 
 def find_built_command(argv: Sequence[str]) -> tuple[CommandSpec, Any, list[str]] | None:
@@ -140,8 +157,8 @@ def all_options() -> Options:
     return dict(option for spec in COMMANDS for option in declared_options(build_command(spec)))
 
 
-def parse(spec: CommandSpec, command: Any, arguments: Arguments) -> Mapping[str, object] | None:
-    """The values of the command's parameters; None when typer did what was wanted, which is to show the help.
+def parse(spec: CommandSpec, command: Any, arguments: Arguments) -> Mapping[str, object]:
+    """The values of the command's parameters.
 
     Raises:
         UsageError: The command line is wrong.
@@ -158,11 +175,18 @@ def parse(spec: CommandSpec, command: Any, arguments: Arguments) -> Mapping[str,
             values: dict[str, object] = command.invoke(context)
     except parser_error as exc:
         message = " ".join(exc.format_message().split())
-        raise UsageError(f"{message[:1].lower()}{message[1:].rstrip('.')}", f"usage: qmd {spec.usage}") from exc
-    except typer.Exit:
-        return None
+        raise UsageError(f"{message[:1].lower()}{message[1:].rstrip('.')}", _remedy(spec, command, arguments)) from exc
     check_numbers(values, {one.name: one.opts[0] for one in command.params})
     return values
+
+
+def _remedy(spec: CommandSpec, command: Any, arguments: Arguments) -> str:
+    """What to do about a line that cannot be parsed: a word where none belongs is mostly the name of a collection."""
+    takes_words = any(one.param_type_name == "argument" for one in command.params)
+    takes_collection = any(one.name == "collection" for one in command.params)
+    if arguments.words and takes_collection and not takes_words:
+        return f"did you mean 'qmd {spec.name} -c {arguments.words[0]}'? usage: qmd {spec.usage}"
+    return f"usage: qmd {spec.usage}"
 
 
 # --- without a command ----------------------------------------------------------------------------
@@ -173,7 +197,7 @@ def _print_version() -> int:
     return EXIT_OK
 
 
-def _run_without_command(argv: Sequence[str]) -> int:
+def _run_without_command(argv: list[str]) -> int:
     arguments = Arguments((), tuple(argv))
     is_known = is_option(argv[0]) or argv[0] == "help" or group_of(argv[0])
     if is_known and any(is_option(argument) for argument in argv):
@@ -187,28 +211,71 @@ def _run_without_command(argv: Sequence[str]) -> int:
     if group_of(name):
         return _run_group(name, rest, arguments)
     if name == "help":
+        return _run_help(rest, arguments)
+    from qmd.cli.suggestions import is_question, unknown_command
+
+    if is_question(name, rest, lambda: _words_of_query(argv)):
+        from shlex import join
+
+        say(f"running: qmd query {join(argv)}")
+        return _run(["query", *argv])
+    raise unknown_command(name, rest)
+
+
+def _words_of_query(argv: Sequence[str]) -> Sequence[str]:
+    """The words of a line that names no command, its options read as those of `query`."""
+    options = declared_options(build_command(find_spec("query")))
+    return arrange(argv, Declared("query", options, all_options)).words
+
+
+def _run_help(words: Sequence[str], arguments: Arguments) -> int:
+    """`qmd help`, `qmd help search`, `qmd help collection`, `qmd help collection add`."""
+    if not words:
         return _print_help(arguments)
-    near = nearest_name(name, NAMES)
-    hint = f"did you mean 'qmd {near}'?" if near else "Run 'qmd --help' for usage."
-    raise UsageError(f"Unknown command: {name}", hint)
+    if group_of(words[0]) or find_built_command(words) is not None:
+        return _run([*words, "--help"])
+    from qmd.cli.suggestions import unknown_command
+
+    raise unknown_command(words[0], ())
 
 
 def _print_help(arguments: Arguments) -> int:
-    from qmd.cli.help import general_help
     from qmd.cli.invocation import working_folder
     from qmd.config.paths import locate
 
     index = next((value for option, value in pairwise(arguments.options) if option == "--index"), None)
-    out(general_help(COMMANDS, locate(index, working_folder(), os.environ).database))
-    return EXIT_OK if arguments.words or "--help" in arguments.asked else EXIT_FAILURE
+    locations = locate(index, working_folder(), os.environ)
+    if arguments.words or "--help" in arguments.asked:
+        from qmd.cli.help import general_help
+
+        return _show_help(general_help(COMMANDS, locations.database), arguments)
+    from qmd.cli.first_page import first_page
+
+    _show_help(first_page(locations, os.environ), arguments)
+    # Programs that probe for qmd this way have always been told that they asked for nothing.
+    return EXIT_FAILURE
+
+
+def _show_help(text: str, arguments: Arguments) -> int:
+    screen = _screen_for(arguments, is_terminal=stdout_is_terminal())
+    if screen is None:
+        out(text)
+        return EXIT_OK
+    from qmd.cli.help import paint
+    from qmd.cli.pager import page
+
+    page(paint(text, screen), None if "--no-pager" in arguments.settings else screen, os.environ)
+    return EXIT_OK
 
 
 def _run_group(name: str, words: Sequence[str], arguments: Arguments) -> int:
     """`qmd collection` and `qmd context` without a known sub-command."""
     wants_help = "--help" in arguments.asked or words[:1] == ["help"]
+    known = [spec.name.partition(" ")[2] for spec in group_of(name)]
     if words and not wants_help:
-        known = [spec.name.partition(" ")[2] for spec in group_of(name)]
-        hint = f"Available: {', '.join(known)}; run 'qmd {name} help' for usage"
+        near = nearest_name(words[0], known)
+        meant = f"did you mean 'qmd {name} {near}'? " if near else ""
+        hint = f"{meant}Available: {', '.join(known)}; run 'qmd {name} help' for usage"
         raise UsageError(f"Unknown subcommand: {words[0]}", hint)
     from qmd.cli.help import group_help
 
@@ -218,5 +285,4 @@ def _run_group(name: str, words: Sequence[str], arguments: Arguments) -> int:
     if is_error:
         say(text.removesuffix("\n"))
         return EXIT_USAGE
-    out(text)
-    return EXIT_OK
+    return _show_help(text, arguments)

@@ -26,6 +26,13 @@ class CommandSpec(NamedTuple):
         """What follows `qmd ` on a command line."""
         return f"{self.name} {self.words}".rstrip()
 
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Two lines that show its use; kept where only its help reads them."""
+        from qmd.cli.examples import EXAMPLES
+
+        return EXAMPLES.get(self.name, ())
+
     def load(self) -> CommandFunction:
         """The function, its module imported."""
         module, _, name = self.place.partition(":")
@@ -52,6 +59,9 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "<pattern> [-l <lines>] [--max-bytes <bytes>] [--no-line-numbers] [--full-path]"
         " [--format json|csv|md|xml|files]",
         "Show several documents: a glob, or a comma-separated list.",
+    ),
+    CommandSpec(
+        "open", "opening:open_note", "<note[:line]|#docid|N> [--print]", "Open a note, or hit N of the last search."
     ),
     CommandSpec("links", "links:links", "<note> [--json]", "List the links from a note and to it."),
     CommandSpec(
@@ -149,12 +159,25 @@ COMMANDS: tuple[CommandSpec, ...] = (
 ALIASES: Mapping[str, str] = {
     "vector-search": "vsearch",
     "deep-search": "query",
+    "list": "ls",
+    "collections": "collection list",
+    "contexts": "context list",
     "collection info": "collection show",
     "collection mv": "collection rename",
     "collection rm": "collection remove",
     "collection set-update": "collection update-cmd",
     "context remove": "context rm",
 }
+
+_OF_MODELS = ("--rerank", "--no-rerank", "-C", "--candidate-limit")
+_CUTTING = "--chunk-strategy"
+
+IDLE_OPTIONS: Mapping[str, Collection[str]] = {
+    "search": (*_OF_MODELS, "--expand", "--no-expand", "--intent", "--budget", "--no-gpu", _CUTTING),
+    "vsearch": (*_OF_MODELS, _CUTTING),
+    "query": (_CUTTING,),
+}
+"""Options that a command takes because programs pass them, and that change nothing there: its help does without."""
 
 NAMES: Collection[str] = (*(spec.name for spec in COMMANDS), *ALIASES)
 

@@ -13,7 +13,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Context, Typer
+from typer import Argument, Context, Option, Typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -21,6 +21,7 @@ from qmd.cli.app import find_built_command
 from qmd.cli.commands import COMMANDS, COMPLETION_REQUEST, NAMES, build_command, find_spec, group_of
 from qmd.cli.invocation import Invocation, working_folder
 from qmd.cli.output import out
+from qmd.cli.screen import CHOICES
 from qmd.config.paths import locate
 from qmd.errors import EXIT_OK, UsageError
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _MOST = 500
 """Values that are offered at once; a shell asks before it lists so many."""
 
+_HELP = "help"
 _SHELLS = ("bash", "zsh", "fish", "powershell")
 
 # --- values ---------------------------------------------------------------------------------------
@@ -111,16 +113,28 @@ class _Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """The words that may come next."""
         names = [spec.name.split() for spec in COMMANDS]
-        if ctx.parent is not None:
-            return [second for first, *rest in names for second in rest if first == self.name]
-        return list(dict.fromkeys(first for first, *_ in names))
+        if self._group(ctx):
+            return [second for first, *rest in names for second in rest if first == self._group(ctx)]
+        return [*dict.fromkeys(first for first, *_ in names), *([] if ctx.parent else [_HELP])]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, or the group of commands, of that word."""
-        if ctx.parent is None and group_of(cmd_name):
-            return _Commands(name=cmd_name)
-        name = cmd_name if ctx.parent is None else f"{self.name} {cmd_name}"
-        return build_command(find_spec(name)) if name in NAMES else None
+        group = self._group(ctx)
+        if not group and group_of(cmd_name):
+            below = ", ".join(spec.name.partition(" ")[2] for spec in group_of(cmd_name))
+            return _Commands(name=cmd_name, help=f"{cmd_name.capitalize()}: {below}.")
+        if cmd_name == _HELP and ctx.parent is None:
+            return _Commands(name=_HELP, help="Show the help of a command.")
+        name = f"{group} {cmd_name}".strip()
+        if name not in NAMES:
+            return None
+        command = build_command(find_spec(name))
+        command.params += _settings()
+        return command
+
+    def _group(self, ctx: Any) -> str:
+        """The first word of the commands that may come next; none for the program and for `qmd help`."""
+        return "" if ctx.parent is None or self.name == _HELP else str(self.name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Bring the command's name to the front: options may stand before it."""
@@ -136,8 +150,8 @@ def answer_shell() -> int:
     app = Typer(cls=_Commands, rich_markup_mode=None)
     app.callback()(_no_options)
     root = get_command(app)
-    # The one option that helps before there is a command; typer's own would install scripts.
-    root.params = [one for one in build_command(find_spec("status")).params if one.name == "index"]
+    # The options that help before there is a command; typer's own would install scripts.
+    root.params = [one for one in build_command(find_spec("status")).params if one.name == "index"] + _settings()
     # A line that is being typed is no place for warnings and questions.
     with suppress(Exception, SystemExit), redirect_stderr(StringIO()), redirect_stdout(StringIO()) as answer:
         root.main([], "qmd")
@@ -147,6 +161,21 @@ def answer_shell() -> int:
         text = re.sub(r"[^\w\n./:@+=,%-]", r"\\\g<0>", text)
     out(text)
     return EXIT_OK
+
+
+def _settings() -> list[Any]:
+    """The options of the program, which `spelling` reads before typer sees a line."""
+
+    def options(
+        color: Annotated[str, Option("--color", metavar="WHEN", help="Colours.", autocompletion=one_of(*CHOICES))] = "",
+        no_pager: Annotated[bool, Option("--no-pager", help="Show long results without a pager.")] = False,
+    ) -> None:
+        pass
+
+    app = Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(options)
+    params: list[Any] = get_command(app).params
+    return params
 
 
 def _no_options() -> None:

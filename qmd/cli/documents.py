@@ -13,6 +13,7 @@ from typer import Argument, Option
 from qmd.app.disk_paths import missing_warning
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
+from qmd.cli.failures import report
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
     LARGEST_NUMBER,
@@ -29,7 +30,7 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
-from qmd.errors import EXIT_NOT_FOUND
+from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
 from qmd.render.documents import FetchedDocument, render_document, render_documents
 from qmd.render.hits import file_identifier
 
@@ -43,14 +44,17 @@ if TYPE_CHECKING:
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
 File = Annotated[
     list[str] | None,
-    Argument(help="Path, address or #docid; :from:count selects lines.", autocompletion=completion.documents),
+    Argument(
+        help="Paths, addresses, names or #docids; :10:5 or :10-14 selects lines.", autocompletion=completion.documents
+    ),
 ]
 Pattern = Annotated[
-    list[str] | None, Argument(help="A glob, or names and docids with commas.", autocompletion=completion.documents)
+    list[str] | None, Argument(help="Globs, paths, names or docids.", autocompletion=completion.documents)
 ]
 Folder = Annotated[
     list[str] | None, Argument(help="Collection, or collection/prefix.", autocompletion=completion.folders)
 ]
+_FOLDERS_NAMED = 5
 _LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most N lines.")
 Plain = Annotated[bool, Option("--plain", help="Show the text as it is, also on a terminal.")]
 _LINE_NUMBERS = Option("--line-numbers", help="Show line numbers (the default).")
@@ -68,25 +72,59 @@ def get(
     index: Index = None,
 ) -> int:
     """Show one document."""
-    reference = " ".join(file or ())
-    if not reference:
+    words = list(file or ())
+    if not " ".join(words):
         raise invocation.missing_argument()
-    suffix = _INDEX_SUFFIX.search(reference)
-    if suffix and reference.startswith("qmd:"):
-        index, reference = index or unquote(suffix["index"]), reference.replace(suffix[0], "")
+    suffix = _INDEX_SUFFIX.search(words[0])
+    if suffix and words[0].startswith("qmd:"):
+        index = index or unquote(suffix["index"])
+        words = [word.replace(suffix[0], "") for word in words]
     first = positive_number(from_line, "--from", 1) if from_line is not None else None
     count = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        found = opened.get(reference, from_line=first, max_lines=count)
+        documents, problems = _find_each(invocation, opened, words, first, count)
         if invocation.screen and not plain:
-            _show_pages(invocation, opened, [found], full_path=full_path, line_numbers=not no_line_numbers)
-            return 0
-        header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
-        if full_path:
-            header = _on_disk(opened, found.document) or header
-    invocation.page(render_document(header, found, line_numbers and not no_line_numbers))
-    return 0
+            _show_pages(invocation, opened, documents, full_path=full_path, line_numbers=not no_line_numbers)
+        else:
+            shown: list[str] = []
+            for found in documents:
+                header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
+                if full_path:
+                    header = _on_disk(opened, found.document) or header
+                shown.append(render_document(header, found, line_numbers and not no_line_numbers))
+            invocation.page("\n".join(shown))
+    return max((report(problem) for problem in problems), default=0)
+
+
+def _find_each(
+    invocation: Invocation, index: OpenIndex, words: Sequence[str], first: int | None, count: int | None
+) -> tuple[list[DocumentText], list[QmdError]]:
+    """The documents that the words name, together one or else each its own, and why some were not found.
+
+    Raises:
+        QmdError: They name none.
+    """
+    found: list[DocumentText] = []
+    problems: list[QmdError] = []
+    together = " ".join(words)
+    for reference in (together, *(words if len(words) > 1 else ())):
+        try:
+            one = index.get(reference, from_line=first, max_lines=count, folder=invocation.cwd)
+        except QmdError as problem:
+            problems.append(problem)
+            continue
+        found.append(one)
+        if not one.text and one.first_line > 1:
+            n_lines = len(index.get(one.document.uri).text.splitlines())
+            warn(f"'{one.document.uri}' has {n_lines} lines: there is no line {one.first_line}")
+        if reference == together:
+            break
+    whole, *others = problems or (None,)
+    if whole is not None and not found:
+        several = isinstance(whole, NotFoundError) and any(mark in together for mark in "*?")
+        raise NotFoundError(whole.message, f"for several documents: qmd multi-get '{together}'") if several else whole
+    return found, others
 
 
 def _on_disk(index: OpenIndex, document: StoredDocument) -> str | None:
@@ -125,7 +163,7 @@ def multi_get(
     limit = positive_number(max_bytes, "--max-bytes", DEFAULT_MAX_BYTES)
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
-        found = opened.multi_get(" ".join(pattern), max_bytes=limit, max_lines=max_lines)
+        found = opened.multi_get(pattern, max_bytes=limit, max_lines=max_lines, folder=invocation.cwd)
         for problem in found.problems:
             say(problem)
         if not found.entries:
@@ -221,11 +259,14 @@ def list_files(
             return 0
         found = opened.ls(wanted)
         folders = {one.name: one.path for one in opened.indexed_collections()} if invocation.screen else {}
+        every = () if found.documents else opened.documents(found.collection)
     if not found.documents:
         place = f"qmd://{found.collection}/{found.prefix}"
         out(
             f"No files found under {place}\n" if found.prefix else f"No files found in collection: {found.collection}\n"
         )
+        if found.prefix:
+            say(f"hint: {_folders_near(found.collection, found.prefix, every)}")
         return 0
     from qmd.clock import utc_now
 
@@ -252,3 +293,15 @@ def _show_collections(
     from qmd.render.listings import render_collection_names
 
     out(render_collection_names(collections, counts))
+
+
+def _folders_near(collection: str, prefix: str, documents: Sequence[StoredDocument]) -> str:
+    """What to list in place of a folder that is not there."""
+    folders = sorted({document.path.rpartition("/")[0] for document in documents} - {""})
+    near = nearest_name(prefix.strip("/"), folders)
+    if near:
+        return f"did you mean 'qmd ls {collection}/{near}'?"
+    if not folders:
+        return f"it has no folders; see: qmd ls {collection}"
+    more = ", …" if len(folders) > _FOLDERS_NAMED else ""
+    return f"its folders: {', '.join(folders[:_FOLDERS_NAMED])}{more}; see: qmd ls {collection}"

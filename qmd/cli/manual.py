@@ -1,11 +1,22 @@
-"""The command reference in markdown: `python -m qmd.cli.manual > docs/cli.md`."""
+"""The command reference: `python -m qmd.cli.manual > docs/cli.md`, `python -m qmd.cli.manual man > docs/qmd.1`."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
 
-from qmd.cli.commands import ALIASES, COMMANDS, CommandSpec, build_command
+from qmd.cli.commands import COMMANDS, build_command
+from qmd.cli.help import CommandPage, Row, describe
 from qmd.cli.output import flush_result, out, prepare_streams
+
+_STATUSES = {
+    "0": "done; an empty result is not a failure",
+    "1": "failure",
+    "2": "wrong usage",
+    "3": "no such index, collection or document",
+    "4": "model or runtime unavailable",
+    "5": "another process holds the index",
+    "130": "interrupted; the work done so far is kept",
+}
 
 _INTRODUCTION = """\
 # Command line
@@ -15,13 +26,7 @@ them, and `-n5` means `-n 5`. Every command takes `--help`.
 
 | exit status | meaning |
 |---|---|
-| 0 | done; an empty result is not a failure |
-| 1 | failure |
-| 2 | wrong usage |
-| 3 | no such index, collection or document |
-| 4 | model or runtime unavailable |
-| 5 | another process holds the index |
-| 130 | interrupted; the work done so far is kept |
+{statuses}
 
 On a terminal, control characters in documents, names and messages are spelled out (`\\x1b`, `\\x07`, `\\u009b`), and so
 are the marks that reorder a line of text (`\\u202e`): nothing that was indexed can set the clipboard, disguise a link
@@ -37,30 +42,78 @@ At Tab a shell completes commands, options, collections, documents, docids and n
 
 def render_manual() -> str:
     """The whole reference; one section for each command, in the order of `qmd --help`."""
-    return "\n".join([_INTRODUCTION, *(_section(spec) for spec in COMMANDS)])
+    introduction = _INTRODUCTION.format(statuses="\n".join(f"| {one} | {text} |" for one, text in _STATUSES.items()))
+    return "\n".join([introduction, *(_section(page) for page in _pages())])
 
 
-def _section(spec: CommandSpec) -> str:
-    lines = [f"## qmd {spec.name}", "", spec.help, "", "```", f"qmd {spec.usage}", "```", ""]
-    aliases = sorted(alias for alias, name in ALIASES.items() if name == spec.name)
-    if aliases:
-        lines += [f"Also: {', '.join(f'`qmd {alias}`' for alias in aliases)}.", ""]
-    rows = [_row(one) for one in build_command(spec).params if one.param_type_name == "option" and not one.hidden]
-    if rows:
-        lines += ["| option | meaning |", "|---|---|", *rows, ""]
-    return "\n".join(lines)
+def _pages() -> list[CommandPage]:
+    return [describe(spec, build_command(spec)) for spec in COMMANDS]
 
 
-def _row(option: Any) -> str:
-    # Double dashes before one letter are accepted for old scripts and need no mention.
-    spellings = [name for name in (*option.opts, *option.secondary_opts) if not (len(name) == 3 and name[:2] == "--")]
-    shown = ", ".join(f"`{name}`" for name in spellings)
-    value = "" if option.is_flag or not option.metavar else f" *{option.metavar}*"
-    text = (option.help or "").replace("|", "\\|")
-    return f"| {shown}{value} | {text} |"
+def _section(page: CommandPage) -> str:
+    lines = [f"## qmd {page.spec.name}", "", page.spec.help, "", "```", f"qmd {page.spec.usage}", "```", ""]
+    if page.aliases:
+        lines += [f"Also: {', '.join(f'`qmd {alias}`' for alias in page.aliases)}.", ""]
+    if page.options:
+        lines += ["| option | meaning |", "|---|---|", *(_row(one) for one in page.options), ""]
+    return "\n".join([*lines, "```sh", *page.examples, "```", ""])
+
+
+def _row(option: Row) -> str:
+    shown = ", ".join(f"`{name}`" for name in option.names)
+    text = option.text.replace("|", "\\|")
+    return f"| {shown}{f' *{option.value}*' if option.value else ''} | {text} |"
+
+
+# --- the man page ---------------------------------------------------------------------------------
+
+_ABOUT = """\
+qmd searches your own markdown files on this machine: by words, by meaning, or both with the best results reranked.
+Make a folder searchable with "qmd index ~/notes" and ask with "qmd query".
+Results go to stdout; warnings, progress and errors to stderr.
+Options may appear before or after the words, "--" ends them, and "-n5" means "-n 5".
+Every command takes --index NAME (a separate index), --color auto|always|never, --no-pager and --help.
+"""
+
+_FILES = {
+    "~/.config/qmd/index.yml": "collections, contexts and settings",
+    "~/.cache/qmd/index.sqlite": "the index",
+    "~/.cache/qmd/models": "downloaded models",
+    ".qmd": "an index of its own for the folder that holds it",
+}
+
+
+def render_man_page() -> str:
+    """`qmd.1`, in the macros that every man program knows."""
+    lines = [".TH QMD 1", ".SH NAME", r"qmd \- search your own markdown files", ".SH SYNOPSIS", ".B qmd"]
+    lines += [r"\fIcommand\fR [\fIoptions\fR]", ".SH DESCRIPTION", *map(_roff, _ABOUT.splitlines()), ".SH COMMANDS"]
+    for page in _pages():
+        lines += [f".SS qmd {_roff(page.spec.name)}", _roff(page.spec.help), ".PP", f".B qmd {_roff(page.spec.usage)}"]
+        for one in (*page.arguments, *page.options):
+            lines += [".TP", f".B {_roff(one.typed)}", _roff(one.text)]
+        lines += [".PP", "Examples:", ".PP", ".nf", *(f".RS 4\n{_roff(one)}\n.RE" for one in page.examples), ".fi"]
+    for title, entries in (("EXIT STATUS", _STATUSES), ("FILES", _FILES)):
+        lines += [f".SH {title}"]
+        for name, meaning in entries.items():
+            lines += [".TP", f".B {_roff(name)}", _roff(meaning)]
+    return "\n".join([*lines, ""])
+
+
+def _roff(text: str) -> str:
+    """`text` as it is: no character of it is a request, an escape or a typographic dash or quote."""
+    for character, name in (
+        ("\\", r"\e"),
+        ("-", r"\-"),
+        ("'", r"\(aq"),
+        ("`", r"\(ga"),
+        ("~", r"\(ti"),
+        ("^", r"\(ha"),
+    ):
+        text = text.replace(character, name)
+    return rf"\&{text}" if text.startswith(".") else text.replace("…", "...")
 
 
 if __name__ == "__main__":
     prepare_streams()
-    out(render_manual())
+    out(render_man_page() if sys.argv[1:] == ["man"] else render_manual())
     flush_result()

@@ -61,7 +61,7 @@ QueryWords = Annotated[
     list[str] | None, Argument(help="Words, a question, or typed lines (lex:, vec:, hyde:, intent:).")
 ]
 Limit = Annotated[
-    str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json and files].")
+    str | None, Option("-n", "--n", metavar="N", help="Show at most N results [default: 5; 20 for json and files]")
 ]
 All = Annotated[bool, Option("--all", help="Show all results.")]
 MinScore = Annotated[
@@ -97,13 +97,16 @@ def choose_format(name: str | None, flags: dict[Format, bool]) -> Format:
     Raises:
         UsageError: An unknown name.
     """
+    asked = [known for known, is_set in flags.items() if is_set]
+    chosen: Format = asked[0] if asked else "cli"
     if name and name.strip():
         wanted = name.strip().lower()
-        for known in FORMATS:
-            if known == wanted:
-                return known
-        raise UsageError(f"Unknown --format value: {name}", f"Valid: {', '.join(FORMATS)}")
-    return next((known for known, is_set in flags.items() if is_set), "cli")
+        if wanted not in FORMATS:
+            raise UsageError(f"Unknown --format value: {name}", f"Valid: {', '.join(FORMATS)}")
+        chosen = next(known for known in FORMATS if known == wanted)
+    if ignored := [f"--{known}" for known in asked if known != chosen]:
+        warn(f"one format at a time: {chosen} is used, {' and '.join(ignored)} has no effect")
+    return chosen
 
 
 def positive_number(text: str | None, option: str, default: int) -> int:

@@ -9,7 +9,7 @@ from typer import Argument
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation, describe_gated
 from qmd.cli.options import Index
-from qmd.cli.output import out
+from qmd.cli.output import out, say
 from qmd.config.paths import PROJECT_FOLDER, locate
 from qmd.config.settings import load_config
 from qmd.errors import QmdError, UsageError
@@ -33,6 +33,7 @@ def init(invocation: Invocation) -> int:
             write_config_file(folder / "index.yml", _TEMPLATE)
     open_writer(locate(None, invocation.cwd, invocation.environ).database).close()
     out("ready to go with new local index\n")
+    say("next: qmd index .")
     return 0
 
 

@@ -40,6 +40,7 @@ from qmd.cli.options import (
     positive_number,
 )
 from qmd.cli.output import out, say, warn
+from qmd.errors import UsageError
 from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
 from qmd.render.terminal import link_target
 from qmd.retrieval.options import CANDIDATES
@@ -97,6 +98,11 @@ def find(
         raise invocation.missing_argument()
     cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
+    if min_score > 1:
+        raise UsageError(
+            f"--min-score '{min_score:g}' is not from 0 to 1",
+            f"50 % is 0.5: qmd {invocation.command} … --min-score 0.5",
+        )
     mode = _MODES[invocation.command]
     everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
     default = _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
@@ -149,6 +155,10 @@ def find(
     if chosen == "cli" and response.hits:
         _mention_verdict(response)
     out(render_hits(response, chosen, shown))
+    if chosen == "cli" and invocation.screen is not None:
+        from qmd.app.last_hits import remember_hits
+
+        remember_hits(locations, response.hits)
     return 0
 
 

@@ -30,6 +30,17 @@ _RENAMED: Mapping[str, str] = {"-k": "-n", "--k": "-n", "--top-k": "-n", "--limi
 _FOREIGN: Options = {**dict.fromkeys(_RENAMED, True), "--path": True, "--context": True}
 """Options of other tools that no command here declares; all take a value."""
 
+_COUNTS = ("-n", "-C", "--min-score")
+_WISHES: Mapping[str, str] = {
+    "--model": "choose a model by 'models:' in index.yml, or by QMD_EMBED_MODEL; see: qmd models list",
+    "--mode": "each mode is a command: qmd search (words), qmd vsearch (meaning), qmd query (both)",
+    "--query": 'the query needs no option: qmd query "…"',
+    "--no-color": "write: --color never",
+    "--no-colour": "write: --color never",
+    "--colour": "write: --color auto, always or never",
+}
+"""Options that people look for, and where what they want is."""
+
 _QUERY_COMMANDS = frozenset({"search", "vsearch", "query"})
 _WITH_COMMAND = "collection update-cmd"
 """`update-cmd notes git pull --rebase`: what follows the collection is a command with options of its own."""
@@ -120,18 +131,27 @@ def arrange(args: Sequence[str], declared: Declared) -> Arguments:
     warnings: list[str] = []
     asked: list[str] = []
     settings: dict[str, str] = {}
+    counted = -1
     for span, name, value in _pieces(args, declared):
         if name == "--":
             words += args[span.stop :]
             break
         if name is None or (declared.command == _WITH_COMMAND and words and name not in declared.own):
             words += args[span.start : span.stop]
+            if (
+                declared.command in _QUERY_COMMANDS
+                and len(words) > 1
+                and counted == span.start
+                and words[-1].isdecimal()
+            ):
+                warnings.append(f"'{words[-1]}' is searched for: {args[span.start - 2]} takes one number")
             continue
         if name in _EVERYWHERE:
             asked.append(_EVERYWHERE[name])
         meant = _settle(name, declared, warnings)
         if value is None and declared.takes_value(meant):
             raise UsageError(f"option '{meant}' needs a value")
+        counted = span.stop if meant in _COUNTS else -1
         if meant in _SETTINGS:
             settings[meant] = value or ""
         elif meant == "--path" and declared.command == "collection add":
@@ -198,6 +218,8 @@ def _settle(name: str, declared: Declared, warnings: list[str]) -> str:
 
 
 def _unknown_option(name: str, declared: Declared) -> UsageError:
+    if name in _WISHES:
+        return UsageError(f"unknown option '{name}'", _WISHES[name])
     near = nearest_name(name, declared.own) if name.startswith("--") else None
     manual = f"see: qmd {declared.command} --help" if declared.command else "see: qmd --help"
     if near:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -13,12 +15,12 @@ from qmd.addresses import is_below, places_on_disk, split_address, without_schem
 from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, UsageError
-from qmd.names import storable
+from qmd.names import storable, to_disk
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store import IndexReader
 
 _DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
-_RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15}))?\Z", re.DOTALL)
+_RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-(?P<end>\d{1,15}))?\Z", re.DOTALL)
 _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|#]+)(?:#([^\[\]|]*))?(?:\|[^\[\]]*)?\]\]\Z")
 _LIST_PART = re.compile(r"(?:\[\[[^\[\]]*\]\]|[^,])+")
 _MAX_EDITS = 5
@@ -44,12 +46,15 @@ class Resolution(Struct, frozen=True):
 
 
 def parse_line_range(reference: str) -> LineRange:
-    """Split `notes/a.md:10:5` into name, first line 10 and count 5; line 0 is line 1."""
+    """Split `notes/a.md:10:5` and `notes/a.md:10-14` into name, first line 10 and count 5; line 0 is line 1."""
     match = _RANGE.match(reference)
     if match is None or match["name"].endswith(":") or match["name"].lower() in ("qmd", "#"):
         return LineRange(reference, None, None)
-    count = _line_number(match["count"]) if match["count"] is not None else None
-    return LineRange(match["name"], max(_line_number(match["start"]), 1), count)
+    start = max(_line_number(match["start"]), 1)
+    if match["end"] is not None:
+        first, last = sorted((start, max(_line_number(match["end"]), 1)))
+        return LineRange(match["name"], first, last - first + 1)
+    return LineRange(match["name"], start, None if match["count"] is None else _line_number(match["count"]))
 
 
 def split_wiki_link(reference: str) -> tuple[str, str] | None:
@@ -68,12 +73,13 @@ def resolve_document(reader: IndexReader, reference: str) -> StoredDocument:
     return resolve_lines(reader, reference)[0]
 
 
-def resolve_lines(reader: IndexReader, reference: str) -> tuple[StoredDocument, LineRange]:
+def resolve_lines(reader: IndexReader, reference: str, folder: Path | None = None) -> tuple[StoredDocument, LineRange]:
     """The one document that `reference` names, and the lines of it that a `:from:count` behind the name selects.
 
     Tried in order: exact URI or `collection/path`, exact path, docid (from six hex digits), path under a collection's
     folder, end of a path at a `/`, name of a note (file, title, alias), as it is or as a wiki link. Each spelling is
-    tried as written before percent signs are decoded.
+    tried as written before percent signs are decoded. The name of a file in `folder`, where a person stands, means
+    that file before the end of any other path.
 
     Raises:
         UsageError: Empty reference, or several documents fit; the message lists them.
@@ -86,7 +92,7 @@ def resolve_lines(reader: IndexReader, reference: str) -> tuple[StoredDocument, 
     # A file may really be called "notes:12", or end in a space, so the whole reference comes first.
     given = parse_line_range(wanted)
     for name in dict.fromkeys((reference, wanted, given.name)):
-        found = _find(reader, name)
+        found = _find(reader, name, folder)
         if len(found) == 1:
             return found[0], given if name == given.name else LineRange(name, None, None)
         if found:
@@ -98,7 +104,26 @@ def resolve_lines(reader: IndexReader, reference: str) -> tuple[StoredDocument, 
     raise MissingDocumentError(f"document not found: '{name}'", hint=hint)
 
 
-def resolve_many(reader: IndexReader, pattern: str) -> Resolution:
+def resolve_words(reader: IndexReader, words: Sequence[str], folder: Path | None = None) -> Resolution:
+    """Every document that the words of a command line name: together one pattern or name, else each its own.
+
+    A shell puts the names of many files in place of a glob, and a person types a name of several words without quotes.
+
+    Raises:
+        UsageError: Empty pattern.
+    """
+    together = resolve_many(reader, " ".join(words), folder)
+    if len(words) == 1 or together.documents or any(word.endswith(",") for word in words):
+        return together
+    each = [resolve_many(reader, word, folder) for word in words]
+    documents = {document.id: document for found in each for document in found.documents}
+    if not documents:
+        return together
+    problems = tuple(problem for found in each for problem in found.problems)
+    return Resolution(tuple(documents.values()), problems, is_glob=all(found.is_glob for found in each))
+
+
+def resolve_many(reader: IndexReader, pattern: str, folder: Path | None = None) -> Resolution:
     """Every document that `pattern` names: a comma list, a docid, or a glob with `*`, `?`, `[…]`, `{a,b}`.
 
     Globs are compared with the `qmd://` URI, with `collection/path` and with the bare path; `*` and `?` skip names that
@@ -112,7 +137,7 @@ def resolve_many(reader: IndexReader, pattern: str) -> Resolution:
     if not wanted:
         raise UsageError("the pattern is empty", hint="qmd multi-get 'journals/2026-*.md', or a comma list")
     # A file may really be called "a, b" or "[draft]".
-    named = _exact(reader, pattern)
+    named = _in_folder(reader, pattern, folder) or _exact(reader, pattern)
     if len(named) == 1:
         return Resolution(tuple(named), (), is_glob=False)
     # `[ab].md` is a glob unless a file has that very name.
@@ -120,7 +145,7 @@ def resolve_many(reader: IndexReader, pattern: str) -> Resolution:
         "[" in wanted and "]" in wanted and "," not in wanted and not _exact(reader, wanted)
     )
     if not is_glob or wanted.startswith(("[[", "![[")):
-        return _resolve_list(reader, [part.strip() for part in _LIST_PART.findall(wanted) if part.strip()])
+        return _resolve_list(reader, [part.strip() for part in _LIST_PART.findall(wanted) if part.strip()], folder)
     found = _matching(reader, wanted)
     return Resolution(found, () if found else (f"No files matched pattern: {wanted}",), is_glob=True)
 
@@ -167,8 +192,11 @@ def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     return [path for _, path in sorted(scored)[:limit]]
 
 
-def _find(reader: IndexReader, name: str) -> list[StoredDocument]:
+def _find(reader: IndexReader, name: str, folder: Path | None) -> list[StoredDocument]:
     """Documents at the first tier where any fits; more than one means that the reference is ambiguous."""
+    here = _in_folder(reader, name, folder)
+    if here:
+        return here
     spellings = tuple(dict.fromkeys((name, unquote(name))))
     paths = () if name.startswith("#") else spellings
     by_path = ((_exact, spellings), (_by_docid, (name,)), (_under_a_collection, paths), (_by_suffix, paths))
@@ -186,18 +214,30 @@ def _find(reader: IndexReader, name: str) -> list[StoredDocument]:
     return []
 
 
+def _in_folder(reader: IndexReader, name: str, folder: Path | None) -> list[StoredDocument]:
+    """The document of the file `name` in `folder`, unless the name is an address of a document."""
+    if folder is None or "\0" in name or not os.path.isfile(folder / to_disk(name)):  # noqa: PTH113 - Path.is_file raises for long names
+        return []
+    return _by_address(reader, name) or _under_a_collection(reader, str(folder / name))
+
+
+def _by_address(reader: IndexReader, name: str) -> list[StoredDocument]:
+    for collection in reader.collections():
+        if name.startswith(collection.name + "/"):
+            found = reader.find_path(collection.name, name[len(collection.name) + 1 :])
+            if found:
+                return [found]
+    return []
+
+
 def _exact(reader: IndexReader, name: str) -> list[StoredDocument]:
     virtual = _virtual_parts(reader, name)
     if virtual is not None:
         found = reader.find_path(*virtual)
         return [found] if found else []
-    collections = reader.collections()
-    for collection in collections:
-        if name.startswith(collection.name + "/"):
-            found = reader.find_path(collection.name, name[len(collection.name) + 1 :])
-            if found:
-                return [found]
-    return [found for collection in collections if (found := reader.find_path(collection.name, name))]
+    return _by_address(reader, name) or [
+        found for collection in reader.collections() if (found := reader.find_path(collection.name, name))
+    ]
 
 
 def _by_docid(reader: IndexReader, name: str) -> list[StoredDocument]:
@@ -273,12 +313,12 @@ def _by_name(reader: IndexReader, name: str) -> list[StoredDocument]:
     return []
 
 
-def _resolve_list(reader: IndexReader, names: Sequence[str]) -> Resolution:
+def _resolve_list(reader: IndexReader, names: Sequence[str], folder: Path | None) -> Resolution:
     documents: dict[int, StoredDocument] = {}
     problems: list[str] = []
     for name in names:
         bare = parse_line_range(name).name
-        found = _find(reader, name) or (_find(reader, bare) if bare != name else [])
+        found = _find(reader, name, folder) or (_find(reader, bare, folder) if bare != name else [])
         if len(found) == 1:
             documents.setdefault(found[0].id, found[0])
         elif found:

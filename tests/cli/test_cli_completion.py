@@ -37,7 +37,9 @@ def offered(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> Offer:
 
 
 def test_commands_are_offered(offered: Offer) -> None:
-    assert set(offered("")) == {spec.name.split()[0] for spec in COMMANDS}
+    assert set(offered("")) == {"help", *(spec.name.split()[0] for spec in COMMANDS)}
+    assert offered("help", "se") == ["search"]
+    assert offered("help", "collection", "re") == ["rename", "remove"]
     assert offered("se") == ["search"]
     assert "update-cmd" in offered("collection", "")
     assert offered("collection", "re") == ["rename", "remove"]
@@ -62,6 +64,9 @@ def test_options_are_offered_behind_options(offered: Offer) -> None:
     [
         (["search", "--format", ""], ["cli", "json", "csv", "md", "xml", "files"]),
         (["index", "--chunk-strategy", ""], ["auto", "regex"]),
+        (["search", "--color", ""], ["auto", "always", "never"]),
+        (["--color", "al"], ["always"]),
+        (["search", "--no-p"], ["--no-pager"]),
         (["completion", ""], ["bash", "zsh", "fish", "powershell"]),
         (["trust", "r"], ["revoke"]),
         (["models", "path", "all-"], ["all-MiniLM-L6-v2"]),
@@ -180,6 +185,81 @@ def test_an_unknown_shell_is_refused_with_the_known_ones(qmd: Qmd) -> None:
     assert qmd("completion").err == "Usage: qmd completion bash|zsh|fish|powershell\n"
 
 
+@pytest.fixture
+def on_path(tmp_path: Path) -> dict[str, str]:
+    """The environment of a shell that finds the program."""
+    program = tmp_path / "bin" / "qmd"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m qmd "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "TERM": "dumb"}
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not at hand")
+@pytest.mark.parametrize(
+    ("line", "offers"),
+    [
+        ("qmd sear", ["search"]),
+        ("qmd collection re", ["remove", "rename"]),
+        ("qmd search --color ", ["always", "auto", "never"]),
+        ("qmd search -c ", ["notes"]),
+        ("qmd open notes/p", ["notes/pricing.md"]),
+    ],
+)
+def test_fish_completes_a_line(indexed: Qmd, on_path: dict[str, str], line: str, offers: list[str]) -> None:
+    script = f"qmd completion fish | source; complete -C {shlex.quote(line)}"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script], capture_output=True, encoding="utf-8", check=True, env=on_path
+    )
+    assert [one.partition("\t")[0] for one in done.stdout.splitlines()] == offers
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not at hand")
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        ("qmd sear\t", "qmd search"),
+        ("qmd get notes/p\t", "qmd get notes/pricing.md"),
+        ("qmd search --color ne\t", "qmd search --color never"),
+    ],
+)
+def test_zsh_completes_a_line(indexed: Qmd, on_path: dict[str, str], tmp_path: Path, line: str, whole: str) -> None:
+    (tmp_path / ".zshrc").write_text(
+        "autoload -Uz compinit; compinit -u -D\nsource <(qmd completion zsh)\nPS1='at your service> '\n"
+    )
+    shown = typed_in(["zsh", "-i"], {**on_path, "ZDOTDIR": str(tmp_path)}, "at your service> ", line, whole)
+    assert whole in shown
+
+
+def typed_in(argv: list[str], env: dict[str, str], prompt: str, keys: str, awaited: str) -> str:
+    """What a shell on a terminal shows once `keys` are typed at its prompt, until it shows `awaited` or gives up."""
+    import pty
+    import select
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(argv[0], argv, env)
+
+    def read_until(text: str) -> str:
+        shown = b""
+        while text.encode() not in shown and select.select([terminal], [], [], 30)[0]:
+            try:
+                piece = os.read(terminal, 4096)
+            except OSError:  # the shell has ended
+                break
+            shown += piece
+        return shown.decode(errors="replace")
+
+    try:
+        assert prompt in read_until(prompt)
+        os.write(terminal, keys.encode())
+        return read_until(awaited)
+    finally:
+        os.close(terminal)
+        os.waitpid(pid, 0)
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not at hand")
 @pytest.mark.parametrize(
     ("line", "replies"),
@@ -189,11 +269,7 @@ def test_an_unknown_shell_is_refused_with_the_known_ones(qmd: Qmd) -> None:
         ("qmd get notes/w", [r"notes/we\ ird/c\ \&\ d.md"]),
     ],
 )
-def test_bash_completes_a_line(indexed: Qmd, tmp_path: Path, line: str, replies: list[str]) -> None:
-    program = tmp_path / "bin" / "qmd"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m qmd "$@"\n')
-    program.chmod(0o755)
+def test_bash_completes_a_line(indexed: Qmd, on_path: dict[str, str], line: str, replies: list[str]) -> None:
     words = shlex.split(line) + ([""] if line.endswith(" ") else [])
     script = f"""
         source <(qmd completion bash)
@@ -201,13 +277,8 @@ def test_bash_completes_a_line(indexed: Qmd, tmp_path: Path, line: str, replies:
         _qmd_completion qmd
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+        ["bash", "--norc", "-c", script], capture_output=True, encoding="utf-8", check=True, env=on_path
     )
     assert (done.stdout.splitlines(), done.stderr) == (replies, "")
 

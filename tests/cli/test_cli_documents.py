@@ -36,6 +36,68 @@ def test_a_range_can_be_a_suffix_or_options(indexed: Qmd, argv: list[str]) -> No
     assert indexed("get", *argv).out.split("---\n\n")[1] == "3: Talked about the rate limiter.\n"
 
 
+@pytest.mark.parametrize("reference", ["sunday.md:3-4", "sunday.md:4-3", "sunday.md:3:2", "notes/daily/sunday.md:3-99"])
+def test_lines_can_be_named_by_first_and_last(indexed: Qmd, reference: str) -> None:
+    shown = indexed("get", reference).out.split("---\n\n")[1]
+    assert shown == "3: Talked about the rate limiter.\n4: It has a sliding window.\n"
+
+
+def test_get_shows_several_documents_and_says_which_is_missing(indexed: Qmd) -> None:
+    run = indexed("get", "pricing.md", "nope.md", "sunday.md:3:1")
+    assert run.status == 3
+    assert re.findall(r"(?m)^qmd://(\S+)", run.out) == ["notes/pricing.md", "notes/daily/sunday.md"]
+    assert run.out.endswith("\n---\n\n3: Talked about the rate limiter.\n")
+    assert run.err.startswith("error: Document not found: nope.md\n")
+
+
+def test_words_of_one_name_are_still_one_name(indexed: Qmd) -> None:
+    run = indexed("get", "Pricing", "decision")
+    assert (run.status, run.out.count("qmd://")) == (0, 1)
+
+
+def test_a_line_beyond_the_end_says_how_many_there_are(indexed: Qmd) -> None:
+    run = indexed("get", "sunday.md:99999")
+    assert (run.status, run.out.endswith("---\n\n99999: \n")) == (0, True)
+    assert run.err == "warning: 'qmd://notes/daily/sunday.md' has 4 lines: there is no line 99999\n"
+
+
+def test_multi_get_takes_what_a_shell_makes_of_a_glob(
+    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notes / "daily/pricing.md").write_text("# Daily price\n")
+    (notes / "daily/a, b.md").write_text("# Comma\n")
+    indexed("update")
+    monkeypatch.chdir(notes / "daily")
+    run = indexed("multi-get", "a, b.md", "pricing.md", "sunday.md", "--files")
+    assert [line.split(",", 1)[1] for line in run.out.splitlines()] == [
+        "qmd://notes/daily/a, b.md",
+        "qmd://notes/daily/pricing.md",
+        "qmd://notes/daily/sunday.md",
+    ]
+    assert (run.status, run.err) == (0, "")
+    assert indexed("get", "pricing.md").out.startswith("qmd://notes/daily/pricing.md")
+    assert indexed("get", "notes/pricing.md").out.startswith("qmd://notes/pricing.md")
+
+
+def test_an_address_goes_before_a_file_of_the_working_folder(
+    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notes / "notes").mkdir()
+    (notes / "notes/pricing.md").write_text("# Another\n")
+    indexed("update")
+    monkeypatch.chdir(notes)
+    assert indexed("get", "notes/pricing.md").out.startswith("qmd://notes/pricing.md")
+
+
+def test_multi_get_takes_several_globs(indexed: Qmd) -> None:
+    run = indexed("multi-get", "daily/*.md", "pri*.md", "nope.md", "--files")
+    assert [line.split(",")[1] for line in run.out.splitlines()] == [
+        "qmd://notes/daily/sunday.md",
+        "qmd://notes/pricing.md",
+    ]
+    assert (run.status, run.err) == (0, "File not found: nope.md\n")
+
+
 def test_a_search_row_leads_to_the_document_by_docid(indexed: Qmd) -> None:
     (row,) = json.loads(indexed("search", "tomatoes", "--json").out)
     assert indexed("get", row["docid"]).out.startswith("qmd://notes/we ird/c & d.md  #")

@@ -1,8 +1,37 @@
+import shutil
+import subprocess
 from pathlib import Path
 
-from qmd.cli.manual import render_manual
+import pytest
+
+from qmd.cli.commands import COMMANDS
+from qmd.cli.manual import render_man_page, render_manual
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_manual_says_what_the_commands_do() -> None:
-    manual = Path(__file__).parents[2] / "docs/cli.md"
-    assert manual.read_text("utf-8") == render_manual(), "write it anew: python -m qmd.cli.manual > docs/cli.md"
+    assert (DOCS / "cli.md").read_text("utf-8") == render_manual(), (
+        "write it anew: python -m qmd.cli.manual > docs/cli.md"
+    )
+
+
+def test_the_man_page_says_what_the_commands_do() -> None:
+    assert (DOCS / "qmd.1").read_text("utf-8") == render_man_page(), (
+        "write it anew: python -m qmd.cli.manual man > docs/qmd.1"
+    )
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="man is not at hand")
+def test_man_shows_the_page_without_a_warning() -> None:
+    done = subprocess.run(
+        ["man", "--warnings", "-E", "UTF-8", "-l", str(DOCS / "qmd.1")],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "MANWIDTH": "100", "LC_ALL": "C.UTF-8", "MANPAGER": "cat"},
+    )
+    assert done.stderr == ""
+    shown = " ".join(done.stdout.split())
+    for spec in COMMANDS:
+        assert all(" ".join(line.split()) in shown for line in spec.examples)

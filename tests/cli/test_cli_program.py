@@ -27,7 +27,7 @@ def test_help_names_every_command(qmd: Qmd) -> None:
 def test_no_arguments_print_help_and_fail(qmd: Qmd) -> None:
     run = qmd()
     assert run.status == 1
-    assert run.out.startswith("Usage: qmd <command>")
+    assert "\nUsage: qmd <command>" in run.out
 
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)

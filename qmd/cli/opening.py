@@ -1,0 +1,61 @@
+"""`open`: a note, or a hit of the last search, in an editor, in Obsidian, or in what the desktop has for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from qmd.app.last_hits import recall_hit
+from qmd.app.launching import launch, plan_launch
+from qmd.cli import completion
+from qmd.cli.invocation import Invocation
+from qmd.cli.options import Index
+from qmd.cli.output import out
+from qmd.errors import NotFoundError
+from qmd.render.terminal import link_target
+
+if TYPE_CHECKING:
+    from qmd.app.index import Index as OpenIndex
+
+_MOST_DIGITS = 4
+"""Of a number that means a hit; a docid has six, and a longer name of digits is a note's."""
+
+Note = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="<note>",
+        help="Name, path, address or #docid, or the number of a hit; :LINE goes to a line.",
+        autocompletion=completion.documents,
+    ),
+]
+Print = Annotated[bool, Option("--print", help="Print the command that would run instead.")]
+
+
+def open_note(invocation: Invocation, note: Note = None, print_only: Print = False, index: Index = None) -> int:
+    """Open a note where it can be edited."""
+    reference = " ".join(note or ())
+    if not reference:
+        raise invocation.missing_argument()
+    locations = invocation.locate(index)
+    line = None
+    if reference.isascii() and reference.isdigit() and len(reference) <= _MOST_DIGITS:
+        reference, line = recall_hit(locations, int(reference))
+    with invocation.open(locations) as opened:
+        found = opened.get(reference, max_lines=1)
+        path = opened.disk_paths([found.document]).get(found.document.uri)
+        if path is None:
+            raise NotFoundError(f"the file of '{found.document.uri}' is gone", "refresh the index: qmd update")
+        line = line or found.first_line
+        plan = plan_launch(Path(path), line, invocation.environ, _chosen_link(invocation, opened, path, line))
+    if print_only:
+        out(f"{plan}\n")
+    else:
+        launch(plan)
+    return 0
+
+
+def _chosen_link(invocation: Invocation, index: OpenIndex, path: str, line: int) -> str | None:
+    template = invocation.environ.get("QMD_EDITOR_URI") or index.editor_uri()
+    return link_target(template, path, line) if template else None

@@ -1,0 +1,167 @@
+"""What a person reads first: `qmd` alone, `qmd --help`, the page of each command, and examples that work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from qmd.cli.commands import ALIASES, COMMANDS, IDLE_OPTIONS, CommandSpec
+from qmd.cli.examples import EXAMPLES, FIRST_EXAMPLES
+from qmd.cli.help import GROUPS
+from tests.cli.conftest import Qmd
+
+PARSED_ONLY = {
+    "watch": "stays until it is interrupted",
+    "mcp": "leaves a server behind",
+    "pull": "downloads",
+    "models pull": "downloads",
+    "models prepare": "needs a downloaded model",
+    "models remove": "needs a downloaded model",
+    "models import": "needs what 'models export' wrote",
+}
+"""Commands whose examples are only parsed, and why."""
+
+VAULT = {
+    "pricing.md": "# Pricing decision\n\nWe chose per-seat pricing, see [[ideas]].\n",
+    "ideas.md": "# Ideas\n\nA rate limiter.\n\n## Counting requests by the minute\n\nOf each caller.\n",
+    "daily/2026-03-01.md": "# Sunday\n\none\n\ntwo\n\nthree\n",
+    "more.txt": "text\n",
+}
+
+
+@pytest.fixture
+def vault(qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch) -> Qmd:
+    """The folder that the examples speak of."""
+    for name, text in VAULT.items():
+        file = home / "notes" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert qmd("index", "notes", "--no-embed").status == 0
+    qmd("context", "add", "/", "all of it")
+    qmd("context", "add", "qmd://notes/daily", "day by day")
+    monkeypatch.setenv("EDITOR", "true")
+    return qmd
+
+
+def commands_in(line: str) -> list[list[str]]:
+    """The arguments of each `qmd` in a line of a shell."""
+    found = re.findall(r"""(?<![\w/.])qmd((?: (?:[^&|>)"' ]|"[^"]*"|'[^']*')+)*)""", line)
+    return [
+        [str(Path(word).expanduser()) if word.startswith("~") else word for word in shlex.split(one)] for one in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [(spec.name, line) for spec in COMMANDS for line in spec.examples if spec.name not in PARSED_ONLY]
+)
+def test_an_example_of_a_command_works(
+    vault: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch, name: str, line: str
+) -> None:
+    if name == "init":
+        (home / "projects").mkdir()
+        monkeypatch.chdir(home / "projects")
+    for argv in commands_in(line):
+        run = vault(*argv)
+        assert (run.status, "Traceback" in run.err) == (0, False), (line, run.err)
+
+
+@pytest.mark.parametrize("name", PARSED_ONLY)
+def test_an_example_that_is_not_run_is_a_line_of_its_command(vault: Qmd, name: str) -> None:
+    for line in EXAMPLES[name]:
+        for argv in commands_in(line):
+            assert argv[: len(name.split())] == name.split()
+            assert vault(*argv, "--help").status == 0
+
+
+def test_every_command_has_two_examples_that_name_it() -> None:
+    assert set(EXAMPLES) == {spec.name for spec in COMMANDS}
+    for name, examples in EXAMPLES.items():
+        names = [name, *(alias for alias, meant in ALIASES.items() if meant == name), "--skill"]
+        assert len(examples) == 2
+        assert all(any(one in line for one in names) and len(line) <= 78 for line in examples), examples
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
+def test_a_help_page_fits_80_columns_and_ends_with_its_examples(qmd: Qmd, spec: CommandSpec) -> None:
+    page = qmd(*spec.name.split(), "--help").out
+    assert max(len(line) for line in page.splitlines()) <= 80
+    assert page.endswith("\n\nExamples:\n  " + "\n  ".join(spec.examples) + "\n")
+    assert qmd("help", *spec.name.split()).out == page
+    assert "\x1b" not in page
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_help_of_another_name_is_the_help_of_the_command(qmd: Qmd, alias: str) -> None:
+    assert qmd("help", *alias.split()).out == qmd(*ALIASES[alias].split(), "--help").out
+
+
+@pytest.mark.parametrize("group", ["collection", "context", "models", "skill", "skills"])
+def test_help_of_a_group_lists_its_commands(qmd: Qmd, group: str) -> None:
+    run = qmd("help", group)
+    assert (run.status, run.err) == (0, "")
+    assert run.out == qmd(group, "--help").out == qmd(group, "help").out
+    assert all(f"qmd {spec.name}" in run.out for spec in COMMANDS if spec.name.startswith(f"{group} "))
+    assert max(len(line) for line in run.out.splitlines()) <= 80
+
+
+def test_defaults_are_shown(qmd: Qmd) -> None:
+    page = qmd("search", "--help").out
+    assert re.search(r"-n N +Show [^-]*\[default: 5; 20 for json and files\]", page)
+    assert re.search(r"--min-score X +Leave [^-]*\[default: 0\]", page)
+    assert "[default: --rerank]" in qmd("query", "--help").out
+
+
+def test_options_that_change_nothing_are_not_shown_and_still_taken_with_a_warning(vault: Qmd) -> None:
+    page = vault("search", "--help").out
+    for option in IDLE_OPTIONS["search"]:
+        assert f"{option} " not in page
+    assert "--rerank" in vault("query", "--help").out
+    run = vault("search", "pricing", "--no-rerank", "-C", "9", "--json")
+    assert (run.status, "pricing.md" in run.out) == (0, True)
+    assert "warning: option '--no-rerank' has no effect on 'qmd search'\n" in run.err
+
+
+def test_the_general_help_groups_all_commands_in_80_columns(qmd: Qmd) -> None:
+    page = qmd("--help").out
+    assert max(len(line) for line in page.splitlines() if not line.startswith("Index: ")) <= 80
+    assert all(f"\n{title}:\n" in page for title in GROUPS)
+
+
+def test_a_terminal_gets_the_same_text_in_colours(qmd: Qmd) -> None:
+    for argv in (["--help"], ["search", "--help"], ["collection", "--help"], []):
+        plain, drawn = qmd(*argv).out, qmd(*argv, "--color", "always").out
+        assert "\x1b[" in drawn
+        assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == plain
+
+
+# --- alone ----------------------------------------------------------------------------------------
+
+
+def test_qmd_alone_says_what_it_is_and_how_to_go_on(qmd: Qmd) -> None:
+    run = qmd()
+    lines = run.out.splitlines()
+    assert (run.status, run.err) == (1, "")
+    assert len(lines) <= 25
+    assert max(len(line) for line in lines if "index.sqlite" not in line) <= 80
+    assert "Index: nothing indexed yet" in run.out
+    assert all(example in run.out for example in FIRST_EXAMPLES)
+
+
+def test_qmd_alone_tells_the_state_of_the_index(vault: Qmd) -> None:
+    assert re.search(r"Index: 3 documents, 3 without vectors \(qmd embed\), updated \d+s ago", vault().out)
+    assert "Index: nothing indexed yet" in vault("--index", "other").out
+
+
+def test_qmd_alone_says_when_the_index_cannot_be_read(qmd: Qmd, tmp_path: Path) -> None:
+    file = tmp_path / "cache" / "qmd" / "index.sqlite"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"no database" * 500)
+    run = qmd()
+    assert (run.status, run.err) == (1, "")
+    assert "qmd doctor" in run.out

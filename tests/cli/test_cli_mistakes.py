@@ -1,0 +1,126 @@
+"""What people type by mistake, and the answer: each names what was typed, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Qmd
+
+MISTAKES: tuple[tuple[str, int, str], ...] = (
+    ("find rate", 2, """Unknown command: find\nhint: did you mean 'qmd query "rate"' or 'qmd search "rate"'?"""),
+    ("add .", 2, "Unknown command: add\nhint: did you mean 'qmd index .' or 'qmd collection add .'?"),
+    ("add", 2, "hint: did you mean 'qmd index ~/notes'"),
+    ("remove notes", 2, "Unknown command: remove\nhint: did you mean 'qmd collection remove notes'?"),
+    ("delete notes", 2, "hint: did you mean 'qmd collection remove notes'?"),
+    ("show pricing.md", 2, "hint: did you mean 'qmd get pricing.md' or 'qmd open pricing.md'?"),
+    ("reindex", 2, "hint: did you mean 'qmd update' or 'qmd index'?"),
+    ("download", 2, "hint: did you mean 'qmd models pull'?"),
+    ("serach x", 2, "Unknown command: serach\nhint: did you mean 'qmd search'?"),
+    ("stauts", 2, "hint: did you mean 'qmd status'?"),
+    ("frobnicate", 2, """Unknown command: frobnicate\nhint: to search for it: qmd query "frobnicate";"""),
+    ("help serach", 2, "hint: did you mean 'qmd search'?"),
+    ("collection remov notes", 2, "Unknown subcommand: remov\nhint: did you mean 'qmd collection remove'?"),
+    ("search rate --jsn", 2, "unknown option '--jsn'\nhint: did you mean '--json'? see: qmd search --help"),
+    ("embed --model x", 2, "unknown option '--model'\nhint: choose a model by 'models:' in index.yml"),
+    ("search rate --mode lexical", 2, "unknown option '--mode'\nhint: each mode is a command: qmd search (words)"),
+    ("query --query rate", 2, """unknown option '--query'\nhint: the query needs no option: qmd query "…\""""),
+    ("search rate --no-color", 2, "unknown option '--no-color'\nhint: write: --color never"),
+    ("search rate --color blue", 2, "unknown --color 'blue'\nhint: Valid: auto, always, never"),
+    ("search rate --min-score 50", 2, "--min-score '50' is not from 0 to 1\nhint: 50 % is 0.5"),
+    ("search rate --format yaml", 2, "Unknown --format value: yaml\nhint: Valid: cli, json"),
+    ("search rate --json --csv", 0, "one format at a time: csv is used, --json has no effect"),
+    ("search rate -n many", 0, "-n 'many' is not a positive whole number; using 5"),
+    ("search rate -n 5 6", 0, "'6' is searched for: -n takes one number"),
+    ("search rate -n", 2, "option '-n' needs a value"),
+    ("search rate --budget 5", 0, "option '--budget' has no effect on 'qmd search'"),
+    ("search rate -c note", 3, "Collection not found: note\nhint: did you mean 'notes'? see: qmd collection list"),
+    ("update notes", 2, "did you mean 'qmd update -c notes'? usage: qmd update"),
+    ("search '\"rate limiter'", 0, "a quote is not closed: all that follows it is read as one phrase"),
+    ("search tag:gardning", 0, "no note has the tag 'gardning'; did you mean 'tag:gardening'?"),
+    ("search 'tag:work rate'", 0, "no note has the tag 'work'; there are: gardening, trees"),
+    ("get nope.md", 3, "Document not found: nope.md"),
+    ("get pricing.md nope.md", 3, "Document not found: nope.md"),
+    ("get *.txt", 3, "Document not found: *.txt\nhint: for several documents: qmd multi-get '*.txt'"),
+    ("get pricing.md:999", 0, "'qmd://notes/pricing.md' has 7 lines: there is no line 999"),
+    ("multi-get *.txt", 3, "No files matched pattern: *.txt"),
+    ("open", 2, "Usage: qmd open <note"),
+    ("open 3", 3, """no hit 3: there was no search on a terminal yet\nhint: search first: qmd query "…\""""),
+    ("ls nots", 3, "Collection not found: nots\nhint: Run 'qmd ls' to see available collections."),
+    ("ls notes/dayly", 0, "did you mean 'qmd ls notes/daily'?"),
+    ("ls notes/xyz", 0, "its folders: daily, we ird; see: qmd ls notes"),
+    ("index nowhere", 3, "path 'nowhere' does not exist\nhint: name an existing folder or file: qmd index ~/notes"),
+    ("context rm nowhere", 3, "Path is not in any indexed collection: nowhere"),
+    ("completion tcsh", 2, "unknown shell 'tcsh'\nhint: known: bash, zsh, fish, powershell"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "status", "fragment"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
+def test_a_mistake_is_answered_with_what_was_typed_and_what_to_do(
+    tagged: Qmd, line: str, status: int, fragment: str
+) -> None:
+    run = tagged(*shlex.split(line))
+    assert run.status == status
+    assert fragment in run.err
+
+
+@pytest.fixture
+def tagged(indexed: Qmd) -> Qmd:
+    """The notes, one of them with tags."""
+    Path("notes/garden.md").write_text("---\ntags: [gardening, trees/old]\n---\n# Garden\n\nTomatoes at any rate.\n")
+    indexed("update")
+    return indexed
+
+
+# --- what is no mistake ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["what limits the rate"],
+        ["rate limiter?"],
+        ["rate?"],
+        ["what", "limits", "the", "rate"],
+        ["state", "of", "the", "rate"],
+    ],
+)
+def test_a_question_without_a_command_is_asked(indexed: Qmd, argv: list[str]) -> None:
+    run = indexed(*argv, "--files", "-n", "1")
+    assert run.status == 0
+    assert run.out.count("\n") == 1
+    assert run.err.startswith("running: qmd query ")
+
+
+def test_a_question_may_follow_its_options(indexed: Qmd) -> None:
+    run = indexed("--json", "-n", "1", "what limits the rate")
+    assert (run.status, run.out[0]) == (0, "[")
+
+
+@pytest.mark.parametrize(
+    ("argv", "same"),
+    [
+        (["collections"], ["collection", "list"]),
+        (["list", "notes"], ["ls", "notes"]),
+        (["contexts"], ["context", "list"]),
+        (["version"], ["--version"]),
+    ],
+)
+def test_a_harmless_command_has_the_names_that_people_try(indexed: Qmd, argv: list[str], same: list[str]) -> None:
+    assert indexed(*argv).out == indexed(*same).out
+
+
+def test_after_init_the_next_command_is_named(qmd: Qmd, home: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("site").mkdir()
+    monkeypatch.chdir("site")
+    assert qmd("init").err == "next: qmd index .\n"
+    assert "run 'qmd index .'" in qmd("search", "x").err
+
+
+def test_a_context_for_a_collection_by_its_name_is_the_collections(
+    indexed: Qmd, notes: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("notes")
+    assert indexed("context", "add", "notes", "what I know").out.startswith("✓ Added context for: qmd://notes/ (coll")
