@@ -93,7 +93,12 @@ def run(argv: tuple[str, ...], width: int) -> str:
         "PYTHONPATH": str(HERE.parents[1]),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "qmd", "--no-pager", *argv], stdin=follower, stdout=follower, stderr=follower, cwd=HOME, env=env
+        [sys.executable, "-m", "qmd", "--no-pager", *argv],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        cwd=HOME,
+        env=env,
     )
     os.close(follower)
     drawn = io.BytesIO()
