@@ -43,7 +43,7 @@ def duration_text(seconds: float) -> str:
 
 
 class Pace:
-    """Measures a job while it runs.
+    """Measures a job while it runs, from the first state on: what came before it was preparation, or another run's.
 
     What is left is counted at the rate of the later half of what was done: it forgets a start that was not like the
     rest (a model that warmed up, vectors that were there already), and half a job is too much to be misled by a few
@@ -51,26 +51,25 @@ class Pace:
 
     Args:
         total: Size of the job.
-        start: What was done before.
         clock: Monotonic seconds.
     """
 
-    def __init__(self, total: int, start: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._total = total
         self._clock = clock
-        self._begun = clock()
-        self._done = [start]
-        self._at_s = [0.0]
+        self._done: list[int] = []
+        self._at_s: list[float] = []
 
     def at(self, done: int) -> Progress:
         """The state once `done` is done, which never falls."""
-        done = min(max(done, self._done[-1]), self._total)
-        elapsed_s = self._clock() - self._begun
-        since = bisect_right(self._done, (self._done[0] + done) / 2) - 1
-        gained, spent_s = done - self._done[since], elapsed_s - self._at_s[since]
-        if done - self._done[-1] > self._total / _STEPS:
+        now = self._clock()
+        done = min(max(done, self._done[-1] if self._done else 0), self._total)
+        if not self._done or done - self._done[-1] > self._total / _STEPS:
             self._done.append(done)
-            self._at_s.append(elapsed_s)
+            self._at_s.append(now)
+        since = bisect_right(self._done, (self._done[0] + done) / 2) - 1
+        gained, spent_s = done - self._done[since], now - self._at_s[since]
+        elapsed_s = now - self._at_s[0]
         if gained <= 0 or spent_s <= 0:
             return Progress(done, self._total, elapsed_s)
         rate = gained / spent_s

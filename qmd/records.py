@@ -42,6 +42,8 @@ class Collection(Struct, frozen=True):
     """Path prefix (`"/"` or `""` = whole collection) → user's note."""
     update_command: str | None = None
     include_by_default: bool = True
+    gitignore: bool = True
+    """Whether what git ignores is left out."""
 
 
 class FileEntry(Struct, frozen=True):
@@ -325,6 +327,10 @@ class SearchResponse(Struct, frozen=True):
     """Names of the models that answered, e.g. `all-MiniLM-L6-v2 int8 (built-in)`."""
     terms: tuple[LexicalTerm, ...] = ()
     """What was looked for by words, misspelt ones as corrected; `qmd.retrieval.spans` finds them in a text."""
+    refreshed: int = 0
+    """Changed files that were taken up before the search."""
+    is_fresh: bool = False
+    """Whether the files of what was searched are known to be as they were indexed."""
 
 
 # --- status ---------------------------------------------------------------------------------------

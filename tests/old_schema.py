@@ -5,6 +5,7 @@ from __future__ import annotations
 import apsw
 
 _TAKEN_BACK = {
+    7: "DROP TABLE folders; ALTER TABLE qmd_collections DROP COLUMN gitignore",
     6: "DROP TABLE links; DROP TABLE link_keys; DROP TABLE touched; DROP TABLE anchors",
     5: "DROP TABLE names; ALTER TABLE documents DROP COLUMN heading; ALTER TABLE documents DROP COLUMN date",
     4: "CREATE TABLE cache (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, value TEXT NOT NULL)",

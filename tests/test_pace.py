@@ -18,6 +18,7 @@ class Clock:
     def run(self, pace: Pace, steps: list[tuple[int, float]]) -> Progress:
         """The last state after jobs of (units, seconds)."""
         done = 0
+        progress = pace.at(done)
         for units, seconds in steps:
             self.now += seconds
             done += units
@@ -39,9 +40,11 @@ def test_a_start_that_cost_nothing_is_forgotten() -> None:
     assert progress.left_s == pytest.approx(40.0, rel=0.05)
 
 
-def test_what_an_earlier_run_did_says_nothing_about_the_rate() -> None:
+def test_what_came_before_the_first_state_says_nothing_about_the_rate() -> None:
     clock = Clock()
-    pace = Pace(1_000, start=500, clock=clock)
+    pace = Pace(1_000, clock=clock)
+    clock.now += 60.0
+    assert pace.at(500).left_s is None
     clock.now += 10.0
     assert pace.at(600).left_s == pytest.approx(40.0)
 

@@ -68,12 +68,18 @@ def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
     elif known:
         hint = f"known: {', '.join(known)}; see: qmd collection list"
     else:
-        hint = "add one: qmd index PATH"
+        hint = "add one: qmd index ."
     return NotFoundError(f"Collection not found: {name}", hint)
 
 
 def add_collection(
-    configuration: Configuration, name: str, folder: Path, pattern: str, ignore: Sequence[str] = ()
+    configuration: Configuration,
+    name: str,
+    folder: Path,
+    pattern: str,
+    ignore: Sequence[str] = (),
+    *,
+    gitignore: bool = True,
 ) -> Config:
     """Configure a folder, or a single file; the new configuration.
 
@@ -93,31 +99,49 @@ def add_collection(
                 f"A collection already exists for this path and pattern: {one.name} (qmd://{one.name}/)",
                 "Use 'qmd update' to re-index it, or remove it first with 'qmd collection remove'",
             )
-    config = edits.add_collection(configuration.target, name, folder, pattern, ignore)
+    config = edits.add_collection(configuration.target, name, folder, pattern, ignore, gitignore=gitignore)
     configuration.vouch()
     return config
 
 
-def ensure_collection(configuration: Configuration, path: Path, name: str | None, pattern: str | None) -> Part:
+def ensure_collection(
+    configuration: Configuration, path: Path, name: str | None, pattern: str | None, *, gitignore: bool
+) -> Part:
     """The collection at `path`, or the part of one (with that name and pattern, where given), added when there is none.
 
+    Without `gitignore` it takes what git ignores from now on.
+
     Raises:
+        NotFoundError: A new one would hold nothing.
         UsageError: `name` is taken, or no usable name.
     """
     from qmd.config import edits
 
     while (known := _known_at(config := configuration.written(), path, name, pattern)) is None:
-        if name is None and (part := _part_at(config, path, pattern)) is not None:
+        if name is None and (part := _part_at(config, path, pattern, gitignore=gitignore)) is not None:
             return part
+        _refuse_empty(Collection("", path, pattern or DEFAULT_PATTERN, gitignore=gitignore))
         new = name or _free_name(config, path)
         check_name(new)
         if config.collection(new) is not None:
             raise UsageError(f"collection '{new}' already exists", "choose another with --name")
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
-            edits.add_collection(configuration.target, new, path, pattern or DEFAULT_PATTERN)
+            edits.add_collection(configuration.target, new, path, pattern or DEFAULT_PATTERN, gitignore=gitignore)
             configuration.vouch()
+    if not gitignore:
+        edits.take_git_ignored(configuration.target, known)
     return Part(known)
+
+
+def _refuse_empty(collection: Collection) -> None:
+    from qmd.ingest.scan import scan_collection
+
+    scan = scan_collection(collection)
+    if not scan.files and not scan.skipped:
+        from qmd.app.left_out import nothing_to_index
+
+        raise nothing_to_index(collection, scan.git_ignored)
 
 
 def _known_at(config: Config, path: Path, name: str | None, pattern: str | None) -> str | None:
@@ -127,12 +151,12 @@ def _known_at(config: Config, path: Path, name: str | None, pattern: str | None)
     return None
 
 
-def _part_at(config: Config, path: Path, pattern: str | None) -> Part | None:
+def _part_at(config: Config, path: Path, pattern: str | None, *, gitignore: bool) -> Part | None:
     """The part of a collection that `path` is; None where no collection takes care of the files there."""
     from qmd.ingest.scan import scan_collection
 
     for one, below in places_on_disk(path, config.collections):
-        if pattern not in (None, one.pattern):
+        if pattern not in (None, one.pattern) or (one.gitignore and not gitignore):
             continue
         # What its ignore files or its mask keep out of a collection is indexed when somebody asks for it by name.
         if scan_collection(one, below).files or not scan_collection(Collection("", path, one.pattern)).files:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from qmd.app.notices import Notices
 from qmd.config.paths import Locations
-from qmd.config.settings import Config, config_digest, load_config, needs_full_config, parse_config
+from qmd.config.settings import Config, config_digest, load_config, names_auto_update, needs_full_config, parse_config
 from qmd.errors import BusyError, NotFoundError, StoreError
 from qmd.names import to_text
 
 if TYPE_CHECKING:
     from qmd.config.edits import Change, Target
     from qmd.config.trust import GatedItems
+    from qmd.records import Collection
     from qmd.store.index import IndexReader, IndexWriter
 
 
@@ -35,6 +36,14 @@ class Configuration(Protocol):
 
     def settings(self) -> Config:
         """The same as far as a search needs it, which is the models and the editor."""
+        ...
+
+    def trusted(self) -> tuple[Collection, ...]:
+        """The collections, none where something in the configuration is not trusted; nobody is asked."""
+        ...
+
+    def auto_update(self) -> bool:
+        """Whether a search takes up changed files first."""
         ...
 
     def vouch(self) -> None:
@@ -102,6 +111,20 @@ class FileConfiguration:
     def settings(self) -> Config:
         """An empty configuration when the file names neither, which spares parsing it."""
         return self.load() if needs_full_config(self._locations) else Config()
+
+    def trusted(self) -> tuple[Collection, ...]:
+        """See `Configuration`."""
+        config = self._read()
+        if self._locations.project_root is None:
+            return config.collections
+        from qmd.config.trust import gated_items, is_trusted
+
+        is_safe = is_trusted(gated_items(config, self._locations), self._locations, self._environ)
+        return config.collections if is_safe else ()
+
+    def auto_update(self) -> bool:
+        """See `Configuration`."""
+        return not names_auto_update(self._locations) or self._read().auto_update
 
     def vouch(self) -> None:
         """See `Configuration`; does nothing unless edits are vouched for."""
@@ -183,6 +206,14 @@ class MappingConfiguration:
 
     written = settings = load
 
+    def trusted(self) -> tuple[Collection, ...]:
+        """See `Configuration`."""
+        return self.load().collections
+
+    def auto_update(self) -> bool:
+        """See `Configuration`."""
+        return self.load().auto_update
+
     def vouch(self) -> None:
         """Nothing: who gives a mapping is trusted."""
 
@@ -231,6 +262,14 @@ class IndexConfiguration:
 
     written = settings = load
 
+    def trusted(self) -> tuple[Collection, ...]:
+        """See `Configuration`."""
+        return self.load().collections
+
+    def auto_update(self) -> bool:
+        """False: who opens a file by its path alone may mean it as it is."""
+        return False
+
     def vouch(self) -> None:
         """Nothing: there is no file that anybody else could have written."""
 
@@ -268,6 +307,7 @@ class IndexConfiguration:
                         "context": dict(one.context),
                         "update": one.update_command,
                         "includeByDefault": one.include_by_default,
+                        "gitignore": one.gitignore,
                     }
                     for one in reader.collections()
                 }

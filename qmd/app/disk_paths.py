@@ -32,13 +32,14 @@ def disk_paths(
     return found
 
 
-def link_to(path: str) -> str:
+def link_to(path: str, *, is_in_vault: bool | None = None) -> str:
     """The address that opens a file on disk: in Obsidian where it lies in a vault, else in the desktop's program.
 
     Args:
         path: Absolute.
+        is_in_vault: Where that is known; None looks at the folders above.
     """
-    if vault_of(path) is not None:
+    if vault_of(path) is not None if is_in_vault is None else is_in_vault:
         from urllib.parse import quote
 
         return f"obsidian://open?path={quote(path, safe='', errors='surrogateescape')}"

@@ -48,7 +48,13 @@ class Index(ReadingIndex):
     # --- collections and notes --------------------------------------------------------------------
 
     def add_collection(
-        self, name: str, path: str | os.PathLike[str], *, pattern: str = "**/*.md", ignore: Sequence[str] = ()
+        self,
+        name: str,
+        path: str | os.PathLike[str],
+        *,
+        pattern: str = "**/*.md",
+        ignore: Sequence[str] = (),
+        gitignore: bool = True,
     ) -> Collection:
         """Configure a folder, or a single file; `update` then indexes it.
 
@@ -57,6 +63,7 @@ class Index(ReadingIndex):
             path: Relative paths start at the working directory, `~` is the home folder.
             pattern: Glob of the files that belong to it; several with commas.
             ignore: Globs of files that do not.
+            gitignore: Whether those that git ignores do not, either.
 
         Raises:
             NotFoundError: There is nothing at `path`.
@@ -66,23 +73,25 @@ class Index(ReadingIndex):
         folder = (self._locations.cwd / expand_home(Path(path))).resolve()
         if not folder.exists():
             raise NotFoundError(f"path '{path}' does not exist")
-        config = self._edited(add_collection(self._configuration, name, folder, pattern, ignore))
+        config = self._edited(add_collection(self._configuration, name, folder, pattern, ignore, gitignore=gitignore))
         return require_collection(config, name)
 
     def ensure_collections(
-        self, paths: Sequence[Path], *, name: str | None = None, pattern: str | None = None
+        self, paths: Sequence[Path], *, name: str | None = None, pattern: str | None = None, gitignore: bool = True
     ) -> tuple[Part, ...]:
         """The collections at absolute paths (with that name and pattern, where given), new ones added.
 
         A path inside of a collection is a part of it. It becomes a collection of its own where a name is given, and
-        where it holds files of which the collection selects none.
+        where it holds files of which the collection selects none. Without `gitignore` what git ignores is taken, now
+        and from now on.
 
         Raises:
+            NotFoundError: A new collection would hold nothing; the message says what lies there.
             UsageError: `name` is taken, no usable name, or given for several paths.
         """
         if name and len(paths) > 1:
             raise UsageError("--name fits one path only", "index the paths one by one")
-        return tuple(ensure_collection(self._configuration, path, name, pattern) for path in paths)
+        return tuple(ensure_collection(self._configuration, path, name, pattern, gitignore=gitignore) for path in paths)
 
     def remove_collection(self, name: str) -> int:
         """Forget a collection and its documents; the number of documents deleted. Its files stay.
@@ -309,7 +318,7 @@ class Index(ReadingIndex):
         from qmd.app.locks import clean_index
 
         if not self.path.exists():
-            raise NotFoundError(f"no index at '{self.path}'", "make one: qmd index PATH")
+            raise NotFoundError(f"no index at '{self.path}'", "make one: qmd index .")
         with self._configuration.open_writer() as writer:
             return clean_index(writer, self.path, dry_run=dry_run)
 

@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from urllib.parse import quote
 
 from msgspec import Struct
 
+from qmd.app.disk_paths import link_to, vault_of
 from qmd.errors import QmdError
 
 _AT_LINE: Mapping[str, tuple[str, ...]] = {
@@ -59,11 +59,7 @@ def plan_launch(
     for variable in ("VISUAL", "EDITOR"):
         if environ.get(variable, "").strip():
             return Launch(_editor(variable, environ[variable], file, line, platform))
-    vault = next((folder for folder in file.parents if (folder / ".obsidian").is_dir()), None)
-    target = (
-        str(file) if vault is None else f"obsidian://open?path={quote(str(file), safe='', errors='surrogateescape')}"
-    )
-    return Launch((desktop, target))
+    return Launch((desktop, str(file) if vault_of(str(file)) is None else link_to(str(file))))
 
 
 def _editor(variable: str, command: str, file: Path, line: int, platform: str) -> tuple[str, ...]:

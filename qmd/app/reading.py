@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from msgspec.structs import replace
 
 from qmd.app.collections import as_names, refuse_unknown, require_collection
+from qmd.app.freshness import Freshness, Refresher
 from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
@@ -69,6 +70,7 @@ class ReadingIndex:
         self._notices = notices
         self._allow_gpu = allow_gpu
         self._readers = ReaderPool(configuration.open_reader, (locations.database, locations.config_file))
+        self._refresher = Refresher(configuration, locations.project_root, self._environ)
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
     @cached_property
@@ -136,6 +138,9 @@ class ReadingIndex:
         try:
             with self._request(listener) as (reader, deadline):
                 narrowed, warnings = narrow_query(asked, reader.collections(), request.collections)
+                # Where milliseconds are counted, none go into looking.
+                has_time = request.budget_ms is None
+                state = self._refresher.refresh(reader, narrowed.scope.collections) if has_time else Freshness()
                 response = self._run(reader, narrowed, options, roles, request.overhead_ms, deadline)
                 doubts = doubts_about(narrowed, reader, is_empty=not response.hits)
         except NotFoundError:
@@ -143,7 +148,12 @@ class ReadingIndex:
             for name in request.collections:
                 self.collection(name)
             raise
-        return replace(response, warnings=(*warnings, *response.warnings, *doubts))
+        return replace(
+            response,
+            warnings=(*warnings, *state.warnings, *response.warnings, *doubts),
+            refreshed=state.refreshed,
+            is_fresh=state.is_known,
+        )
 
     def expand_query(self, query: str, *, intent: str | None = None) -> tuple[SubQuery, ...]:
         """The sub-queries that the expansion model proposes; empty when none is of use.
@@ -265,7 +275,7 @@ class ReadingIndex:
         except NotFoundError:
             if not self.path.exists():
                 split_place(place, self._configuration.written().collections)
-                raise NotFoundError("nothing is indexed yet", "run: qmd update") from None
+                raise NotFoundError("nothing is indexed yet", "run: qmd index") from None
             raise
 
     def documents(self, collection: str | None = None, prefix: str = "") -> tuple[StoredDocument, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
@@ -177,26 +178,27 @@ def doubts_about(query: Query, reader: IndexReader, *, is_empty: bool) -> tuple[
     return tuple(doubts)
 
 
-def _tags(reader: IndexReader) -> frozenset[str]:
-    """Every tag of the index in small letters without `#`, and the tags around nested ones."""
-    found: set[str] = set()
+def _tags(reader: IndexReader) -> Counter[str]:
+    """Every tag of the index in small letters without `#`, and the tags around nested ones, with the notes of each."""
+    found: Counter[str] = Counter()
     for document in reader.iter_documents():
         for key in ("tag", "tags"):
             value = document.metadata.get(key) or ()
             for one in (value,) if isinstance(value, str) else value if isinstance(value, list | tuple) else ():
                 parts = str(one).lstrip("#").casefold().split("/")
                 found.update("/".join(parts[:count]) for count in range(1, len(parts) + 1))
-    return frozenset(found)
+    return found
 
 
-def _unknown_tag(tag: str, known: frozenset[str]) -> str:
+def _unknown_tag(tag: str, known: Counter[str]) -> str:
     near = nearest_name(tag, known)
     if near:
         return f"no note has the tag '{tag}'; did you mean 'tag:{near}'?"
     if not known:
         return f"no note has the tag '{tag}', or any other in its front matter"
     more = ", …" if len(known) > _TAGS_NAMED else ""
-    return f"no note has the tag '{tag}'; there are: {', '.join(sorted(known)[:_TAGS_NAMED])}{more}"
+    common = ", ".join(name for name, _ in known.most_common(_TAGS_NAMED))
+    return f"no note has the tag '{tag}'; there are: {common}{more}"
 
 
 def _within(query: Query, names: tuple[str, ...]) -> Query:

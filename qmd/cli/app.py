@@ -215,9 +215,7 @@ def _run_without_command(argv: list[str]) -> int:
     from qmd.cli.suggestions import is_question, unknown_command
 
     if is_question(name, rest, lambda: _words_of_query(argv)):
-        from shlex import join
-
-        say(f"running: qmd query {join(argv)}")
+        _mention_question(argv)
         return _run(["query", *argv])
     raise unknown_command(name, rest)
 
@@ -226,6 +224,24 @@ def _words_of_query(argv: Sequence[str]) -> Sequence[str]:
     """The words of a line that names no command, its options read as those of `query`."""
     options = declared_options(build_command(find_spec("query")))
     return arrange(argv, Declared("query", options, all_options)).words
+
+
+def _mention_question(argv: Sequence[str]) -> None:
+    """Say in one line which command runs."""
+    from shlex import join
+
+    from qmd.cli.screen import find_screen
+
+    line = f"running: qmd query {join(argv)}"
+    screen = find_screen(os.environ, "auto", stderr_is_terminal())
+    if screen is not None and stderr_is_terminal():
+        from rich.text import Text
+
+        from qmd.render.drawing import draw
+        from qmd.render.terminal import visible
+
+        line = draw(screen, Text(visible(line), style="faint"))
+    say(line)
 
 
 def _run_help(words: Sequence[str], arguments: Arguments) -> int:

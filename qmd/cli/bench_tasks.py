@@ -75,7 +75,7 @@ def open_task(invocation: Invocation, locations: Locations, request: Request) ->
             return
         with index.reader() as reader:
             if not reader.count_documents():
-                raise NotFoundError("nothing is indexed", "qmd index PATH")
+                raise NotFoundError("nothing is indexed", "run: qmd index .")
             yield _own_task(request, folder, reader, engines)
 
 

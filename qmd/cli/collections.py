@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import Index, Json
+from qmd.cli.options import Index, Json, NoIgnore
 from qmd.cli.output import out
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError
@@ -34,7 +34,9 @@ def list_collections(invocation: Invocation, json: Json = False, index: Index = 
     elif invocation.screen:
         from qmd.render.tables import draw_collections
 
-        invocation.page(draw_collections(invocation.screen, known, counts, utc_now(), locations.home))
+        invocation.page(
+            draw_collections(invocation.screen, known, counts, utc_now(), locations.home, locations.index_name)
+        )
     else:
         out(render_collections(known, counts, utc_now()))
     return 0
@@ -45,21 +47,23 @@ def add(
     path: Annotated[str | None, Argument(help="Folder; '.' is this one.")] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name [default: the folder's].")] = None,
     mask: Mask = DEFAULT_PATTERN,
+    no_ignore: NoIgnore = False,
     index: Index = None,
 ) -> int:
     """Add a folder and index its words."""
-    from qmd.cli.indexing import change_summary, embed_advice, run_update
+    from qmd.cli.indexing import change_summary, embed_advice, run_update, say_left_out
 
     if not path:
         raise invocation.missing_argument()
     folder = _existing_folder(invocation, path)
     chosen = name or folder.name or "root"
     with invocation.open(invocation.locate(index)) as opened:
-        opened.add_collection(chosen, folder, pattern=mask)
+        opened.add_collection(chosen, folder, pattern=mask, gitignore=not no_ignore)
         out(f"Creating collection '{chosen}'...\nCollection: {to_text(folder)} ({mask})\n\n")
         with opened.updating([chosen]) as update:
             report = run_update(invocation, update, update.collections[0])
             n_pending = update.pending()
+        say_left_out(update.collections[0], report)
     if not report.new + report.unchanged + report.updated:
         out("No files found matching pattern.\n\n")
     out(f"Indexed: {change_summary(report)}\n\n")
@@ -101,7 +105,9 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
     from qmd.clock import utc_now
     from qmd.render.tables import draw_collection
 
-    invocation.page(draw_collection(invocation.screen, collection, status, utc_now(), locations.home))
+    invocation.page(
+        draw_collection(invocation.screen, collection, status, utc_now(), locations.home, locations.index_name)
+    )
     return 0
 
 

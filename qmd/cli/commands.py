@@ -82,7 +82,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec(
         "collection add",
         "collections:add",
-        "<path> [--name <name>] [--mask <glob>]",
+        "<path> [--name <name>] [--mask <glob>] [--no-ignore]",
         "Add a folder as a collection and index its words.",
     ),
     CommandSpec("collection list", "collections:list_collections", "[--json]", "List the collections."),

@@ -71,14 +71,15 @@ def list_contexts(invocation: Invocation, index: Index = None) -> int:
     """List the notes."""
     from qmd.render.listings import render_contexts
 
-    with invocation.open(invocation.locate(index)) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         notes = opened.contexts()
     if not invocation.screen:
         out(render_contexts(notes))
         return 0
     from qmd.render.tables import draw_contexts
 
-    invocation.page(draw_contexts(invocation.screen, notes))
+    invocation.page(draw_contexts(invocation.screen, notes, locations.index_name))
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.cli.embedding import describe
-from qmd.render.columns import Elided, count, folded_home, heading, indented, mark, shown, state, tabulate
+from qmd.render.columns import Elided, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ _NEEDED = ("index", "configuration", "SQLite", "models")
 """What nothing works without; the others only make it slower, or less."""
 
 _SHORT = {"telemetry of ONNX Runtime": "telemetry", "embed": "vectors", "rerank": "reranking", "expand": "expansion"}
+_OF_THE_INDEX = ("qmd index", "qmd embed", "qmd embed --force")
+"""Commands that must name the index that was examined."""
+
 _MEBIBYTE = 1 << 20
 
 
@@ -65,7 +68,7 @@ def draw_diagnosis(screen: Screen, found: Diagnosis) -> Styled:
     parts: list[RenderableType] = [heading("qmd doctor", f"qmd {__version__}, {found.runtime}")]
     for name, rows in groups.items():
         place = folded_home(locations.database, locations.home) if name == "Index" else ""
-        parts += ["", heading(name, place), indented(_table(rows, width))]
+        parts += ["", heading(name, place), indented(_table(rows, width, locations.index_name))]
     parts += _in_force("Environment", "variables that are set", found.variables)
     parts += _in_force("Settings", folded_home(locations.config_file, locations.home), found.settings)
     problems = [row.name for rows in groups.values() for row in rows if row.is_problem]
@@ -102,19 +105,22 @@ def _engine_row(report: EngineReport) -> _Row:
     return _Row("good" if is_well else "warning", name, describe(held), more, step)
 
 
-def _table(rows: Sequence[_Row], width: int) -> Table:
-    table = tabulate(("", " ", "  "), [(mark(row.style), shown(row.name), _told(row)) for row in rows], fold=("  ",))
+def _table(rows: Sequence[_Row], width: int, index_name: str) -> Table:
+    table = tabulate(
+        ("", " ", "  "), [(mark(row.style), shown(row.name), _told(row, index_name)) for row in rows], fold=("  ",)
+    )
     table.columns[1].min_width = width
     return table
 
 
-def _told(row: _Row) -> RenderableType:
+def _told(row: _Row, index_name: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
     lines = [shown(row.detail), *(shown(line, "faint") for line in row.more)]
     if row.step:
         purpose, _, command = row.step.rpartition(": ")
+        command = in_index(command, index_name) if command in _OF_THE_INDEX else command
         lines.append(Text.assemble("→ ", shown(f"{purpose}: " if purpose else ""), shown(command, "command")))
     return Group(*lines)
 

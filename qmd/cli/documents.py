@@ -36,9 +36,9 @@ from qmd.render.hits import file_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from qmd.app.index import Index as OpenIndex
+    from qmd.config.paths import Locations
     from qmd.records import Collection, CollectionStatus, StoredDocument
 
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
@@ -198,22 +198,24 @@ def _show_pages(
     paths = index.disk_paths(documents)
     if full_path and len(paths) < len(documents):
         warn(missing_warning(len(documents) - len(paths), len(documents)))
+    link = invocation.linker(index)
     pages = []
     for entry in entries:
         document, path = entry.document, paths.get(entry.document.uri)
-        page = Page(document, f"{document.collection}/{document.path}", entry.context, path=path)
+        page = Page(
+            document, f"{document.collection}/{document.path}", entry.context, link=link(path, 1) if path else None
+        )
         if full_path and path is not None:
             page = replace(page, name=path)
         if isinstance(entry, SkippedDocument):
             pages.append(replace(page, reason=f"{entry.reason}: qmd get {document.uri}"))
         else:
-            pages.append(replace(page, text=entry, address_of=_addresses(index, entry)))
+            pages.append(replace(page, text=entry, address_of=_addresses(index, entry, link)))
     invocation.page(draw_pages(invocation.screen, pages, utc_now(), line_numbers=line_numbers))
 
 
-def _addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | None]:
+def _addresses(index: OpenIndex, found: DocumentText, link: Callable[[str, int], str]) -> Callable[[str], str | None]:
     """Finds the file of a note that a document links to, by the target as it is written."""
-    from qmd.render.columns import file_link
     from qmd.render.pages import is_rendered
 
     if not is_rendered(found):
@@ -221,7 +223,7 @@ def _addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | N
     links = index.links(found.document.uri).outgoing
     paths = index.disk_paths([one.document for one in links if one.document is not None])
     places = {one.link.target: paths.get(one.document.uri) for one in links if one.document is not None}
-    return {target: file_link(path) for target, path in places.items() if path is not None}.get
+    return {target: link(path, 1) for target, path in places.items() if path is not None}.get
 
 
 def _identifiers(found: DocumentTexts, index_name: str) -> dict[str, str]:
@@ -255,10 +257,12 @@ def list_files(
     with invocation.open(locations) as opened:
         if not wanted:
             counts = {count.name: count for count in opened.status().collections}
-            _show_collections(invocation, opened.indexed_collections(), counts, locations.home)
+            _show_collections(invocation, opened.indexed_collections(), counts, locations)
             return 0
         found = opened.ls(wanted)
-        folders = {one.name: one.path for one in opened.indexed_collections()} if invocation.screen else {}
+        if invocation.screen:
+            folder = next((one.path for one in opened.indexed_collections() if one.name == found.collection), None)
+            link = invocation.linker(opened)
         every = () if found.documents else opened.documents(found.collection)
     if not found.documents:
         place = f"qmd://{found.collection}/{found.prefix}"
@@ -273,7 +277,7 @@ def list_files(
     if invocation.screen:
         from qmd.render.tables import draw_files
 
-        invocation.page(draw_files(invocation.screen, found, folders.get(found.collection), utc_now()))
+        invocation.page(draw_files(invocation.screen, found, folder, link, utc_now()))
     else:
         from qmd.render.listings import render_files
 
@@ -282,13 +286,14 @@ def list_files(
 
 
 def _show_collections(
-    invocation: Invocation, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], home: Path
+    invocation: Invocation, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], places: Locations
 ) -> None:
     if invocation.screen:
         from qmd.clock import utc_now
         from qmd.render.tables import draw_collection_names
 
-        invocation.page(draw_collection_names(invocation.screen, collections, counts, utc_now(), home))
+        shown = draw_collection_names(invocation.screen, collections, counts, utc_now(), places.home, places.index_name)
+        invocation.page(shown)
         return
     from qmd.render.listings import render_collection_names
 
@@ -297,10 +302,12 @@ def _show_collections(
 
 def _folders_near(collection: str, prefix: str, documents: Sequence[StoredDocument]) -> str:
     """What to list in place of a folder that is not there."""
-    folders = sorted({document.path.rpartition("/")[0] for document in documents} - {""})
-    near = nearest_name(prefix.strip("/"), folders)
+    near = nearest_name(prefix.strip("/"), {document.path.rpartition("/")[0] for document in documents} - {""})
     if near:
-        return f"did you mean 'qmd ls {collection}/{near}'?"
+        from shlex import quote
+
+        return f"did you mean: qmd ls {quote(f'{collection}/{near}')}"
+    folders = sorted({document.path.partition("/")[0] for document in documents if "/" in document.path})
     if not folders:
         return f"it has no folders; see: qmd ls {collection}"
     more = ", …" if len(folders) > _FOLDERS_NAMED else ""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Unpack
 from qmd.app.updating import AlreadyEmbeddingError
 from qmd.cli.output import flush_result, out, say, warn
 from qmd.errors import QmdError
-from qmd.pace import duration_text
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -23,14 +22,18 @@ if TYPE_CHECKING:
     from qmd.pace import Progress
     from qmd.records import EmbeddingRun
 
-_FIRST_MEASURED_S = 1.0
+_FIRST_MEASURED_S = 1.5
+_FIRST_STATES = 20
+"""From so long and so many texts on the first estimate holds; slow models need not get so far."""
+
+_SLOW_S = 5.0
 _LONG_S = 20.0
 """Runs that take longer are announced to whoever waits for them."""
 
 _START_S = 3.0
 """Longest wait for a background process to fail, to find nothing to do, or to have begun."""
 
-_POLL_S = 0.05
+_POLL_S = 0.2
 
 
 def embed_index(
@@ -73,7 +76,7 @@ def embed_index(
         return
     reused = f" ({report.reused} reused)" if report.reused else ""
     out(
-        f"✓ Done! Embedded {report.chunks} chunks{reused} from {report.documents} documents"
+        f"✓ Done! Embedded {_counted(report.chunks, 'chunk')}{reused} from {_counted(report.documents, 'document')}"
         f" in {_duration(report.elapsed_s)}\n"
     )
     for warning in report.warnings:
@@ -109,12 +112,12 @@ def embed_in_background(
     deadline = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < deadline:
         run = index.status().embedding
-        if run is not None and run.total:
+        if run is not None and run.pid == process.pid and run.total:
             break
         time.sleep(_POLL_S)
     if process.returncode is None:
-        out(f"Words are searchable now. Vectors are computed in the background (process {process.pid}).\n")
-        out(f"To see how far: qmd status\nLog: {log}\n")
+        out("Words are searchable now. Vectors are computed in the background.\n")
+        out(f"To see how far: qmd status\nProcess {process.pid}, log: {log}\n")
     elif process.returncode:
         raise QmdError(f"the background process ended at once: {last_line(log)}", f"see {log}")
     else:
@@ -144,11 +147,14 @@ class _Shown:
     def __init__(self, line: ProgressLine) -> None:
         self._line = line
         self._is_announced = False
+        self._n_states = 0
         self.percent = 0
 
     def update(self, progress: Progress) -> None:
         self.percent = progress.percent
-        if not self._is_announced and progress.left_s is not None and progress.elapsed_s >= _FIRST_MEASURED_S:
+        self._n_states += 1
+        is_measured = progress.elapsed_s >= (_FIRST_MEASURED_S if self._n_states >= _FIRST_STATES else _SLOW_S)
+        if not self._is_announced and is_measured and progress.left_s is not None:
             self._is_announced = True
             if progress.left_s > _LONG_S:
                 self._line.say(
@@ -159,16 +165,20 @@ class _Shown:
 
 
 def _spoken(seconds: float) -> str:
-    """A time in whole minutes, which is all that a first guess can tell."""
+    """A time as roughly as a first guess can tell it."""
     minutes = round(seconds / 60)
     if minutes < 2:
         return "a minute"
-    return f"{minutes} minutes" if minutes < 60 else duration_text(60 * minutes)
+    return f"{minutes} minutes" if minutes < 90 else f"{max(2, round(minutes / 60))} hours"
 
 
 def describe(description: EngineDescription) -> str:
     """A model in one phrase: `all-MiniLM-L6-v2 int8 (built-in, cpu)`."""
     return f"{description.model} {description.format} ({description.tier}, {description.provider})"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, cuts_declarations
+from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, cuts_declarations
 from qmd.cli.output import out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
@@ -37,6 +37,7 @@ def index(
     paths: Annotated[list[Path] | None, Argument(metavar="[PATH]…", help="Folders or single files.")] = None,
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Name of the new collection.")] = None,
     glob: Glob = None,
+    no_ignore: NoIgnore = False,
     no_embed: Annotated[bool, Option("--no-embed", help="Index words only; compute no vectors.")] = False,
     background: Background = False,
     verify: Verify = False,
@@ -52,13 +53,13 @@ def index(
     locations = invocation.locate(index)
     absolute = [_existing(invocation, path) for path in paths or ()]
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
-        parts = opened.ensure_collections(absolute, name=name, pattern=glob) if paths else None
+        parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore) if paths else None
         names = None if parts is None else [part.collection for part in parts]
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
             failures = [
-                _refresh(invocation, update, collection, below)
+                _refresh(invocation, update, collection, below, is_named=parts is not None)
                 for collection in update.collections
                 for below in _folders_to_refresh(
                     part.below for part in parts or () if part.collection == collection.name
@@ -92,7 +93,7 @@ def _folders_to_refresh(folders: Iterable[str]) -> Sequence[str]:
     return tuple(named) if named and "" not in named else ("",)
 
 
-def _refresh(invocation: Invocation, update: Update, collection: Collection, below: str) -> bool:
+def _refresh(invocation: Invocation, update: Update, collection: Collection, below: str, *, is_named: bool) -> bool:
     """Update one collection, or a part of it, and print its line; True when its folder cannot be read."""
     try:
         report = run_update(invocation, update, collection, below)
@@ -103,6 +104,8 @@ def _refresh(invocation: Invocation, update: Update, collection: Collection, bel
         return True
     head = f"{collection.name} already holds '{below}': refreshed," if below else f"{collection.name}:"
     out(f"{head} {change_summary(report)}  ({to_text(collection.path)}, {collection.pattern})\n")
+    if is_named:
+        say_left_out(collection, report)
     return False
 
 
@@ -114,7 +117,23 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
         warn(warning)
     if len(report.warnings) > _WARNINGS_SHOWN:
         warn(f"and {len(report.warnings) - _WARNINGS_SHOWN} more like these in '{collection.name}'")
+    if report.is_empty and not report.removed:
+        from qmd.app.left_out import nothing_to_index
+
+        reason = nothing_to_index(collection, report.git_ignored, below)
+        warn(reason.message)
+        say(f"hint: {reason.hint}")
     return report
+
+
+def say_left_out(collection: Collection, report: UpdateReport) -> None:
+    """Name the files that are missing because git ignores them, where there are others."""
+    if report.git_ignored and not report.is_empty:
+        from qmd.app.left_out import git_ignored_line
+
+        line = git_ignored_line(collection, report.git_ignored)
+        if line is not None:
+            say(line)
 
 
 def embed_advice(n_pending: int) -> str:
@@ -138,7 +157,7 @@ def update(
     status = 0
     with invocation.open(invocation.locate(index)) as opened:
         if not opened.collections():
-            out("No collections found. Run 'qmd collection add .' to index files.\n")
+            out("No collections found. Run 'qmd index .' to create one.\n")
             return 0
         with opened.updating(collection, verify=verify) as update:
             out(f"Updating {len(update.collections)} collection(s)...\n\n")
@@ -201,7 +220,7 @@ def embed(
     }
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         if not opened.path.exists() and not opened.collections():
-            out("No collections found. Run 'qmd collection add .' to index files.\n")
+            out("No collections found. Run 'qmd index .' to create one.\n")
         elif background:
             embed_in_background(invocation, opened, locations, collection or None, no_gpu, **options)
         else:

@@ -34,8 +34,11 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
         if invocation.screen and not json:
             from qmd.render.connections import draw_links
 
+            link = invocation.linker(opened)
             others = [one.document for one in (*found.outgoing, *found.incoming) if one.document is not None]
-            invocation.page(draw_links(invocation.screen, found, opened.disk_paths([found.document, *others])))
+            paths = opened.disk_paths([found.document, *others])
+            links = {uri: link(path, 1) for uri, path in paths.items()}
+            invocation.page(draw_links(invocation.screen, found, links, locations.index_name))
             return 0
 
     def name_of(document: StoredDocument) -> str:
@@ -60,7 +63,10 @@ def related(
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         found = opened.related(reference, limit=positive_number(n, "-n", _RELATED), collections=collection or None)
-        paths = opened.disk_paths([found.document, *(one.document for one in found.notes)]) if invocation.screen else {}
+        if invocation.screen and not json:
+            link = invocation.linker(opened)
+            paths = opened.disk_paths([found.document, *(one.document for one in found.notes)])
+            links = {uri: link(path, 1) for uri, path in paths.items()}
 
     def name_of(document: StoredDocument) -> str:
         return file_identifier(document.uri, locations.index_name)
@@ -70,7 +76,7 @@ def related(
     if invocation.screen and not json:
         from qmd.render.connections import draw_related
 
-        invocation.page(draw_related(invocation.screen, found, paths))
+        invocation.page(draw_related(invocation.screen, found, links, locations.index_name))
         return 0
     out((related_json if json else render_related)(found, name_of))
     return 0

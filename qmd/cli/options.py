@@ -46,6 +46,7 @@ FormatName = Annotated[
 ]
 FullPath = Annotated[bool, Option("--full-path", help="Show paths on disk instead of qmd:// addresses.")]
 NoLineNumbers = Annotated[bool, Option("--no-line-numbers", help="Show no line numbers.")]
+NoIgnore = Annotated[bool, Option("--no-ignore", help="Also index what .gitignore leaves out.")]
 NoGpu = Annotated[bool, Option("--no-gpu", help="Run models on the CPU.")]
 ChunkStrategy = Annotated[
     str | None,

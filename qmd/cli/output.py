@@ -112,10 +112,12 @@ def _refusal(error: OSError) -> Exception:
 def say(text: str) -> None:
     """Write a line for people to stderr; the result does not depend on whether they can be told.
 
+    A drawn line has its line feed, and stays drawn.
+
     Raises:
         BrokenPipeError: If the reader has gone.
     """
-    _tell(f"{text}\n")
+    _tell(text if text.endswith("\n") else f"{text}\n")
 
 
 def warn(text: str) -> None:

@@ -55,7 +55,7 @@ class ProgressLine:
     def update(self, done: int, total: int) -> None:
         """Show `done` of `total`."""
         if self._pace is None:
-            self._pace = Pace(total, done)
+            self._pace = Pace(total)
         self.show(self._pace.at(done))
 
     def begin(self, label: str) -> None:

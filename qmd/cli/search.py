@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from qmd.app.disk_paths import link_to, missing_warning
+from qmd.app.disk_paths import missing_warning
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
@@ -42,7 +42,7 @@ from qmd.cli.options import (
 from qmd.cli.output import out, say, warn
 from qmd.errors import UsageError
 from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
-from qmd.render.terminal import link_target
+from qmd.render.text import refreshed_line
 from qmd.retrieval.options import CANDIDATES
 
 if TYPE_CHECKING:
@@ -139,26 +139,26 @@ def find(
             shown = replace(shown, links=_links(invocation, opened, response))
             if response.verdict == "none":
                 shown = replace(shown, next_step=_next_step(invocation.command, text, index, response))
-        if invocation.command != "search":
+        if invocation.command != "search" and not response.is_fresh:
             _mention_age(opened)
     for warning in response.warnings:
         warn(warning)
+    if response.refreshed and chosen == "cli":
+        say(refreshed_line(response.refreshed))
     if explain and screen is None:
         _explain_expansion(response)
     if invocation.command == "query":
         _mention_built_in_models(locations, response)
     if screen is not None:
+        from qmd.app.last_hits import remember_hits
         from qmd.render.hit_screen import draw_hits
 
         invocation.page(draw_hits(response, shown, screen))
+        remember_hits(locations, response.hits)
         return 0
     if chosen == "cli" and response.hits:
         _mention_verdict(response)
     out(render_hits(response, chosen, shown))
-    if chosen == "cli" and invocation.screen is not None:
-        from qmd.app.last_hits import remember_hits
-
-        remember_hits(locations, response.hits)
     return 0
 
 
@@ -173,10 +173,10 @@ def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str
 
 def _links(invocation: Invocation, index: OpenIndex, response: SearchResponse) -> Mapping[str, str]:
     """Address → what a click on it opens: the chosen editor at the line, else the note itself."""
-    template = invocation.environ.get("QMD_EDITOR_URI") or index.editor_uri()
+    link = invocation.linker(index)
     paths = index.disk_paths([hit.document for hit in response.hits])
     lines = {hit.document.uri: hit.passage.line for hit in response.hits}
-    return {uri: link_target(template, path, lines[uri]) if template else link_to(path) for uri, path in paths.items()}
+    return {uri: link(path, lines[uri]) for uri, path in paths.items()}
 
 
 def _next_step(command: str, text: str, index: str | None, response: SearchResponse) -> tuple[str, str]:

@@ -29,7 +29,7 @@ def status(invocation: Invocation, json: Json = False, index: Index = None) -> i
     elif invocation.screen:
         from qmd.render.tables import draw_status
 
-        invocation.page(draw_status(invocation.screen, report, utc_now(), locations.home))
+        invocation.page(draw_status(invocation.screen, report, utc_now(), locations.home, locations.index_name))
     else:
         out(render_status(report, utc_now()))
     return 0

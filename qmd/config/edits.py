@@ -116,7 +116,13 @@ def _edit(change: Callable[Concatenate[YamlMap, _P], None]) -> Callable[Concaten
 
 @_edit
 def add_collection(
-    root: YamlMap, name: str, path: Path, pattern: str = DEFAULT_PATTERN, ignore: Sequence[str] = ()
+    root: YamlMap,
+    name: str,
+    path: Path,
+    pattern: str = DEFAULT_PATTERN,
+    ignore: Sequence[str] = (),
+    *,
+    gitignore: bool = True,
 ) -> None:
     """Add a collection; other keys of an entry of that name and folder stay.
 
@@ -130,6 +136,8 @@ def add_collection(
     entry["pattern"] = pattern
     if ignore:
         entry["ignore"] = list(ignore)
+    if not gitignore:
+        entry["gitignore"] = False
 
 
 @_edit
@@ -156,6 +164,12 @@ def set_update_command(root: YamlMap, name: str, command: str | None) -> None:
 def set_included(root: YamlMap, name: str, included: bool) -> None:
     """Make a collection part of unscoped searches, or not. True is the default and is not written."""
     _put(_entry(root, name), "includeByDefault", None if included else False)
+
+
+@_edit
+def take_git_ignored(root: YamlMap, name: str) -> None:
+    """Let a collection take what git ignores."""
+    _put(_entry(root, name), "gitignore", False)
 
 
 @_edit

@@ -18,6 +18,7 @@ from qmd.records import DEFAULT_PATTERN, Collection
 
 _MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
+AUTO_UPDATE_KEY = "auto_update"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 
@@ -29,6 +30,8 @@ class Config(Struct, frozen=True):
     editor_uri: str | None = None
     models: Mapping[str, str] = field(default_factory=dict)
     """Slot (`embed`, `generate`, `rerank`) → model reference as written."""
+    auto_update: bool = True
+    """Whether a search takes up changed files first."""
     digest: str = ""
 
     def collection(self, name: str) -> Collection | None:
@@ -49,6 +52,11 @@ def needs_full_config(locations: Locations) -> bool:
     """True when the file holds settings that the database does not mirror (models, editor link)."""
     raw = _read(locations)
     return any(key.encode() in raw for key in ("models", *EDITOR_KEYS))
+
+
+def names_auto_update(locations: Locations) -> bool:
+    """Whether the file may say if searches take up changed files; where it does not it need not be parsed for that."""
+    return AUTO_UPDATE_KEY.encode() in _read(locations)
 
 
 def load_config(locations: Locations) -> Config:
@@ -77,6 +85,7 @@ def parse_config(content: Mapping[object, object], locations: Locations, digest:
             for slot, reference in _mapping(content.get("models"), "models", locations).items()
             if reference
         },
+        auto_update=_switch(content.get(AUTO_UPDATE_KEY), AUTO_UPDATE_KEY, locations),
         digest=digest,
     )
 
@@ -165,9 +174,6 @@ def _collection(name: str, value: object, locations: Locations) -> Collection:
     path = _text(entry.get("path"), f"path of {where}", locations)
     if path is None:
         raise ConfigError(f"{where} in '{locations.config_file}' has no path", "add `path: /some/folder` to it")
-    include = entry.get("includeByDefault", True)
-    if not isinstance(include, bool):
-        raise _wrong(f"includeByDefault of {where}", "true or false", include, locations)
     context = _mapping(entry.get("context"), f"context of {where}", locations)
     return Collection(
         name=name,
@@ -176,8 +182,18 @@ def _collection(name: str, value: object, locations: Locations) -> Collection:
         ignore=_globs(entry.get("ignore"), f"ignore of {where}", locations),
         context={str(prefix): str(note) for prefix, note in context.items() if note},
         update_command=_text(entry.get("update"), f"update of {where}", locations),
-        include_by_default=include,
+        include_by_default=_switch(entry.get("includeByDefault"), f"includeByDefault of {where}", locations),
+        gitignore=_switch(entry.get("gitignore"), f"gitignore of {where}", locations),
     )
+
+
+def _switch(value: object, where: str, locations: Locations) -> bool:
+    """A setting that is on unless it is written otherwise."""
+    if value is None:
+        return True
+    if not isinstance(value, bool):
+        raise _wrong(where, "true or false", value, locations)
+    return value
 
 
 def _globs(value: object, where: str, locations: Locations) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from qmd import __version__
 from qmd.addresses import is_below
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking.languages import suffix_of
+from qmd.errors import QmdError
 from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry, LeftOutFile
@@ -26,6 +27,11 @@ COMMIT_BYTES = 16 * 1024 * 1024
 
 COMMIT_S = 1.0
 """Longest time that one transaction keeps other writers waiting, in seconds."""
+
+
+QUICK_FILES = 200
+QUICK_BYTES = 2 * 1024 * 1024
+"""What is read, analysed and written in about half a second."""
 
 
 class UpdateReport(Struct, frozen=True):
@@ -43,6 +49,19 @@ class UpdateReport(Struct, frozen=True):
     """Size of the files that were read."""
     ignored_files: int
     elapsed_s: float
+    git_ignored: tuple[str, ...] = ()
+    """Files that the mask selects but git ignores, and ignored folders, with a `/` at the end."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the mask selects nothing at all."""
+        return not (self.new or self.updated or self.unchanged or self.skipped)
+
+
+class TooManyChangesError(QmdError):
+    """More has changed than the caller wants to wait for; the index is as it was."""
+
+    code = "too_many_changes"
 
 
 class _Update(Struct):
@@ -147,6 +166,7 @@ def update_collection(
     *,
     below: str = "",
     verify: bool = False,
+    only_if_quick: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> UpdateReport:
     """Make the index equal to the collection's files; interrupted at any point, the next call completes it.
@@ -156,11 +176,13 @@ def update_collection(
         collection: Name, folder and mask.
         below: Only this folder or file of the collection; all of it where another version of the program made it.
         verify: Read every file, even those whose size and time are known.
+        only_if_quick: Do nothing when more has changed than takes half a second.
         on_progress: Gets (files done, files to read) after every few files.
 
     Raises:
         NotFoundError: The folder does not exist or cannot be read as a whole; the index stays as it is.
         BusyError: Another process kept the index longer than the time-out.
+        TooManyChangesError: It would take longer.
     """
     started = time.monotonic()
     stamp = Stamp.parse(writer.version_stamp(f"analysis:{collection.name}"))
@@ -175,17 +197,22 @@ def update_collection(
     left_out_before = writer.left_out(collection.name)
     left_out = {one.path: one for one in left_out_before if one.program == __version__}
     changed = scan.files if verify else update.changed(scan.files, left_out)
+    present = {entry.path for entry in scan.files}
+    gone = [path for path in known if path not in present and not scan.is_undecided(path)]
+    n_changes = len(changed) + len(gone)
+    if only_if_quick and (n_changes > QUICK_FILES or sum(entry.size_bytes for entry in changed) > QUICK_BYTES):
+        noun = "file waits" if n_changes == 1 else "files wait"
+        raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{collection.name}'", "to take up all: qmd index")
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     stamps_early = not known or is_current
     update.take(changed, stamps_early=stamps_early, on_progress=on_progress)
-    present = {entry.path for entry in scan.files}
-    gone = [path for path in known if path not in present and not scan.is_undecided(path)]
     # Last, so that a renamed file finds its text still in place.
     removed = writer.remove_documents(collection.name, [*gone, *update.stale])
     writer.settle_titles(collection.name)
     writer.settle_anchors(collection.name)
     elsewhere = [one for one in left_out_before if not is_below(one.path, below)]
     writer.put_left_out(collection.name, [*elsewhere, *update.left_out])
+    writer.record_folders(collection.name, scan.folders, below)
     writer.mark_updated(collection.name)
     stamp_analysis(writer, collection.name, update.plain)
     return UpdateReport(
@@ -200,6 +227,7 @@ def update_collection(
         n_bytes=update.n_bytes,
         ignored_files=scan.ignored_files,
         elapsed_s=time.monotonic() - started,
+        git_ignored=scan.git_ignored,
     )
 
 

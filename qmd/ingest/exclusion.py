@@ -8,9 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from qmd.ingest.globs import compile_globs, literal_segments, parse_mask, portable
-from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, is_ignored, load_ignore_file, repository_ignores
+from qmd.ingest.globs import compile_globs, literal_paths, literal_segments, parse_mask, portable
+from qmd.ingest.ignores import GITIGNORE, QMDIGNORE, ignored_by, load_ignore_file, repository_ignores
 from qmd.ingest.scan import NEVER_INDEXED, is_build_output
+from qmd.ingest.work_trees import WorkTree, work_tree_around
 from qmd.names import to_disk
 from qmd.records import Collection
 
@@ -43,7 +44,8 @@ def find_exclusion(collection: Collection, path: str) -> Exclusion | None:
         if segment.startswith("."):
             return Exclusion(segment, "names that begin with a dot are never indexed")
     root = Path(collection.path)
-    return _not_walked(root, path, literal_segments(wanted)) or _ignored_by_file(root, path)
+    is_named = path in literal_paths(wanted)
+    return _not_walked(root, path, literal_segments(wanted)) or _ignored_by_file(collection, path, is_named=is_named)
 
 
 def _not_walked(root: Path, path: str, asked_for: Set[str]) -> Exclusion | None:
@@ -62,21 +64,25 @@ def _not_walked(root: Path, path: str, asked_for: Set[str]) -> Exclusion | None:
     return None
 
 
-def _ignored_by_file(root: Path, path: str) -> Exclusion | None:
+def _ignored_by_file(collection: Collection, path: str, *, is_named: bool) -> Exclusion | None:
+    root = Path(collection.path)
     segments = path.split("/")
-    ignores = repository_ignores(root.resolve())
+    tree = work_tree_around(root.resolve()) if collection.gitignore else None
+    ignores = repository_ignores(root.resolve(), tree)
     sources = {id(one): "a .gitignore file above the collection" for one in ignores}
     for depth in range(len(segments)):
         folder = "/".join(segments[:depth])
         prefix = f"{folder}/" if folder else ""
-        for name in (GITIGNORE, QMDIGNORE):
+        if collection.gitignore and prefix and (root / to_disk(folder) / ".git").exists():
+            tree = WorkTree(root / to_disk(folder), depth=len(prefix))
+        for name in (GITIGNORE, QMDIGNORE) if collection.gitignore else (QMDIGNORE,):
             found = load_ignore_file(root / to_disk(folder) / name, depth=len(prefix))
             if found is not None:
                 ignores = (*ignores, found)
                 sources[id(found)] = f"{prefix}{name}"
         part = "/".join(segments[: depth + 1])
         is_dir = depth + 1 < len(segments)
-        if is_ignored(part, is_dir, ignores):
-            deciding = next(one for one in reversed(ignores) if is_ignored(part, is_dir, (one,)))
+        deciding = ignored_by(part, is_dir, ignores, tree, is_named=is_named)
+        if deciding is not None:
             return Exclusion(part + "/" * is_dir, sources[id(deciding)])
     return None

@@ -93,7 +93,7 @@ def compile_globs(patterns: Iterable[str]) -> PathMatcher:
     groups: list[GroupMatcher] = []
     for pattern in patterns:
         for alternative in expand_braces(pattern):
-            trimmed = alternative.removeprefix("./").lstrip("/")
+            trimmed = _relative(alternative)
             if not trimmed:
                 continue
             tokens = _Parser(trimmed).sequence(0, len(trimmed), 0)
@@ -122,8 +122,22 @@ def literal_segments(patterns: Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     for pattern in patterns:
         for alternative in expand_braces(pattern):
-            found.update(segment for segment in alternative.split("/")[:-1] if not re.search(r"[*?\[\]()!+@]", segment))
+            found.update(filter(_is_literal, alternative.split("/")[:-1]))
     return frozenset(found)
+
+
+def literal_paths(patterns: Iterable[str]) -> frozenset[str]:
+    """Paths that the patterns spell out (`MEMORY.md`, `a.md` and `b.md` of `{a,b}.md`)."""
+    alternatives = (one for pattern in patterns for one in expand_braces(pattern))
+    return frozenset(filter(_is_literal, map(_relative, alternatives)))
+
+
+def _is_literal(glob: str) -> bool:
+    return re.search(r"[*?\[\]()!+@\\]", glob) is None
+
+
+def _relative(glob: str) -> str:
+    return glob.removeprefix("./").lstrip("/")
 
 
 # --- braces ---------------------------------------------------------------------------------------

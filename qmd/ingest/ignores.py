@@ -16,6 +16,8 @@ from qmd.names import escape_bytes
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
+    from qmd.ingest.work_trees import WorkTree
+
 GITIGNORE = ".gitignore"
 QMDIGNORE = ".qmdignore"
 
@@ -38,6 +40,8 @@ class IgnoreFile(Struct, frozen=True):
     """Path from its folder to the collection, for files above it: `""` or `"docs/"`."""
     depth: int
     """Length of its folder's path inside the collection: `len("notes/")`, 0 at or above the root."""
+    is_git: bool
+    """Whether it is one of git's, which says nothing of files that git tracks."""
 
 
 def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile | None:
@@ -67,7 +71,7 @@ def load_ignore_file(path: Path, prefix: str = "", depth: int = 0) -> IgnoreFile
         # git skips a malformed line, not the file.
         spec = GitIgnoreSpec.from_lines(filter(_is_pattern, lines))
     _forbid_backtracking(spec)
-    return IgnoreFile(spec, prefix, depth)
+    return IgnoreFile(spec, prefix, depth, path.name != QMDIGNORE)
 
 
 def _is_pattern(line: str) -> bool:
@@ -110,16 +114,16 @@ def _without_backtracking(source: str) -> str:
     return f"{first}{middle}{_ANY_FOLDERS}{between[-1]}"
 
 
-def repository_ignores(root: Path) -> tuple[IgnoreFile, ...]:
-    """Ignore rules of the git work tree around `root` (files above `root`, and `.git/info/exclude`), outermost first.
+def repository_ignores(root: Path, tree: WorkTree | None) -> tuple[IgnoreFile, ...]:
+    """Git's ignore rules of the work tree around `root` (files above it, and `.git/info/exclude`), outermost first.
 
     Empty when `root` is in no work tree, or when these rules ignore `root` itself: who adds an ignored folder wants it.
     """
-    levels = [root, *root.parents]
-    top = next((i for i, level in enumerate(levels) if (level / ".git").exists()), None)
-    if top is None:
+    if tree is None:
         return ()
-    files = [levels[top] / ".git" / "info" / "exclude", *(levels[i] / GITIGNORE for i in range(top, 0, -1))]
+    levels = [root, *root.parents]
+    top = levels.index(tree.top)
+    files = [tree.top / ".git" / "info" / "exclude", *(levels[i] / GITIGNORE for i in range(top, 0, -1))]
     prefixes = [f"{root.relative_to(levels[i]).as_posix()}/" if i else "" for i in (top, *range(top, 0, -1))]
     found = [one for one in map(load_ignore_file, files, prefixes) if one is not None]
     for ignore in found:
@@ -131,9 +135,26 @@ def repository_ignores(root: Path) -> tuple[IgnoreFile, ...]:
 
 def is_ignored(path: str, is_dir: bool, ignores: Sequence[IgnoreFile]) -> bool:
     """Whether the innermost ignore file that mentions `path` (collection-relative) excludes it."""
+    return _deciding(path, is_dir, ignores) is not None
+
+
+def ignored_by(
+    path: str, is_dir: bool, ignores: Sequence[IgnoreFile], tree: WorkTree | None, *, is_named: bool
+) -> IgnoreFile | None:
+    """The ignore file that keeps `path` out; None when none does.
+
+    Git's own say nothing of what it tracks, nor of what the mask calls by its name (`is_named`).
+    """
+    found = _deciding(path, is_dir, ignores)
+    if found is not None and found.is_git and (is_named or (tree is not None and tree.tracks(path))):
+        return _deciding(path, is_dir, [one for one in ignores if not one.is_git])
+    return found
+
+
+def _deciding(path: str, is_dir: bool, ignores: Sequence[IgnoreFile]) -> IgnoreFile | None:
     for ignore in reversed(ignores):
         name = ignore.prefix + path[ignore.depth :]
         verdict = ignore.spec.check_file(name + "/" if is_dir else name).include
         if verdict is not None:
-            return verdict
-    return False
+            return ignore if verdict else None
+    return None

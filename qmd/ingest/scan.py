@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence, Set
+import time
+from collections.abc import Mapping, Sequence, Set
 from operator import attrgetter
 from pathlib import Path
 from typing import Literal
@@ -13,16 +14,17 @@ from msgspec import Struct, field
 
 from qmd.addresses import is_below
 from qmd.errors import NotFoundError
-from qmd.ingest.globs import PathMatcher, compile_globs, literal_segments, parse_mask, portable
+from qmd.ingest.globs import PathMatcher, compile_globs, literal_paths, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import (
     GITIGNORE,
     QMDIGNORE,
     EndlessIgnoreFileError,
     IgnoreFile,
-    is_ignored,
+    ignored_by,
     load_ignore_file,
     repository_ignores,
 )
+from qmd.ingest.work_trees import WorkTree, work_tree_around
 from qmd.names import to_disk, to_text
 from qmd.records import Collection, FileEntry
 
@@ -55,6 +57,13 @@ class ScanResult(Struct, frozen=True):
     skipped: tuple[SkippedPath, ...] = ()
     ignored_files: int = 0
     """Files that the mask selects but an ignore file or ignore glob excludes (in folders that were entered)."""
+    git_ignored: tuple[str, ...] = ()
+    """Those of them that git ignores, by path, and folders, which were not entered, with a `/` at the end."""
+    folders: Mapping[str, int] = {}
+    """Every folder that was looked at, `""` for the collection's own, and when a name in it last changed (ns).
+
+    0 where that was so lately that another may have come in the same tick of the file system's clock.
+    """
 
     def is_undecided(self, path: str) -> bool:
         """Whether an indexed file missing from `files` may still exist, because it could not be looked at.
@@ -79,9 +88,25 @@ class _Walk(Struct):
     """What the mask or an ignore glob excludes; None saves a look at every file where there is neither."""
     ignore_dirs: PathMatcher
     asked_for: frozenset[str]
+    """Folder names that the mask spells out."""
+    named: frozenset[str]
+    """Files that the mask spells out, and the folders on the way to them."""
+    ignore_names: tuple[str, ...]
+    """Ignore files that are read. `.qmdignore` is last, so that `!private/` in it can bring back what git ignores."""
     files: list[FileEntry] = field(default_factory=list)
     skipped: list[SkippedPath] = field(default_factory=list)
     ignored_files: int = 0
+    git_ignored: list[str] = field(default_factory=list)
+    folders: dict[str, int] = field(default_factory=dict)
+
+
+class _Folder(Struct, frozen=True):
+    """A folder that is to be visited, and what keeps files in it out."""
+
+    prefix: str
+    """Its path with a `/` at the end, or empty."""
+    ignores: Sequence[IgnoreFile]
+    tree: WorkTree | None
 
 
 def scan_collection(collection: Collection, below: str = "") -> ScanResult:
@@ -109,15 +134,21 @@ def scan_collection(collection: Collection, below: str = "") -> ScanResult:
             f"restore the folder, or run: qmd collection remove {collection.name}",
         ) from exc
     walk = _plan(collection, root)
-    todo: list[tuple[str, Sequence[IgnoreFile]]] = [("", repository_ignores(Path(root)))]
+    tree = work_tree_around(Path(root)) if collection.gitignore else None
+    todo = [_Folder("", repository_ignores(Path(root), tree), tree)]
     while todo:
-        prefix, ignores = todo.pop()
-        folders = _visit(walk, prefix, ignores)
-        todo.extend(one for one in folders if is_below(one[0], below) or is_below(below, one[0].rstrip("/")))
+        folders = _visit(walk, todo.pop())
+        todo.extend(one for one in folders if is_below(one.prefix, below) or is_below(below, one.prefix.rstrip("/")))
     by_path = attrgetter("path")
     files = sorted((one for one in walk.files if is_below(one.path, below)), key=by_path)
     skipped = (one for one in walk.skipped if is_below(one.path, below) or is_below(below, one.path))
-    return ScanResult(tuple(files), tuple(sorted(skipped, key=by_path)), walk.ignored_files)
+    return ScanResult(
+        tuple(files),
+        tuple(sorted(skipped, key=by_path)),
+        walk.ignored_files,
+        tuple(sorted(path for path in walk.git_ignored if is_below(path, below))),
+        {path: mtime_ns for path, mtime_ns in walk.folders.items() if is_below(path, below)},
+    )
 
 
 def _single_file(path: Path) -> ScanResult:
@@ -125,7 +156,8 @@ def _single_file(path: Path) -> ScanResult:
         stat = path.stat()
     except OSError as exc:
         return ScanResult((), (SkippedPath(to_text(path.name), "UNREADABLE", exc.strerror or str(exc)),))
-    return ScanResult((FileEntry(to_text(path.name), path.parent, stat.st_size, stat.st_mtime_ns),))
+    entry = FileEntry(to_text(path.name), path.parent, stat.st_size, stat.st_mtime_ns)
+    return ScanResult((entry,), folders={"": stat.st_mtime_ns})
 
 
 def _plan(collection: Collection, root: str) -> _Walk:
@@ -141,22 +173,33 @@ def _plan(collection: Collection, root: str) -> _Walk:
         left_out=compile_globs((*excluded, *ignore)) if excluded or ignore else None,
         ignore_dirs=compile_globs(folder for folder in folders if folder not in ("", "**", "*")),
         asked_for=literal_segments(wanted),
+        named=frozenset(path[:end] for path in literal_paths(wanted) for end in _ends(path)),
+        ignore_names=(GITIGNORE, QMDIGNORE) if collection.gitignore else (QMDIGNORE,),
     )
 
 
-def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tuple[str, Sequence[IgnoreFile]]]:
+def _ends(path: str) -> list[int]:
+    """Where each segment of a path ends."""
+    return [i for i, char in enumerate(path) if char == "/"] + [len(path)]
+
+
+def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
     """Record the files of one folder and return the folders below it that are to be visited."""
+    prefix, ignores, tree = folder.prefix, folder.ignores, folder.tree
     directory = f"{walk.base}{to_disk(prefix)}"
     try:
+        # Before it is listed: what comes while it is being listed must show as a change later.
+        mtime_ns = _settled(Path(directory).stat().st_mtime_ns)
         with os.scandir(directory) as listing:
             entries = list(listing)
     except OSError as exc:
         walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.strerror or str(exc)))
         return []
     names = {entry.name for entry in entries}
+    if prefix and ".git" in names and GITIGNORE in walk.ignore_names:
+        tree = WorkTree(Path(directory), depth=len(prefix))
     try:
-        # .qmdignore comes last, so that `!private/` in it can bring back what git ignores.
-        for name in (GITIGNORE, QMDIGNORE):
+        for name in walk.ignore_names:
             found = load_ignore_file(Path(directory, name), depth=len(prefix)) if name in names else None
             if found is not None:
                 ignores = (*ignores, found)
@@ -165,7 +208,8 @@ def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tupl
             raise
         walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.message))
         return []
-    below: list[tuple[str, Sequence[IgnoreFile]]] = []
+    walk.folders[prefix.rstrip("/")] = mtime_ns
+    below: list[_Folder] = []
     is_selected = walk.mask.fullmatch
     for entry in entries:
         name = to_text(entry.name)
@@ -174,13 +218,20 @@ def _visit(walk: _Walk, prefix: str, ignores: Sequence[IgnoreFile]) -> list[tupl
         path = prefix + name
         try:
             if entry.is_dir(follow_symlinks=False):
-                if not _is_junction(entry) and _enters(walk, path, name, names, ignores):
-                    below.append((path + "/", ignores))
+                inner = _Folder(path + "/", ignores, tree)
+                if not _is_junction(entry) and _enters(walk, inner, name, names):
+                    below.append(inner)
             elif is_selected(path):
-                _add_file(walk, entry, path, ignores)
+                _add_file(walk, entry, path, ignores, tree)
         except OSError as exc:
             walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
     return below
+
+
+def _settled(mtime_ns: int) -> int:
+    # Clocks of file systems tick every ten milliseconds, or every one or two seconds, and then they count in seconds.
+    tick_ns = 20_000_000 if mtime_ns % 1_000_000_000 else 2_000_000_000
+    return mtime_ns if abs(time.time_ns() - mtime_ns) > tick_ns else 0
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
@@ -194,17 +245,26 @@ def is_build_output(name: str, beside: Set[str], asked_for: Set[str]) -> bool:
     return name in _BUILD_OUTPUT and name not in asked_for and not _MANIFESTS.isdisjoint(beside)
 
 
-def _enters(walk: _Walk, path: str, name: str, beside: Set[str], ignores: Sequence[IgnoreFile]) -> bool:
-    return not (
-        name in NEVER_INDEXED
-        or is_build_output(name, beside, walk.asked_for)
-        or walk.ignore_dirs.fullmatch(path)
-        or is_ignored(path, True, ignores)
-    )
+def _enters(walk: _Walk, folder: _Folder, name: str, beside: Set[str]) -> bool:
+    path = folder.prefix[:-1]
+    if name in NEVER_INDEXED or is_build_output(name, beside, walk.asked_for) or walk.ignore_dirs.fullmatch(path):
+        return False
+    return not folder.ignores or not _is_left_out(walk, path, True, folder.ignores, folder.tree)
 
 
-def _add_file(walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence[IgnoreFile]) -> None:
-    if (walk.left_out and walk.left_out.fullmatch(path)) or (ignores and is_ignored(path, False, ignores)):
+def _is_left_out(walk: _Walk, path: str, is_dir: bool, ignores: Sequence[IgnoreFile], tree: WorkTree | None) -> bool:
+    ignore = ignored_by(path, is_dir, ignores, tree, is_named=path in walk.named)
+    if ignore is not None and ignore.is_git:
+        walk.git_ignored.append(path + "/" * is_dir)
+    return ignore is not None
+
+
+def _add_file(
+    walk: _Walk, entry: os.DirEntry[str], path: str, ignores: Sequence[IgnoreFile], tree: WorkTree | None
+) -> None:
+    if (walk.left_out and walk.left_out.fullmatch(path)) or (
+        ignores and _is_left_out(walk, path, False, ignores, tree)
+    ):
         walk.ignored_files += walk.mask_excludes.fullmatch(path) is None
         return
     if entry.is_symlink():

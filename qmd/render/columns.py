@@ -19,6 +19,9 @@ MARKS = {"good": "✓", "warning": "!", "bad": "✗", "faint": "–"}
 """Style → the sign in front of a line; a reader without colours tells them apart as well."""
 
 _NARROWEST_PATH = 12
+_LONGEST_COMMAND = 46
+"""Columns of a command that leave room for its purpose in a line of 80."""
+
 _ELLIPSIS = "…"
 
 
@@ -194,16 +197,26 @@ def indented(part: RenderableType) -> RenderableType:
     return Padding(part, (0, 0, 0, 2), expand=False)
 
 
-def next_steps(steps: Iterable[tuple[str, str]]) -> list[RenderableType]:
+def in_index(command: str, index_name: str) -> str:
+    """A command of qmd for the index that was asked, as a shell takes it."""
+    import shlex
+
+    return command if index_name == "index" else f"{command} --index {shlex.quote(index_name)}"
+
+
+def next_steps(steps: Iterable[tuple[str, str]], index_name: str = "index") -> list[RenderableType]:
     """Commands and what each is good for, below an empty line; nothing where there are none."""
-    rows = list(steps)
+    rows = [(in_index(command, index_name), purpose) for command, purpose in steps]
     if not rows:
         return []
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="command")
-    table.add_column(style="faint")
+    is_narrow = max(len(command) for command, _ in rows) <= _LONGEST_COMMAND
     for command, purpose in rows:
-        table.add_row(shown(command), shown(purpose))
+        if is_narrow:
+            table.add_row(shown(command, "command"), shown(purpose, "faint"))
+        else:
+            table.add_row(shown(command, "command"))
+            table.add_row(indented(shown(purpose, "faint")))
     return ["", heading("Next"), indented(table)]

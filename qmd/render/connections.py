@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qmd.app.records import NoteLink, NoteLinks, RelatedNotes
 from qmd.records import StoredDocument
-from qmd.render.columns import Elided, columns, count, file_link, heading, indented, next_steps, shown, tabulate
+from qmd.render.columns import Elided, columns, count, heading, indented, next_steps, shown, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.links import linked_how, shown_words, written_target
 from qmd.render.terminal import Styled
@@ -19,38 +19,39 @@ if TYPE_CHECKING:
 _WIDE = 100
 """Columns from which titles stand beside the paths."""
 
-Paths = Mapping[str, str]
-"""Address of a document → where its file lies; without those whose file is gone."""
+Targets = Mapping[str, str]
+"""Address of a document → what a click on it opens; without those whose file is gone."""
 
 
-def draw_links(screen: Screen, found: NoteLinks, paths: Paths) -> Styled:
+def draw_links(screen: Screen, found: NoteLinks, targets: Targets, index_name: str = "index") -> Styled:
     """`links`: what a note links to, what links to it, and which of its links lead nowhere."""
     ends = [(one, one.document) for one in found.outgoing if one.document is not None]
     starts = [(one, one.document) for one in found.incoming if one.document is not None]
     is_one = _is_one_collection(found.document, [document for _, document in (*ends, *starts)])
-    outgoing = [(f"{one.link.line}", _name(note, paths, is_one), _words(one, note)) for one, note in ends]
-    incoming = [(f"{one.link.line}", _name(note, paths, is_one), _words(one, found.document)) for one, note in starts]
+    outgoing = [(f"{one.link.line}", _name(note, targets, is_one), _words(one, note)) for one, note in ends]
+    incoming = [(f"{one.link.line}", _name(note, targets, is_one), _words(one, found.document)) for one, note in starts]
     unresolved = [(f"{one.link.line}", shown(written_target(one.link)), _words(one, None)) for one in found.unresolved]
-    parts: list[RenderableType] = [_head(found.document, paths)]
+    parts: list[RenderableType] = [_head(found.document, targets)]
     for title, rows in (("Links to", outgoing), ("Linked from", incoming), ("Leads nowhere", unresolved)):
         if rows:
             table = tabulate(("Line", "Note", "Shown as"), rows, right=("Line",), fold=("Note", "Shown as"))
             parts += ["", heading(title, count(len(rows), "link")), indented(table)]
     if len(parts) == 1:
         parts += ["", shown("No links.", "faint")]
-    return draw(screen, *parts, *next_steps([(f"qmd related {_quoted(found.document)}", "notes on the same matter")]))
+    step = (f"qmd related {_quoted(found.document)}", "notes on the same matter")
+    return draw(screen, *parts, *next_steps([step], index_name))
 
 
-def draw_related(screen: Screen, found: RelatedNotes, paths: Paths) -> Styled:
+def draw_related(screen: Screen, found: RelatedNotes, targets: Targets, index_name: str = "index") -> Styled:
     """`related`: how near each note is, what it is called, and how the two are linked."""
-    head = _head(found.document, paths)
+    head = _head(found.document, targets)
     if not found.notes:
         return draw(screen, head, "", shown("No related notes.", "faint"))
     is_one = _is_one_collection(found.document, [one.document for one in found.notes])
     rows = [
         (
             f"{int(one.score * 100 + 0.5)}%",
-            _name(one.document, paths, is_one),
+            _name(one.document, targets, is_one),
             _title(one.document) if screen.width >= _WIDE else "",
             shown(linked_how(one), "faint") if linked_how(one) else "",
         )
@@ -58,12 +59,12 @@ def draw_related(screen: Screen, found: RelatedNotes, paths: Paths) -> Styled:
     ]
     table = tabulate(("Near", "Note", "Title", "Linked"), rows, right=("Near",), fold=("Note", "Title"))
     step = (f"qmd get {_quoted(found.notes[0].document)}", "read the first of them")
-    return draw(screen, head, "", table, *next_steps([step]))
+    return draw(screen, head, "", table, *next_steps([step], index_name))
 
 
-def _head(document: StoredDocument, paths: Paths) -> Table:
+def _head(document: StoredDocument, targets: Targets) -> Table:
     table = columns("", " ", fold=("",))
-    table.add_row(_name(document, paths, False, "title"), shown(document.docid, "faint"))
+    table.add_row(_name(document, targets, False, "title"), shown(document.docid, "faint"))
     return table
 
 
@@ -72,10 +73,9 @@ def _is_one_collection(document: StoredDocument, others: Sequence[StoredDocument
     return all(one.collection == document.collection for one in others)
 
 
-def _name(document: StoredDocument, paths: Paths, is_one_collection: bool, style: str = "") -> Elided:
-    path = paths.get(document.uri)
+def _name(document: StoredDocument, targets: Targets, is_one_collection: bool, style: str = "") -> Elided:
     name = document.path if is_one_collection else f"{document.collection}/{document.path}"
-    return Elided(name, file_link(path) if path else None, style)
+    return Elided(name, targets.get(document.uri), style)
 
 
 def _title(document: StoredDocument) -> RenderableType:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _OLD_DAYS = 180
 _PREVIEW_CHARACTERS = 60
 _LEFT_OUT_SHOWN = 20
+_TAKES_IGNORED = "  Gitignore: not followed"
 
 
 class StatusReport(Struct, frozen=True):
@@ -34,13 +35,15 @@ class StatusReport(Struct, frozen=True):
 def render_collections(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], now: datetime) -> str:
     """`collection list` as text blocks."""
     if not collections:
-        return "No collections found. Run 'qmd collection add .' to create one.\n"
+        return "No collections found. Run 'qmd index .' to create one.\n"
     lines = [f"Collections ({len(collections)}):", ""]
     for one in collections:
         n_files, updated_at = _counts_of(one, counts)
         lines += [_title(one), f"  Path:     {to_text(one.path)}", f"  Pattern:  {one.pattern}"]
         if one.ignore:
             lines.append(f"  Ignore:   {', '.join(one.ignore)}")
+        if not one.gitignore:
+            lines.append(_TAKES_IGNORED)
         lines += [f"  Files:    {n_files}", f"  Updated:  {relative_time(updated_at, now)}", ""]
     return "\n".join(lines) + "\n"
 
@@ -60,6 +63,7 @@ def collections_json(collections: Sequence[Collection], counts: Mapping[str, Col
                 "updated": updated_at,
                 "include": one.include_by_default,
                 "ignore": one.ignore,
+                "gitignore": one.gitignore,
             }
         )
     return json_text(rows)
@@ -87,6 +91,8 @@ def render_collection(collection: Collection) -> str:
     ]
     if collection.ignore:
         lines.append(f"  Ignore:   {', '.join(collection.ignore)}")
+    if not collection.gitignore:
+        lines.append(_TAKES_IGNORED)
     if collection.update_command:
         lines.append(f"  Update:   {collection.update_command}")
     if collection.context:
@@ -97,7 +103,7 @@ def render_collection(collection: Collection) -> str:
 def render_collection_names(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus]) -> str:
     """`ls` without an argument."""
     if not collections:
-        return "No collections found. Run 'qmd collection add .' to index files.\n"
+        return "No collections found. Run 'qmd index .' to create one.\n"
     lines = ["Collections:", ""]
     for one in collections:
         n_files, _ = _counts_of(one, counts)
@@ -167,7 +173,7 @@ def render_status(report: StatusReport, now: datetime) -> str:
 
 def _status_collections(report: StatusReport, now: datetime) -> list[str]:
     if not report.collections:
-        return ["No collections. Run 'qmd collection add .' to index markdown files."]
+        return ["No collections. Run 'qmd index .' to index markdown files."]
     counts = {count.name: count for count in report.index.collections}
     lines = ["Collections"]
     for one in report.collections:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from qmd.app.records import DocumentText
 from qmd.records import StoredDocument
-from qmd.render.columns import Elided, file_link, shown, state
+from qmd.render.columns import Elided, shown, state
 from qmd.render.drawing import Screen, draw, paint
 from qmd.render.listings import listing_time
 from qmd.render.markdown import AddressOf, code_theme, render_markdown
@@ -39,8 +39,8 @@ class Page(Struct, frozen=True):
     """None where it is left out."""
     reason: str = ""
     """Why it is."""
-    path: str | None = None
-    """Where its file lies."""
+    link: str | None = None
+    """What a click on its name opens."""
     address_of: AddressOf = lambda target: None
     """Finds the notes that it links to."""
 
@@ -90,11 +90,10 @@ def _header(screen: Screen, page: Page, now: datetime) -> list[RenderableType]:
     from rich.table import Table
 
     document = page.document
-    link = file_link(page.path) if page.path else None
     name = Table.grid(padding=(0, 2, 0, 0))
     name.add_column()
     name.add_column(no_wrap=True)
-    name.add_row(Elided(page.name, link, "title"), shown(document.docid, "faint"))
+    name.add_row(Elided(page.name, page.link, "title"), shown(document.docid, "faint"))
     facts = [human_size(document.size), f"changed {listing_time(document.modified_at, now)}"]
     rows: list[RenderableType] = [
         name,

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from qmd.app.records import ContextNote, Listing
 from qmd.names import to_disk
@@ -43,30 +42,40 @@ _FIRST_STEP = ("qmd index ~/notes", "make a folder searchable")
 
 
 def draw_collection_names(
-    screen: Screen, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], now: datetime, home: Path
+    screen: Screen,
+    collections: Sequence[Collection],
+    counts: Mapping[str, CollectionStatus],
+    now: datetime,
+    home: Path,
+    index_name: str = "index",
 ) -> Styled:
     """`ls` without an argument."""
     if not collections:
-        return _nothing_yet(screen)
+        return _nothing_yet(screen, index_name)
     steps = [(f"qmd ls {_word(collections[0].name)}", "list the files of a collection")]
-    return draw(screen, _collection_table(collections, counts, now, home), *next_steps(steps))
+    return draw(screen, _collection_table(collections, counts, now, home), *next_steps(steps, index_name))
 
 
 def draw_collections(
-    screen: Screen, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], now: datetime, home: Path
+    screen: Screen,
+    collections: Sequence[Collection],
+    counts: Mapping[str, CollectionStatus],
+    now: datetime,
+    home: Path,
+    index_name: str = "index",
 ) -> Styled:
     """`collection list`."""
     if not collections:
-        return _nothing_yet(screen)
+        return _nothing_yet(screen, index_name)
     steps = [(f"qmd collection show {_word(collections[0].name)}", "all settings of a collection")]
     missing = [one for one in collections if not one.path.exists()]
     steps += [(f"qmd collection remove {_word(one.name)}", "its folder is gone") for one in missing]
     table = _collection_table(collections, counts, now, home, masks=True)
-    return draw(screen, table, *next_steps(steps))
+    return draw(screen, table, *next_steps(steps, index_name))
 
 
-def _nothing_yet(screen: Screen) -> Styled:
-    return draw(screen, shown("Nothing is indexed yet."), *next_steps([_FIRST_STEP]))
+def _nothing_yet(screen: Screen, index_name: str) -> Styled:
+    return draw(screen, shown("Nothing is indexed yet."), *next_steps([_FIRST_STEP], index_name))
 
 
 def _word(name: str) -> str:
@@ -111,7 +120,12 @@ def _folder(path: Path, home: Path) -> RenderableType:
 
 
 def draw_collection(
-    screen: Screen, collection: Collection, status: CollectionStatus | None, now: datetime, home: Path
+    screen: Screen,
+    collection: Collection,
+    status: CollectionStatus | None,
+    now: datetime,
+    home: Path,
+    index_name: str = "index",
 ) -> Styled:
     """`collection show`."""
     files = count(status.documents if status else 0, "file")
@@ -129,7 +143,7 @@ def draw_collection(
         rows.append(("Contexts", _context_table(collection.context)))
     steps = [] if collection.context else [_context_step(collection.name)]
     steps.append((f"qmd ls {_word(collection.name)}", "its files"))
-    return draw(screen, heading(collection.name), indented(facts(rows)), *next_steps(steps))
+    return draw(screen, heading(collection.name), indented(facts(rows)), *next_steps(steps, index_name))
 
 
 def _context_step(name: str) -> tuple[str, str]:
@@ -147,11 +161,13 @@ def _context_table(notes: Mapping[str, str]) -> Table:
     return table
 
 
-def draw_files(screen: Screen, found: Listing, folder: Path | None, now: datetime) -> Styled:
+def draw_files(
+    screen: Screen, found: Listing, folder: Path | None, link: Callable[[str, int], str], now: datetime
+) -> Styled:
     """`ls` of a collection: size, time and path of each file, which is a link to it where `folder` is known."""
     documents = found.documents
     place = f"{found.collection}/{found.prefix}"
-    links = _links_below(folder) if folder is not None else None
+    below = f"{folder if folder.is_dir() else folder.parent}{os.sep}" if folder is not None else None
     total = human_size(sum(document.size for document in documents))
     sizes = [human_size(one.size) for one in documents]
     times = [listing_time(one.modified_at, now) for one in documents]
@@ -161,24 +177,18 @@ def draw_files(screen: Screen, found: Listing, folder: Path | None, now: datetim
     for size, changed, one in zip(sizes, times, documents, strict=True):
         folders, separator, name = elide_path(visible(one.path), width).rpartition("/")
         shown_path = join_styled([paint(screen, folders + separator, "path"), name])
-        if links is not None and screen.colours:
-            shown_path = hyperlink(shown_path, links(one.path))
+        if below is not None and screen.colours:
+            shown_path = hyperlink(shown_path, link(below + to_disk(one.path), 1))
         before = paint(screen, f"{changed:<{time_width}}  ", "faint")
         lines += [f"{size:>{size_width}}  ", before, shown_path, "\n"]
     return join_styled([draw(screen, heading(place, f"{count(len(documents), 'file')}, {total}"), ""), *lines])
 
 
-def _links_below(folder: Path) -> Callable[[str], str]:
-    """What makes the address of a file out of its path in a collection; a thousand `Path.as_uri` would be felt."""
-    base = (folder if folder.is_dir() else folder.parent).as_uri()
-    return lambda path: f"{base}/{quote(os.fsencode(to_disk(path)))}"
-
-
-def draw_contexts(screen: Screen, notes: Sequence[ContextNote]) -> Styled:
+def draw_contexts(screen: Screen, notes: Sequence[ContextNote], index_name: str = "index") -> Styled:
     """`context list`."""
     if not notes:
         step = ("qmd context add qmd://NAME/ 'what is there'", "results show it, which helps people and agents")
-        return draw(screen, shown("There are no contexts yet."), *next_steps([step]))
+        return draw(screen, shown("There are no contexts yet."), *next_steps([step], index_name))
     parts: list[RenderableType] = []
     for name in dict.fromkeys(note.collection for note in notes):
         own = {note.prefix: note.text for note in notes if note.collection == name}
@@ -190,7 +200,7 @@ def draw_contexts(screen: Screen, notes: Sequence[ContextNote]) -> Styled:
 # --- status ---------------------------------------------------------------------------------------
 
 
-def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path) -> Styled:
+def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path, index_name: str = "index") -> Styled:
     """`status`: what there is, whether it is complete, and what to do next."""
     index = report.index
     rows: list[tuple[str, RenderableType]] = [
@@ -208,7 +218,7 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path)
     if index.left_out:
         parts += ["", heading("Left out", count(len(index.left_out), "file"))]
         parts.append(indented(_left_out(report)))
-    return draw(screen, *parts, *next_steps(_status_steps(report)))
+    return draw(screen, *parts, *next_steps(_status_steps(report), index_name))
 
 
 def _index_file(report: StatusReport, home: Path) -> RenderableType:

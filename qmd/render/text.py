@@ -21,6 +21,11 @@ VERDICT_NOTES = {
 """What a reader is told of a list whose verdict is not `good`."""
 
 
+def refreshed_line(n_files: int) -> str:
+    """What a reader is told of changed files that a search took up first."""
+    return f"{n_files} changed {'note' if n_files == 1 else 'notes'} refreshed"
+
+
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
 
 

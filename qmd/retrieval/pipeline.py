@@ -281,7 +281,7 @@ class _Search:
                 f"all {len(relevances)} results score less than the minimum; the best scores {relevances[0]:.2f}"
             )
         elif not self._reader.count_documents():
-            trace.warn(f"the index is empty: run 'qmd {'update' if self._reader.collections() else 'index .'}'")
+            trace.warn(f"the index is empty: run 'qmd index{'' if self._reader.collections() else ' .'}'")
         elif scope.collections == ():
             trace.warn("no collection is searched")
         elif not trace.warnings:

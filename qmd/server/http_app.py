@@ -68,10 +68,7 @@ class _Endpoints(Struct, frozen=True):
         except QmdError as error:
             status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
             return _failure(status, error.message, error.hint)
-        content: dict[str, Any] = {"results": presentation.http_rows(response), "verdict": response.verdict}
-        if response.warnings:
-            content["warnings"] = list(response.warnings)
-        return JSONResponse(content)
+        return JSONResponse(presentation.answer_object(response, presentation.http_rows(response)))
 
 
 def _failure(status: int, message: str, hint: str | None = None) -> Response:

@@ -14,7 +14,7 @@ from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
 from qmd.render.hits import mention_object, snippet_text
 from qmd.render.links import links_object, related_rows, render_links, render_related
 from qmd.render.listings import embedding_row
-from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, round_half_up
+from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
 from qmd.server.requests import PASSAGE_CHARS
 
 
@@ -54,16 +54,25 @@ def _row(hit: Hit, file: str) -> dict[str, Any]:
 
 
 def structured_results(response: SearchResponse) -> dict[str, Any]:
-    """`structuredContent` of a search; `warnings` only when there are any."""
-    content: dict[str, Any] = {"results": result_rows(response), "verdict": response.verdict}
+    """`structuredContent` of a search."""
+    return answer_object(response, result_rows(response))
+
+
+def answer_object(response: SearchResponse, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a program gets for a search; `warnings` and `refreshed` only when there is something to say."""
+    content: dict[str, Any] = {"results": rows, "verdict": response.verdict}
     if response.warnings:
         content["warnings"] = list(response.warnings)
+    if response.refreshed:
+        content["refreshed"] = response.refreshed
     return content
 
 
 def results_text(response: SearchResponse, label: str) -> str:
     """The same as text: one head line per hit, its context and its numbered lines."""
     notes = [f"Warning: {warning}" for warning in response.warnings]
+    if response.refreshed:
+        notes.append(f"Note: {refreshed_line(response.refreshed)}.")
     if not response.hits:
         return "\n".join([f'No results found for "{label}"', *notes])
     count = len(response.hits)

@@ -216,7 +216,7 @@ def connect_for_reading(path: Path) -> Database:
         StoreError: The file cannot be opened or is no database.
     """
     if not path.is_file():
-        raise NotFoundError(f"no index at '{path}'", "make one: qmd index PATH")
+        raise NotFoundError(f"no index at '{path}'", "make one: qmd index .")
     timeout = busy_timeout_ms()
     try:
         try:

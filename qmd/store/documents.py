@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,9 @@ COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata, da
 """In the order of `StoredDocument`."""
 _LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 """In the order of `LeftOutFile`."""
+
+_FILES_AT_A_TIME = 2_000
+"""Of those that are only looked at: who does so counts milliseconds."""
 
 
 class NewDocument(Struct, frozen=True):
@@ -91,7 +94,7 @@ def find_dated(
 def read_collections(database: Database) -> list[Collection]:
     """The collections as last mirrored from the configuration, in its order."""
     sql = (
-        "SELECT name, path, pattern, ignore_json, context_json, update_command, include_by_default "
+        "SELECT name, path, pattern, ignore_json, context_json, update_command, include_by_default, gitignore "
         "FROM qmd_collections ORDER BY position, name"
     )
     with database.decoding():
@@ -104,8 +107,9 @@ def read_collections(database: Database) -> list[Collection]:
                 context=_from_json(context),
                 update_command=command,
                 include_by_default=bool(included),
+                gitignore=bool(gitignore),
             )
-            for name, path, pattern, ignore, context, command, included in database.rows(sql)
+            for name, path, pattern, ignore, context, command, included, gitignore in database.rows(sql)
         ]
 
 
@@ -122,6 +126,30 @@ def replace_left_out(database: Database, collection: str, files: Iterable[LeftOu
         f"INSERT OR REPLACE INTO left_out ({_LEFT_OUT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
         [(collection, one.path, one.reason, one.size_bytes, one.mtime_ns, one.program) for one in files],
     )
+
+
+def recorded_files(database: Database, collection: str) -> Iterator[list[Row]]:
+    """(path, size in bytes, mtime in ns) of a collection's files as they were read, some thousand at a time."""
+    sql = (
+        "SELECT path, size_bytes, mtime_ns FROM documents WHERE collection = ? AND path > ?"
+        f" ORDER BY path LIMIT {_FILES_AT_A_TIME}"
+    )
+    last = ""
+    while rows := database.rows(sql, (collection, last)):
+        yield rows
+        last = rows[-1][0]
+
+
+def read_folders(database: Database, collection: str) -> dict[str, int]:
+    """Path → mtime in ns of every folder that a collection's last update looked at."""
+    return dict(database.rows("SELECT path, mtime_ns FROM folders WHERE collection = ?", (collection,)))
+
+
+def put_folders(database: Database, collection: str, folders: Mapping[str, int], gone: Iterable[str]) -> None:
+    """Remember folders, and forget others."""
+    sql = "INSERT OR REPLACE INTO folders (collection, path, mtime_ns) VALUES (?, ?, ?)"
+    database.run_many(sql, [(collection, path, mtime_ns) for path, mtime_ns in folders.items()])
+    database.run_many("DELETE FROM folders WHERE collection = ? AND path = ?", [(collection, path) for path in gone])
 
 
 def read_meta(database: Database, key: str) -> str | None:
@@ -165,7 +193,7 @@ def mirror_collections(database: Database, collections: Sequence[Collection]) ->
     database.run("DELETE FROM qmd_collections")
     database.run_many(
         "INSERT INTO qmd_collections (name, path, pattern, ignore_json, context_json, update_command,"
-        " include_by_default, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        " include_by_default, gitignore, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
                 collection.name,
@@ -175,6 +203,7 @@ def mirror_collections(database: Database, collections: Sequence[Collection]) ->
                 json.dumps(dict(collection.context), ensure_ascii=False),
                 collection.update_command,
                 int(collection.include_by_default),
+                int(collection.gitignore),
                 position,
             )
             for position, collection in enumerate(collections)

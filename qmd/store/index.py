@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from qmd.addresses import is_below
 from qmd.clock import time_text, utc_now
 from qmd.errors import UsageError
 from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
@@ -35,7 +36,12 @@ if TYPE_CHECKING:
 _COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
 """Entries of the key-value table that belong to a collection, its name after a colon."""
 
-_TABLES_OF_COLLECTIONS = (("qmd_collections", "name"), ("left_out", "collection"), ("touched", "collection"))
+_TABLES_OF_COLLECTIONS = (
+    ("qmd_collections", "name"),
+    ("left_out", "collection"),
+    ("touched", "collection"),
+    ("folders", "collection"),
+)
 """(table, column of the name), `documents` apart."""
 
 
@@ -89,6 +95,18 @@ class IndexReader:
         """When a collection was updated last, cheaper than `status`; None before the first update."""
         updated_at: str | None = self._database.value("SELECT max(value) FROM meta WHERE key GLOB 'updated_at:*'")
         return updated_at
+
+    def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
+        """(path, size in bytes, mtime in ns) of a collection's files as they were read, some thousand at a time."""
+        return documents.recorded_files(self._database, collection)
+
+    def recorded_folders(self, collection: str) -> Mapping[str, int]:
+        """Path → mtime in ns of every folder of a collection as the last update found it; empty before the first."""
+        return documents.read_folders(self._database, collection)
+
+    def left_out(self, collection: str) -> Sequence[LeftOutFile]:
+        """Files that the last update of a collection could not take."""
+        return documents.read_left_out(self._database, collection)
 
     def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
         """Documents by id; unknown ids are absent."""
@@ -254,14 +272,19 @@ class IndexWriter(IndexReader):
         sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?"
         return {path: documents.KnownFile(*facts) for path, *facts in self._database.rows(sql, (collection,))}
 
-    def left_out(self, collection: str) -> Sequence[LeftOutFile]:
-        """Files that the last update of a collection could not take."""
-        return documents.read_left_out(self._database, collection)
-
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         """Remember exactly these files of a collection as left out."""
         with self.transaction():
             documents.replace_left_out(self._database, collection, files)
+
+    def record_folders(self, collection: str, folders: Mapping[str, int], below: str = "") -> None:
+        """Remember the folders of a collection, or of the part of it that lies `below` a path, as a scan found them."""
+        with self.transaction():
+            before = {
+                path: mtime_ns for path, mtime_ns in self.recorded_folders(collection).items() if is_below(path, below)
+            }
+            changed = {path: mtime_ns for path, mtime_ns in folders.items() if before.get(path) != mtime_ns}
+            documents.put_folders(self._database, collection, changed, before.keys() - folders.keys())
 
     def mark_updated(self, collection: str) -> None:
         """Remember that a collection's update was completed now."""

@@ -92,6 +92,14 @@ CREATE VIRTUAL TABLE anchors USING fts5 (
 """
 """`touched` holds the names of what has gone since the anchors were made; `anchors` what links call a document."""
 
+_FOLDERS = """
+CREATE TABLE folders (
+  collection TEXT NOT NULL, path TEXT NOT NULL, mtime_ns INTEGER NOT NULL, PRIMARY KEY (collection, path)
+) WITHOUT ROWID;
+ALTER TABLE qmd_collections ADD COLUMN gitignore INTEGER NOT NULL DEFAULT 1;
+"""
+"""`folders` are those that the last update looked at, and when a name in them last changed."""
+
 MIGRATIONS: tuple[str, ...] = (
     _INITIAL,
     _COLLECTIONS_UNDER_OUR_NAME,
@@ -99,6 +107,7 @@ MIGRATIONS: tuple[str, ...] = (
     _NO_CACHE,
     _NAMES_AND_DATES,
     _LINKS,
+    _FOLDERS,
 )
 """Entry n takes a file from version n to n + 1."""
 
@@ -125,7 +134,7 @@ def check_schema(database: Database) -> None:
     """
     version = _own_version(database)
     if version == 0:
-        raise NotFoundError(f"index '{database.path}' is empty", "fill it: qmd index PATH")
+        raise NotFoundError(f"index '{database.path}' is empty", "fill it: qmd index .")
     if version < len(MIGRATIONS):
         raise OutdatedIndexError(f"index '{database.path}' is of an older version", "bring it up to date: qmd index")
 

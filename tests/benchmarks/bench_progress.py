@@ -70,6 +70,7 @@ def simulate(work: Sequence[Text]) -> Iterator[tuple[Progress, float]]:
     """Each state as the program shows it, with the seconds left at the rate over everything."""
     now = 0.0
     pace = Pace(sum(length for length, _ in work), clock=lambda: now)
+    pace.at(0)
     done = 0
     for length, cost in work:
         now += cost

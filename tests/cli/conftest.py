@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.app import freshness
 from qmd.cli.app import main
 
 NOTES = {
@@ -48,11 +49,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def notes(home: Path) -> Path:
+def notes(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in NOTES.items():
         target = home / "notes" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
+    # A folder of this very moment would be looked at again by the next search.
+    for folder in (home / "notes", home / "notes/daily", home / "notes/we ird"):
+        os.utime(folder, (1_700_000_000, 1_700_000_000))
+    monkeypatch.setattr(freshness, "_LOOK_S", 60.0)
     return home / "notes"
 
 

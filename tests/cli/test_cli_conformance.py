@@ -129,11 +129,15 @@ def test_collections_are_as_old_as_their_last_update_not_their_files(qmd: Qmd, n
     assert "d ago" not in qmd("status").out
 
 
-def test_an_old_index_is_mentioned_where_meaning_is_searched(indexed: Qmd, tmp_path: Path) -> None:
+def test_an_old_index_is_mentioned_where_meaning_is_searched_and_its_folders_are_not_looked_at(
+    indexed: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = (datetime.now(UTC) - timedelta(days=20)).isoformat()
     database = apsw.Connection(str(tmp_path / "cache" / "qmd" / "index.sqlite"))
     database.execute("UPDATE meta SET value = ? WHERE key GLOB 'updated_at:*'", (old,))
     database.close()
+    assert "Index last updated" not in indexed("query", "pricing").err
+    monkeypatch.setenv("QMD_AUTO_UPDATE", "0")
     assert "Tip: Index last updated 20 days ago. Run 'qmd update' to refresh." in indexed("query", "pricing").err
     assert "Index last updated" not in indexed("search", "pricing").err
 

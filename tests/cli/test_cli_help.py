@@ -26,7 +26,9 @@ PARSED_ONLY = {
 
 VAULT = {
     "pricing.md": "# Pricing decision\n\nWe chose per-seat pricing, see [[ideas]].\n",
-    "ideas.md": "# Ideas\n\nA rate limiter.\n\n## Counting requests by the minute\n\nOf each caller.\n",
+    "ideas.md": "# Ideas\n\nA rate limiter.\n\n## How requests are counted\n\n"
+    + "By the minute, for each caller. " * 12
+    + "\n",
     "daily/2026-03-01.md": "# Sunday\n\none\n\ntwo\n\nthree\n",
     "more.txt": "text\n",
 }

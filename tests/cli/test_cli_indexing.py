@@ -56,6 +56,7 @@ def test_a_named_folder_in_a_collection_is_a_collection_of_its_own(indexed: Qmd,
 
 
 def test_a_folder_around_a_collection_and_other_masks_make_collections(indexed: Qmd, notes: Path) -> None:
+    (notes / "daily/list.txt").write_text("milk\n")
     indexed("index", str(notes.parent), "--no-embed")
     indexed("index", str(notes / "daily"), "--glob", "**/*.txt", "--no-embed")
     assert names(indexed) == ["notes", "home", "daily"]
@@ -120,7 +121,7 @@ def test_update_prints_the_counts_of_each_collection(indexed: Qmd, notes: Path) 
 
 def test_update_may_name_collections(indexed: Qmd, home: Path) -> None:
     (home / "other").mkdir()
-    indexed("index", "other", "--no-embed")
+    indexed("collection", "add", "other")
     assert "[1/1] other" in indexed("update", "-c", "other").out
     assert indexed("update", "-c", "nope").status == 3
 

@@ -129,9 +129,10 @@ def test_a_background_run_goes_on_alone_gives_way_and_resumes_when_it_was_killed
     started = qmd("index", str(long_notes), "--background")
     assert started.status == 0
     assert "long: 60 new" in started.out
-    assert "Words are searchable now. Vectors are computed in the background (process " in started.out
-    pid = int(re.findall(r"process (\d+)", started.out)[0])
-    log = Path(re.findall(r"Log: (.+)", started.out)[0])
+    assert "Words are searchable now. Vectors are computed in the background.\nTo see how far: qmd st" in started.out
+    found = re.search(r"^Process (\d+), log: (.+)$", started.out, re.MULTILINE)
+    assert found is not None
+    pid, log = int(found[1]), Path(found[2])
     assert log.parent == database().parent and log.stat().st_mode & 0o777 == 0o600
     assert wait_for_vectors(pid).total > 0
     assert os.getpriority(os.PRIO_PROCESS, pid) >= 10

@@ -49,7 +49,7 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("open", 2, "Usage: qmd open <note"),
     ("open 3", 3, """no hit 3: there was no search on a terminal yet\nhint: search first: qmd query "…\""""),
     ("ls nots", 3, "Collection not found: nots\nhint: Run 'qmd ls' to see available collections."),
-    ("ls notes/dayly", 0, "did you mean 'qmd ls notes/daily'?"),
+    ("ls notes/dayly", 0, "did you mean: qmd ls notes/daily"),
     ("ls notes/xyz", 0, "its folders: daily, we ird; see: qmd ls notes"),
     ("index nowhere", 3, "path 'nowhere' does not exist\nhint: name an existing folder or file: qmd index ~/notes"),
     ("context rm nowhere", 3, "Path is not in any indexed collection: nowhere"),

@@ -50,7 +50,10 @@ def test_full_path_shows_where_the_file_lies(indexed: Qmd) -> None:
     assert "docid" not in row
 
 
-def test_full_path_of_a_deleted_file_keeps_the_address_and_warns(indexed: Qmd, notes: Path) -> None:
+def test_full_path_of_a_deleted_file_keeps_the_address_and_warns(
+    indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QMD_AUTO_UPDATE", "0")
     (notes / "we ird/c & d.md").unlink()
     run = indexed("search", "tomatoes", "--full-path", "--json")
     assert json.loads(run.out)[0]["file"] == "qmd://notes/we ird/c & d.md"
@@ -137,3 +140,15 @@ def test_built_in_models_are_mentioned_once(indexed: Qmd) -> None:
     assert "qmd models pull" in first.err
     assert "qmd models pull" not in second.err
     assert [row["title"] for row in json.loads(first.out)][:1] == ["Beta & co"]
+
+
+def test_a_changed_note_is_found_at_once_and_a_person_is_told(indexed: Qmd, notes: Path) -> None:
+    (notes / "new.md").write_text("# Wombat\n\nA wombat.\n")
+    run = indexed("search", "wombat")
+    assert "qmd://notes/new.md" in run.out
+    assert run.err.startswith("1 changed note refreshed\n")
+    (notes / "new.md").unlink()
+    assert (indexed("search", "wombat", "--json").out, indexed("search", "wombat", "--json").err) == (
+        "[]\n",
+        "warning: no document holds 'wombat'\n",
+    )

@@ -187,7 +187,7 @@ def test_no_document_and_no_vector_is_lost_to_the_original(met: Client, triggers
     (met.notes / "tea.md").write_text("# Tea\n\ngreen tea\n")
     done = met.run("index")
     assert "1 new, 0 updated, 5 unchanged, 0 removed" in done.stdout
-    assert "Embedded 1 chunks from 1 documents" in done.stdout
+    assert "Embedded 1 chunk from 1 document" in done.stdout
     assert json.loads(met.ok("search", "tea", "--json"))[0]["path"] == "tea.md"
     assert "sound" in met.ok("doctor")
 

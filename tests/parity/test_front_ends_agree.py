@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import qmd
+from qmd.app import freshness
 from qmd.app.index import Index
 from qmd.cli.invocation import Invocation
 from qmd.inference import loader
@@ -224,6 +225,25 @@ def test_every_front_end_loads_the_same_models(
     with _serve(world) as index:
         mcp_front_end(index)(Ask(text))
     assert asked == [roles, roles, roles]
+
+
+@pytest.mark.parametrize("name", ["command line", "python", "mcp", "http"])
+def test_every_front_end_finds_a_note_that_was_written_a_moment_ago(
+    name: str, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "_LOOK_S", 60.0)
+    note = world / "garden/wombat.md"
+    note.write_text("# Wombat\n\nA wombat came by.\n", encoding="utf-8")
+    try:
+        with qmd.open_index() as index, _serve(world) as served:
+            asks = {"python": python_front_end(index), "mcp": mcp_front_end(served), "http": http_front_end(served)}
+            answer = asks.get(name, ask_command_line)(Ask("wombat"))
+    finally:
+        note.unlink()
+        with qmd.open_index() as index:
+            index.update()
+    assert answer is not None
+    assert answer.rows[0][0] == "qmd://garden/wombat.md"
 
 
 def test_nothing_is_compared_with_an_empty_answer_by_accident(world: Path) -> None:

@@ -29,6 +29,10 @@ NARROW = Screen(width=80)
 WIDTHS = (40, 60, 80, 120)
 
 
+def link(path: str, line: int) -> str:
+    return Path(path).as_uri()
+
+
 def collection(home: Path, name: str = "notes", **more: object) -> Collection:
     folder = home / "a" / "long" / "way" / "down" / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +71,7 @@ def test_no_line_of_a_listing_exceeds_the_terminal(tmp_path: Path, width: int) -
         draw_status(screen, report(*known, pending=3, left_out=12), NOW, tmp_path),
         draw_collection_names(screen, known, counts, NOW, tmp_path),
         draw_collections(screen, known, counts, NOW, tmp_path),
-        draw_files(screen, files, tmp_path, NOW),
+        draw_files(screen, files, tmp_path, link, NOW),
         draw_contexts(screen, [ContextNote("", "", "All notes " * 30), ContextNote("notes", "work/", "Plans\nLists")]),
         *(draw_collection(screen, one, counts[one.name], NOW, tmp_path) for one in known),
     ]
@@ -104,7 +108,7 @@ def test_a_collection_whose_folder_is_gone_is_marked_with_the_command_that_remov
 
 def test_files_are_links_and_folders_faint(tmp_path: Path) -> None:
     screen = Screen(width=80, colours="256")
-    drawn = draw_files(screen, Listing("notes", "", (stored("daily/50% off.md"),)), tmp_path, NOW)
+    drawn = draw_files(screen, Listing("notes", "", (stored("daily/50% off.md"),)), tmp_path, link, NOW)
     assert f"{tmp_path.as_uri()}/daily/50%25%20off.md\x07\x1b[2mdaily/\x1b[0m50% off.md\x1b]8;;\x07\n" in drawn
     assert without_sequences(drawn).splitlines() == [
         "notes/  1 file, 1.2 KB",

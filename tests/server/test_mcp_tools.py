@@ -13,10 +13,13 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp_types import EmbeddedResource, TextContent, TextResourceContents
+from msgspec.structs import replace
 
 from qmd.app.index import Index
 from qmd.pace import Progress
+from qmd.records import Query, SearchResponse
 from qmd.server.mcp_server import TOOLS, build_server
+from qmd.server.presentation import results_text, structured_results
 from qmd.store.runs import embed_lock, recorded_run
 from tests.server.conftest import Loader, open_with
 
@@ -66,6 +69,13 @@ async def test_instructions_stay_under_what_clients_cut_off(index: Index) -> Non
     assert "5 markdown documents" in instructions
     assert "Context: Global" in instructions
     assert len(instructions) < 2048
+
+
+async def test_an_answer_says_that_changed_notes_were_taken_up() -> None:
+    response = SearchResponse(Query("x"), (), "none", refreshed=2)
+    assert structured_results(response)["refreshed"] == 2
+    assert results_text(response, "x") == 'No results found for "x"\nNote: 2 changed notes refreshed.'
+    assert "refreshed" not in structured_results(replace(response, refreshed=0))
 
 
 async def test_query_rows_have_the_fields_clients_parse(connect: Connect) -> None:

@@ -1,0 +1,210 @@
+"""Files that have changed since they were indexed are noticed by the next search, which takes them up first.
+
+A look compares the times of the folders and files that the index knows with those on disk: no file is opened, no mask
+and no ignore file applied, so a thousand notes cost five milliseconds. What has changed is brought up to date as by
+`qmd update`, without commands and vectors, as long as it is little and nobody else is writing.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from qmd.environment import is_off
+from qmd.errors import QmdError
+from qmd.files import create_private
+from qmd.names import to_disk
+from qmd.records import Scope
+
+if TYPE_CHECKING:
+    from qmd.app.configuration import Configuration
+    from qmd.records import Collection
+    from qmd.store.index import IndexReader
+
+_SWITCH = "QMD_AUTO_UPDATE"
+
+_LOOK_S = 0.05
+"""What a search may lose to looking: enough for some twenty thousand files on a local disk."""
+
+_REST_S = 3.0
+"""For so long a process believes what it saw."""
+
+_LARGE_REST_S = 600.0
+"""For so long only the folders of an index are looked at after the time was too short for its files."""
+
+_MOST_FILES = 20_000
+"""A collection of more is not scanned as a whole while a search waits."""
+
+_Changed = tuple["Collection", str]
+"""A collection, and the file or folder of it that holds all that has changed."""
+
+
+class Freshness(Struct, frozen=True):
+    """How the index stands to the files of the collections that are searched."""
+
+    refreshed: int = 0
+    """Changed files that were taken up."""
+    is_known: bool = False
+    """Whether nothing else has changed."""
+    warnings: tuple[str, ...] = ()
+
+
+class _UnknownStateError(QmdError):
+    """It cannot be told whether the files of a collection have changed."""
+
+
+class Refresher:
+    """Looks at the folders of an index before it is searched.
+
+    Args:
+        configuration: Says whether that is wanted, and what the folders hold.
+        project_root: For a project's own index the folder outside of which nothing is looked at, as the index may have
+            come with the project.
+        environ: `QMD_AUTO_UPDATE=0` switches it off.
+    """
+
+    def __init__(self, configuration: Configuration, project_root: Path | None, environ: Mapping[str, str]) -> None:
+        self._configuration = configuration
+        self._project_root = project_root
+        self._is_off = is_off(environ.get(_SWITCH))
+        self._fresh_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def refresh(self, reader: IndexReader, names: Sequence[str] | None) -> Freshness:
+        """Take up what has changed in the collections of these names, None for all.
+
+        Nothing that goes wrong here keeps a search from answering with what is there.
+        """
+        if self._is_off or not self._lock.acquire(blocking=False):
+            return Freshness()
+        try:
+            if not self._configuration.auto_update():
+                return Freshness()
+            chosen = [one for one in reader.collections() if names is None or one.name in names]
+            return self._refresh(reader, [one for one in chosen if not self._is_fresh(one)])
+        except (QmdError, OSError):
+            return Freshness()
+        finally:
+            self._lock.release()
+
+    def _is_fresh(self, collection: Collection) -> bool:
+        return time.monotonic() - self._fresh_at.get(collection.name, -_REST_S) < _REST_S
+
+    def _refresh(self, reader: IndexReader, collections: Sequence[Collection]) -> Freshness:
+        changed, is_known = self._look(reader, collections)
+        states = [self._take_up(reader, collection, below) for collection, below in changed]
+        return Freshness(
+            sum(one.refreshed for one in states),
+            is_known and all(one.is_known for one in states),
+            tuple(warning for one in states for warning in one.warnings),
+        )
+
+    def _look(
+        self, reader: IndexReader, collections: Sequence[Collection]
+    ) -> tuple[list[tuple[Collection, str]], bool]:
+        """The collections in which something has changed, each with the part that holds it, and whether that is all."""
+        mark = reader.path.with_name(f".{reader.path.name}.large")
+        is_large = _is_recent(mark)
+        changed: list[_Changed] = []
+        is_known, end = not is_large, time.monotonic() + _LOOK_S
+        for collection in collections:
+            try:
+                if self._project_root is not None and not collection.path.is_relative_to(self._project_root):
+                    raise _UnknownStateError("what lies outside of a project is not looked at")
+                below = changed_part(reader, collection, end, only_folders=is_large)
+            except TimeoutError:
+                with suppress(OSError):
+                    create_private(mark)
+                    os.utime(mark)
+                return changed, False
+            except _UnknownStateError:
+                is_known = False
+                continue
+            if below is None:
+                self._fresh_at[collection.name] = time.monotonic()
+            else:
+                changed.append((collection, below))
+        return changed, is_known
+
+    def _take_up(self, reader: IndexReader, collection: Collection, below: str) -> Freshness:
+        """Bring a part of a collection up to date, unless that takes long or its configuration is not trusted."""
+        if collection not in self._configuration.trusted():
+            return Freshness()
+        if not below and reader.count_documents(Scope(collections=(collection.name,))) > _MOST_FILES:
+            return Freshness()
+        from qmd.indexing.update import TooManyChangesError, update_collection
+        from qmd.store.opening import open_writer
+
+        try:
+            with open_writer(reader.path, busy_timeout_ms=0) as writer, writer.transaction():
+                report = update_collection(writer, collection, below=below, only_if_quick=True)
+        except TooManyChangesError as error:
+            return Freshness(warnings=(f"{error.message}; {error.hint}",))
+        except QmdError:
+            # Another process is writing, the index cannot be written, or the folder has just gone.
+            return Freshness()
+        self._fresh_at[collection.name] = time.monotonic()
+        return Freshness(report.new + report.updated + report.removed, is_known=True)
+
+
+def changed_part(reader: IndexReader, collection: Collection, end: float, *, only_folders: bool = False) -> str | None:
+    """The file or folder of a collection that holds all that has changed since it was indexed; None when nothing has.
+
+    Args:
+        reader: The index.
+        collection: As the index has it.
+        end: When to give up, by the monotonic clock.
+        only_folders: Notice only what was added, removed, renamed or replaced.
+
+    Raises:
+        TimeoutError: It takes longer.
+        _UnknownStateError: The collection was not indexed by this version yet, or its folder is away.
+    """
+    folders = reader.recorded_folders(collection.name)
+    root = str(collection.path)
+    if not folders or not os.path.exists(root):  # noqa: PTH110 - with a `Path` for every file a look would take twice as long
+        raise _UnknownStateError(f"nothing is known of the folders of '{collection.name}'")
+    is_folder = os.path.isdir(root)  # noqa: PTH112
+    base = f"{root}/" if is_folder else root.removesuffix(collection.path.name)
+    changed = _differing(base, ((path, None, mtime_ns) for path, mtime_ns in folders.items() if is_folder), end)
+    for files in () if only_folders else reader.recorded_files(collection.name):
+        changed += _differing(base, files, end)
+    if changed:
+        unreadable = {one.path for one in reader.left_out(collection.name)}
+        changed = [path for path in changed if path not in unreadable]
+    return posixpath.commonpath(changed) if changed else None
+
+
+def _differing(base: str, recorded: Iterable[tuple[str, int | None, int]], end: float) -> list[str]:
+    """Those of some paths whose size, unless that is None, or time is another than recorded."""
+    differing = []
+    now, look = time.monotonic, os.stat
+    for path, size_bytes, mtime_ns in recorded:
+        if now() > end:
+            raise TimeoutError
+        try:
+            found = look(base + to_disk(path))
+        except (FileNotFoundError, NotADirectoryError):
+            differing.append(path)
+        except (OSError, ValueError):
+            # What cannot be looked at today may be as it was.
+            continue
+        else:
+            if found.st_mtime_ns != mtime_ns or (size_bytes is not None and found.st_size != size_bytes):
+                differing.append(path)
+    return differing
+
+
+def _is_recent(mark: Path) -> bool:
+    try:
+        return 0 <= time.time() - mark.stat().st_mtime < _LARGE_REST_S
+    except OSError:
+        return False
