@@ -38,7 +38,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "query": ("query", "how do I restore a backup?", "-n", "3"),
     "explain": ("query", "why do we charge by weight?", "-n", "2", "--explain"),
     "none": ("query", "opening hours of the swimming pool"),
-    "search-chinese": ("search", "备份"),
+    "search-chinese": ("search", "恢复备份"),
     "get": ("get", "Backups"),
     "links": ("links", "Backups"),
     "related": ("related", "Pricing"),
