@@ -1,7 +1,7 @@
 """Makes the pictures of the documentation from real runs: `python docs/screens/make.py [NAME…]`.
 
-Each command runs in a terminal of its own (a pty) over the notes of the tutorial, in an empty home; what it drew becomes
-an SVG. `--width` tries another size, `--into` another folder.
+Each command runs in a terminal of its own (a pty) over the notes of the tutorial, in an empty home; what it drew
+becomes an SVG. `--width` tries another size, `--into` another folder.
 """
 
 from __future__ import annotations

@@ -327,8 +327,8 @@ class ReadingIndex:
         return tuple(one.name for one in self.collections() if one.include_by_default)
 
     def editor_uri(self) -> str | None:
-        """The configured template of links to results, as far as it is trusted."""
-        return self._configuration.settings().editor_uri
+        """The template of links to results: the environment's, else the configured one as far as it is trusted."""
+        return self._environ.get("QMD_EDITOR_URI") or self._configuration.settings().editor_uri
 
     def status(self) -> IndexStatus:
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""

@@ -48,6 +48,9 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("vsearch", "search:find", "[options] <query>", "Search by meaning (vectors)."),
     CommandSpec("query", "search:find", "[options] <query>", "Search by words and meaning, reranked: best results."),
     CommandSpec(
+        "browse", "browse:browse", "[options] [query]", "Search as you type and read what is found, on a full screen."
+    ),
+    CommandSpec(
         "get",
         "documents:get",
         "<filepath>[:from[:count]] [--from <line>] [-l <lines>] [--no-line-numbers] [--full-path]",
@@ -114,6 +117,12 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("init", "project:init", "", "Create an index for this folder only, in ./.qmd."),
     CommandSpec(
         "trust", "project:trust", "[list|revoke]", "Allow this project's .qmd to run commands and choose models."
+    ),
+    CommandSpec(
+        "serve",
+        "serve_command:serve",
+        "[--port <n>] [--open] [--watch]",
+        "Search on a page in the browser; nothing leaves this machine.",
     ),
     CommandSpec(
         "mcp",

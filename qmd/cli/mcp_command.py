@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.server.guard import AccessPolicy
 
-_DEFAULT_HOST = "localhost"
-_DEFAULT_PORT = 8181
+DEFAULT_HOST = "localhost"
+DEFAULT_PORT = 8181
 _STOP_TIMEOUT_S = 5.0
 
 
@@ -59,11 +59,11 @@ def mcp(
         return _serve_stdio(invocation, locations)
     if socket_only:
         return _serve_commands(invocation, locations)
-    policy = _policy(invocation.environ, host or invocation.environ.get("QMD_HOST") or _DEFAULT_HOST, token_file)
-    chosen_port = _DEFAULT_PORT if port is None else port
+    policy = access_policy(invocation.environ, host or invocation.environ.get("QMD_HOST") or DEFAULT_HOST, token_file)
+    chosen_port = DEFAULT_PORT if port is None else port
     if daemon:
         return _start(invocation, locations, policy, chosen_port, token_file, watches=watch)
-    return _serve_http(invocation, locations, policy, chosen_port, watches=watch)
+    return serve_http(invocation, locations, policy, chosen_port, watches=watch)
 
 
 def _print_config(client: str, index: str | None, invocation: Invocation) -> int:
@@ -91,7 +91,16 @@ def _serve_stdio(invocation: Invocation, locations: Locations) -> int:
     return 0
 
 
-def _serve_http(invocation: Invocation, locations: Locations, policy: AccessPolicy, port: int, *, watches: bool) -> int:
+def serve_http(
+    invocation: Invocation,
+    locations: Locations,
+    policy: AccessPolicy,
+    port: int,
+    *,
+    watches: bool,
+    announce: Callable[[str], None] | None = None,
+) -> int:
+    """Serve in the foreground until a signal ends this process; `announce` is told the address, else stderr."""
     from qmd.server.http_app import serve
     from qmd.server.lifecycle import end_process, remove_own_pid, running_server, server_files, write_pid
 
@@ -103,7 +112,7 @@ def _serve_http(invocation: Invocation, locations: Locations, policy: AccessPoli
     watching = _watching_beside(index) if watches else contextlib.nullcontext()
     try:
         with watching:
-            serve(index, locations, invocation.environ, policy, port)
+            serve(index, locations, invocation.environ, policy, port, announce)
     finally:
         remove_own_pid(files)
     end_process()
@@ -147,7 +156,7 @@ def _start(
     watches: bool,
 ) -> int:
     from qmd.processes import command_on
-    from qmd.server.lifecycle import server_files, start_server
+    from qmd.server.lifecycle import reachable_host, server_files, server_url, start_server
 
     if port == 0:
         raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")
@@ -157,8 +166,7 @@ def _start(
         arguments.append("--watch")
     if token_file is not None:
         arguments += ["--token-file", str(token_file.absolute())]
-    host = "127.0.0.1" if policy.bind_host in ("0.0.0.0", "::", "") else policy.bind_host
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    url = server_url(reachable_host(policy.bind_host), port)
     files = server_files(locations.cache, locations.index_name)
     pid = start_server(files, arguments, url, environ, policy.token)
     say(f"Started on {url}/mcp (PID {pid})")
@@ -166,7 +174,7 @@ def _start(
     return 0
 
 
-def _policy(environ: Mapping[str, str], host: str, token_file: Path | None) -> AccessPolicy:
+def access_policy(environ: Mapping[str, str], host: str, token_file: Path | None) -> AccessPolicy:
     """Who may talk to the server.
 
     Raises:

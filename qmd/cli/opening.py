@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from qmd.app.last_hits import recall_hit
-from qmd.app.launching import launch, plan_launch
+from qmd.app.launching import Launch, launch, plan_launch
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
@@ -18,6 +18,7 @@ from qmd.render.terminal import link_target
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
+    from qmd.records import StoredDocument
 
 _MOST_DIGITS = 4
 """Of a number that means a hit; a docid has six, and a longer name of digits is a note's."""
@@ -44,11 +45,7 @@ def open_note(invocation: Invocation, note: Note = None, print_only: Print = Fal
         reference, line = recall_hit(locations, int(reference))
     with invocation.open(locations) as opened:
         found = opened.get(reference, max_lines=1)
-        path = opened.disk_paths([found.document]).get(found.document.uri)
-        if path is None:
-            raise NotFoundError(f"the file of '{found.document.uri}' is gone", "refresh the index: qmd update")
-        line = line or found.first_line
-        plan = plan_launch(Path(path), line, invocation.environ, _chosen_link(invocation, opened, path, line))
+        plan = plan_opening(invocation, opened, found.document, line or found.first_line)
     if print_only:
         out(f"{plan}\n")
     else:
@@ -56,6 +53,16 @@ def open_note(invocation: Invocation, note: Note = None, print_only: Print = Fal
     return 0
 
 
-def _chosen_link(invocation: Invocation, index: OpenIndex, path: str, line: int) -> str | None:
+def plan_opening(invocation: Invocation, index: OpenIndex, document: StoredDocument, line: int) -> Launch:
+    """What opens a document at a line.
+
+    Raises:
+        NotFoundError: Its file is gone.
+        QmdError: The variable of an editor cannot be read as a command.
+    """
+    path = index.disk_paths([document]).get(document.uri)
+    if path is None:
+        raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
     template = invocation.environ.get("QMD_EDITOR_URI") or index.editor_uri()
-    return link_target(template, path, line) if template else None
+    link = link_target(template, path, line) if template else None
+    return plan_launch(Path(path), line, invocation.environ, link)

@@ -89,6 +89,7 @@ CandidateLimit = Annotated[
 ]
 Rerank = Annotated[bool, Option("--rerank/--no-rerank", help="Rerank the best candidates.")]
 Expand = Annotated[bool | None, Option("--expand/--no-expand", help="Let a model propose more queries.")]
+Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit on a full screen; print its address.")]
 Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
 
 

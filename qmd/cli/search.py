@@ -24,6 +24,7 @@ from qmd.cli.options import (
     FullPath,
     Index,
     Intent,
+    Interactive,
     Json,
     Limit,
     LineNumbers,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
 _TERMINAL_LIMIT = 5
+SCREEN_LIMIT = 30
+"""Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
@@ -90,11 +93,12 @@ def find(
     budget: Budget = None,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
+    interactive: Interactive = False,
     index: Index = None,
 ) -> int:
     """Search, and print the results."""
     text = " ".join(query or ())
-    if not text:
+    if not text and not interactive:
         raise invocation.missing_argument()
     cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
     chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
@@ -105,7 +109,7 @@ def find(
         )
     mode = _MODES[invocation.command]
     everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
-    default = _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
+    default = SCREEN_LIMIT if interactive else _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
     request = SearchRequest(
         text,
         mode=mode,
@@ -125,6 +129,10 @@ def find(
     )
     locations = invocation.locate(index)
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
+        if interactive:
+            from qmd.cli.browse import pick
+
+            return pick(invocation, opened, request, full_path=full_path)
         response = opened.search(request)
         shown = HitOptions(
             index_name=locations.index_name,

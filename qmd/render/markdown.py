@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 AddressOf = Callable[[str], str | None]
 """Target of a link, as the note writes it → address of that note; None where there is none."""
 
-_TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+MAX_WIKI_LINK_CHARACTERS = 2_000
+"""So that a text of nothing but opening brackets is not searched to its end for each of them."""
+
+TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _SIGNS = {"<sup>": "^", "<sub>": "_"}
 _CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
 _MISSING = "missing"
@@ -58,16 +61,18 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt().enable("strikethrough").enable("table")
-    parser.inline.ruler.before("link", "wiki_link", _read_wiki_link)
+    parser.inline.ruler.before("link", "wiki_link", read_wiki_link)
     return parser
 
 
-def _read_wiki_link(state: StateInline, silent: bool) -> bool:
+def read_wiki_link(state: StateInline, silent: bool) -> bool:
     """`[[Note#Heading|text]]` and `![[Note]]`, as a rule of the parser."""
     start = state.pos + (state.src[state.pos] == "!")
-    end = state.src.find("]]", start)
+    if not state.src.startswith("[[", start):
+        return False
+    end = state.src.find("]]", start, start + MAX_WIKI_LINK_CHARACTERS)
     inner = state.src[start + 2 : end]
-    if not state.src.startswith("[[", start) or end < 0 or not inner.strip() or set(inner) & set("[]\n"):
+    if end < 0 or not inner.strip() or set(inner) & set("[]\n"):
         return False
     if not silent:
         target, _, text = inner.partition("|")
@@ -86,8 +91,8 @@ def _prepare(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) -
         if not token.children:
             continue
         first, around = token.children[0], tokens[position - 2].type if position >= 2 else ""
-        if around == "list_item_open" and first.content[:4] in _TASKS:
-            first.content = _TASKS[first.content[:4]] + first.content[4:]
+        if around == "list_item_open" and first.content[:4] in TASKS:
+            first.content = TASKS[first.content[:4]] + first.content[4:]
         token.children = list(_readable(token.children, address_of, hyperlinks))
         callout = re.match(_CALLOUT, first.content) if around == "blockquote_open" else None
         if callout:

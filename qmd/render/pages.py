@@ -120,10 +120,9 @@ def _code(screen: Screen, path: str, text: str, first_line: int, line_numbers: b
 
 
 def _lines(screen: Screen, text: str, found: DocumentText) -> Styled:
-    """Numbered lines as they are; the terminal folds them."""
-    lines = text.split("\n")
+    """Numbered lines as they are; the terminal folds them. Hundreds of thousands take about a second."""
+    lines = visible(text).split("\n")
     width = len(str(found.first_line + len(lines) - 1))
+    before, after = paint(screen, "N", "faint").split("N")
     numbered = enumerate(lines, found.first_line)
-    return join_styled(
-        part for number, line in numbered for part in (paint(screen, f"{number:>{width}}  ", "faint"), line, "\n")
-    )
+    return Styled("".join(f"{before}{number:>{width}}  {after}{line}\n" for number, line in numbered))

@@ -110,7 +110,11 @@ def _collection_table(
 
 def _mask(collection: Collection) -> str:
     without = f", not {', '.join(collection.ignore)}" if collection.ignore else ""
-    return collection.pattern + without
+    return collection.pattern + without + _also(collection)
+
+
+def _also(collection: Collection) -> str:
+    return "" if collection.gitignore else ", also what git ignores"
 
 
 def _folder(path: Path, home: Path) -> RenderableType:
@@ -131,7 +135,7 @@ def draw_collection(
     files = count(status.documents if status else 0, "file")
     rows: list[tuple[str, RenderableType]] = [
         ("Folder", _folder(collection.path, home)),
-        ("Files taken", shown(collection.pattern)),
+        ("Files taken", shown(collection.pattern + _also(collection))),
         ("Indexed", shown(f"{files}, updated {relative_time(status.updated_at if status else None, now)}")),
         ("Searched", shown("by default" if collection.include_by_default else "only when named: -c NAME")),
     ]

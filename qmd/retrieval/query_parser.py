@@ -180,14 +180,30 @@ def _assemble(lines: _Lines, filters: list[MetadataFilter]) -> Query:
     return query
 
 
+def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str, ...]]:
+    """`text` without its filters, and these as they are written, for somebody who is still typing.
+
+    Unless it `is_ended`, a filter at the very end is in neither: it may go on with the next key.
+    """
+    words, filters, position = "", [], 0
+    for match in _find_filters(text):
+        words += text[position : match.start()]
+        position = match.end() + (text[match.end() : match.end() + 1] == " ")
+        if is_ended or match.end() < len(text):
+            filters.append(match[0])
+    return words + text[position:], tuple(filters)
+
+
+def _find_filters(text: str) -> list[re.Match[str]]:
+    """The filters in `text`; inside a quoted phrase the spelling of one is part of the phrase."""
+    return [match for match in _FILTER.finditer(text) if text.count('"', 0, match.start()) % 2 == 0]
+
+
 def _take_filters(text: str, filters: list[MetadataFilter]) -> str:
     """`text` without its filters, which are appended to `filters`."""
     kept: list[str] = []
     position = 0
-    for match in _FILTER.finditer(text):
-        # Inside a quoted phrase a filter's spelling is part of the phrase.
-        if text.count('"', 0, match.start()) % 2:
-            continue
+    for match in _find_filters(text):
         name = match["field"].lower()
         value = match["quoted"] or match["bare"]
         if name in _DATE_FILTERS:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import anyio
 import anyio.to_thread
+from starlette.types import Receive
 
 from qmd.app.limits import overdue
 from qmd.retrieval.listening import Listener
@@ -48,3 +49,10 @@ class AsyncListener(Listener):
         except anyio.get_cancelled_exc_class():
             self._has_gone = True
             raise
+
+
+async def cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel `scope` once the client of an HTTP request, which has been read, closes its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()

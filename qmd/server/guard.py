@@ -6,6 +6,7 @@ forge `Host` and `Origin`, so these two decide, for every route and whatever add
 
 from __future__ import annotations
 
+import base64
 import hmac
 import ipaddress
 import json
@@ -45,6 +46,8 @@ class AccessPolicy(Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     token: str | None = None
+    asks_person: bool = False
+    """Whether a browser may ask for the token, as a password for any name."""
 
 
 def split_list(value: str | None) -> tuple[str, ...]:
@@ -143,9 +146,19 @@ def _check_token(policy: AccessPolicy, authorization: str | None) -> Refusal | N
     if policy.token is None:
         return None
     scheme, _, given = (authorization or "").partition(" ")
-    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), policy.token.encode()):
+    given = given.strip()
+    if policy.asks_person and scheme.lower() == "basic":
+        scheme, given = "bearer", _password(given)
+    if scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), policy.token.encode()):
         return None
     return Refusal(401, _UNAUTHORIZED, "Unauthorized: send the server's token as 'Authorization: Bearer TOKEN'")
+
+
+def _password(credentials: str) -> str:
+    try:
+        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _check_length(length: str | None) -> Refusal | None:
@@ -166,7 +179,7 @@ def guard_app(app: ASGIApp, policy: AccessPolicy) -> ASGIApp:
         headers = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
         refusal = check_request(policy, headers)
         if refusal is not None:
-            await _send_refusal(send, refusal)
+            await _send_refusal(send, refusal, policy)
             return
         try:
             body = await _read_body(receive)
@@ -174,7 +187,7 @@ def guard_app(app: ASGIApp, policy: AccessPolicy) -> ASGIApp:
             # Nobody is left to answer, and half a body is not what was asked.
             return
         if body is None:
-            await _send_refusal(send, _TOO_LARGE_BODY)
+            await _send_refusal(send, _TOO_LARGE_BODY, policy)
             return
         await app(scope, _replay(body, receive), send)
 
@@ -208,7 +221,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _send_refusal(send: Send, refusal: Refusal) -> None:
+async def _send_refusal(send: Send, refusal: Refusal, policy: AccessPolicy) -> None:
     """Answer with a JSON-RPC error body that plain HTTP clients can read as well."""
     body = json.dumps(
         {"jsonrpc": "2.0", "error": {"code": refusal.code, "message": refusal.message}, "id": None},
@@ -216,7 +229,7 @@ async def _send_refusal(send: Send, refusal: Refusal) -> None:
     ).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refusal.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
+        headers.append((b"www-authenticate", b'Basic realm="qmd"' if policy.asks_person else b"Bearer"))
     if refusal.status == 413:
         # The rest of the body is not read, so the connection cannot carry another request.
         headers.append((b"connection", b"close"))

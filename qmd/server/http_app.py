@@ -1,4 +1,4 @@
-"""HTTP: `POST /mcp`, `POST /query` and `/search`, `GET /health`, all behind the guard."""
+"""HTTP: the page, `POST /mcp`, `POST /query` and `/search`, `GET /health`, all behind the guard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -28,6 +28,7 @@ from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageE
 from qmd.server import presentation
 from qmd.server.deadline import within
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
+from qmd.server.lifecycle import reachable_host, server_url
 from qmd.server.requests import parse_query
 from qmd.server.warm_process import SearchRoute, WarmProcess
 from qmd.server.warm_record import SEARCH_PATH
@@ -95,6 +96,8 @@ def build_app(
     policy: AccessPolicy,
     token: str | None = None,
     on_rest: Callable[[float], None] = lambda idle_s: None,
+    *,
+    has_page: bool = True,
 ) -> ASGIApp:
     """The guarded application. Its lifespan must run, as every ASGI server does.
 
@@ -103,6 +106,7 @@ def build_app(
         policy: Who may talk to it.
         token: What commands show instead of the policy's token; None answers no commands.
         on_rest: Told every second for how many there has been no request.
+        has_page: Whether people may search on its page.
     """
     mcp = _McpEndpoint(index)
     endpoints = _Endpoints(index, time.monotonic())
@@ -122,18 +126,29 @@ def build_app(
             Route("/query", endpoints.query, methods=["POST"]),
             Route("/search", endpoints.query, methods=["POST"]),
             Route("/health", endpoints.health, methods=["GET"]),
+            *(_page_routes(index) if has_page else []),
             *([Route(SEARCH_PATH, SearchRoute(index))] if token else []),
         ],
         exception_handlers={404: _not_found, 500: _failed},
     )
     guarded, for_commands = guard_app(app, policy), guard_app(app, replace(policy, token=token))
+    for_people = guard_app(app, replace(policy, asks_person=True))
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        is_command = token is not None and scope.get("path") == SEARCH_PATH
-        await (for_commands if is_command else guarded)(scope, receive, send)
+        path = scope.get("path", "")
+        is_command = token is not None and path == SEARCH_PATH
+        is_page = has_page and (path == "/" or path.startswith("/page/"))
+        await (for_commands if is_command else for_people if is_page else guarded)(scope, receive, send)
 
     requests = _Requests(guard)
     return requests
+
+
+def _page_routes(index: Index) -> Sequence[Route]:
+    # What makes HTML of markdown is of no use to the process that only answers commands.
+    from qmd.server.page import page_routes
+
+    return page_routes(index)
 
 
 class _McpEndpoint:
@@ -240,6 +255,7 @@ def serve(
     environ: Mapping[str, str],
     policy: AccessPolicy | None = None,
     port: int = 0,
+    announce: Callable[[str], None] | None = None,
 ) -> None:
     """Listen and serve until SIGTERM or SIGINT.
 
@@ -249,12 +265,14 @@ def serve(
         environ: Under which it answers them.
         policy: Who may talk to it over TCP; None serves commands alone, as long as they need it.
         port: The TCP port; 0 asks the system for a free one.
+        announce: Shows a person the address, once it answers; then stderr is theirs, and gets no line for each request.
 
     Raises:
         UsageError: The address cannot be bound.
         OSError: Commands cannot be served, and nobody else is.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
+    level = logging.INFO if announce is None else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
     for chatty in ("mcp", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     listeners = [] if policy is None else [_bind(policy.bind_host, port)]
@@ -266,14 +284,13 @@ def serve(
         if policy is None and warm is not None and warm.has_served(idle_s):
             server.should_exit = True
 
-    app = build_app(index, policy or AccessPolicy("localhost", token=token), token, end_when_served)
+    access = policy or AccessPolicy("localhost", token=token)
+    app = build_app(index, access, token, end_when_served, has_page=policy is not None)
     server = _make_server(app)
-    with _ended_by_signals(server):
+    with _ended_by_signals(server, is_told=announce is None):
         if policy is not None:
             # A port of 0 has become a number only now.
-            host = f"[{policy.bind_host}]" if ":" in policy.bind_host else policy.bind_host
-            sys.stderr.write(f"QMD MCP server listening on http://{host}:{listeners[0].getsockname()[1]}/mcp\n")
-            sys.stderr.flush()
+            _announce(policy.bind_host, listeners[0].getsockname()[1], announce)
         try:
             if warm is not None:
                 warm.publish()
@@ -282,6 +299,14 @@ def serve(
             if warm is not None:
                 warm.withdraw()
             index.close()
+
+
+def _announce(host: str, port: int, announce: Callable[[str], None] | None) -> None:
+    if announce is not None:
+        announce(server_url(reachable_host(host), port))
+        return
+    sys.stderr.write(f"QMD MCP server listening on {server_url(host, port)}/mcp\n")
+    sys.stderr.flush()
 
 
 def _make_server(app: ASGIApp) -> uvicorn.Server:
@@ -304,7 +329,7 @@ def _make_server(app: ASGIApp) -> uvicorn.Server:
 
 
 @contextlib.contextmanager
-def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
+def _ended_by_signals(server: uvicorn.Server, *, is_told: bool) -> Iterator[None]:
     """Let SIGTERM and SIGINT end the server in order, also before uvicorn has begun to listen to them.
 
     uvicorn shuts down on the first one and then raises it again for these handlers: without them the process would die
@@ -312,7 +337,8 @@ def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
     """
 
     def end(number: int, frame: object) -> None:
-        sys.stderr.write(f"Shutting down ({signal.Signals(number).name})...\n")
+        if is_told:
+            sys.stderr.write(f"Shutting down ({signal.Signals(number).name})...\n")
         server.should_exit = True
 
     handlers = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -52,7 +52,7 @@ def _is_our_server(pid: int) -> bool:
     if command is None:
         return False
     words = [Path(word).name for word in command]
-    return any("qmd" in word for word in words) and "mcp" in words and "--http" in words
+    return any("qmd" in word for word in words) and ("serve" in words or ("mcp" in words and "--http" in words))
 
 
 def _command_line(pid: int) -> Sequence[str] | None:
@@ -112,14 +112,24 @@ def start_server(
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise QmdError(f"the server ended at once: {last_line(files.log)}", f"see {files.log}")
-        if _health_pid(url, token) == process.pid:
+        if health_pid(url, token) == process.pid:
             return process.pid
         time.sleep(_POLL_S)
     process.terminate()
     raise QmdError(f"the server did not answer within {_START_TIMEOUT_S:.0f} s", f"see {files.log}")
 
 
-def _health_pid(url: str, token: str | None) -> int | None:
+def server_url(host: str, port: int) -> str:
+    """The address of a server that listens on `host`."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def reachable_host(host: str) -> str:
+    """The name by which this machine reaches a server that listens on `host`."""
+    return "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
+
+
+def health_pid(url: str, token: str | None) -> int | None:
     """Process id that answers at `url`/health, or None."""
     import urllib.request
 

@@ -20,7 +20,7 @@ from qmd.config.paths import Locations
 from qmd.errors import QmdError
 from qmd.files import make_private_folder
 from qmd.retrieval.listening import CancelledSearch
-from qmd.server.deadline import AsyncListener
+from qmd.server.deadline import AsyncListener, cancel_when_gone
 from qmd.server.warm_record import HEARTBEAT_S, listen, make_record, read_record, warm_files, write_record
 from qmd.server.wire import Failure, from_json, to_json
 
@@ -92,7 +92,7 @@ class SearchRoute:
         client = _Command(send)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.reassure)
-            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+            tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope)
             try:
                 answer = await client.wait_for(self._index.timeout_s, lambda: self._index.search(wanted, client))
                 await client.write(to_json(answer))
@@ -136,9 +136,3 @@ class _Command(AsyncListener):
     def stage(self, name: str, /) -> None:
         """See `Listener`."""
         anyio.from_thread.run(self.write, to_json(name))
-
-
-async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()

@@ -39,7 +39,7 @@ def run_all(requests: Sequence[dict[str, Any]]) -> list[Shown]:
         capture_output=True,
         encoding="utf-8",
         check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm", "PAGER": ""},
     )
     return [Shown(one["status"], _text(one["stdout"]), _text(one["stderr"])) for one in json.loads(done.stdout)]
 

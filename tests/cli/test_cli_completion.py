@@ -38,15 +38,15 @@ def offered(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> Offer:
 
 def test_commands_are_offered(offered: Offer) -> None:
     assert set(offered("")) == {"help", *(spec.name.split()[0] for spec in COMMANDS)}
-    assert offered("help", "se") == ["search"]
+    assert offered("help", "se") == ["search", "serve"]
     assert offered("help", "collection", "re") == ["rename", "remove"]
-    assert offered("se") == ["search"]
+    assert offered("se") == ["search", "serve"]
     assert "update-cmd" in offered("collection", "")
     assert offered("collection", "re") == ["rename", "remove"]
 
 
 def test_commands_are_offered_behind_options(offered: Offer) -> None:
-    assert offered("--index", "work", "se") == ["search"]
+    assert offered("--index", "work", "se") == ["search", "serve"]
     assert offered("--index", "work", "collection", "sh") == ["show"]
 
 

@@ -14,7 +14,9 @@ from qmd.cli.help import GROUPS
 from tests.cli.conftest import Qmd
 
 PARSED_ONLY = {
+    "browse": "needs a terminal",
     "watch": "stays until it is interrupted",
+    "serve": "stays until it is interrupted",
     "mcp": "leaves a server behind",
     "pull": "downloads",
     "models pull": "downloads",
@@ -63,7 +65,8 @@ def test_an_example_of_a_command_works(
     vault: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch, name: str, line: str
 ) -> None:
     if name == "init":
-        (home / "projects").mkdir()
+        (home / "projects" / "site").mkdir(parents=True)
+        (home / "projects" / "readme.md").write_text("# Site\n")
         monkeypatch.chdir(home / "projects")
     for argv in commands_in(line):
         run = vault(*argv)

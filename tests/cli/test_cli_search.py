@@ -150,5 +150,5 @@ def test_a_changed_note_is_found_at_once_and_a_person_is_told(indexed: Qmd, note
     (notes / "new.md").unlink()
     assert (indexed("search", "wombat", "--json").out, indexed("search", "wombat", "--json").err) == (
         "[]\n",
-        "warning: no document holds 'wombat'\n",
+        "warning: 'wombat' does not appear in any note\n",
     )

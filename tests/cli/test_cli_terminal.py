@@ -171,7 +171,7 @@ def test_with_colours_the_only_sequences_are_our_own(hostile: Path, terminal: Te
 
 def test_in_what_is_drawn_the_only_sequences_are_colours_and_links(hostile: Path, terminal: Terminal) -> None:
     drawn = [argv for argv in READING if argv[0] not in ("search", "query", "vsearch", HOSTILE)]
-    ours = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;(?:(?:file|obsidian|https?):[!-~]*)?\x07")
+    ours = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;(?:(?:file|obsidian|https?|vscode):[!-~]*)?\x07")
     for argv, shown in zip(drawn, terminal(drawn), strict=True):
         assert (argv, steering(ours.sub("", shown.out)), steering(shown.err)) == (argv, set(), set())
 

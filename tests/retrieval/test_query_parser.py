@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qmd import clock
 from qmd.errors import UsageError
 from qmd.records import MetadataFilter, Query, Scope, SubQuery
-from qmd.retrieval.query_parser import build_scope, check_size, parse_query, validate_subqueries
+from qmd.retrieval.query_parser import build_scope, check_size, parse_query, split_filters, validate_subqueries
 
 
 def test_plain_text_passes_as_it_is() -> None:
@@ -177,3 +177,21 @@ def test_any_text_is_a_query_or_a_usage_error(text: str) -> None:
         assert exc.message
     else:
         assert query.text or query.scope != Scope()
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "filters"),
+    [
+        ("limits tag:work ", "limits ", ("tag:work",)),
+        ("limits tag:wo", "limits ", ()),
+        ('tag:a limits -path:"b c" now', "limits now", ("tag:a", '-path:"b c"')),
+        ('"see tag:a here" ', '"see tag:a here" ', ()),
+        ("tag: limits", "tag: limits", ()),
+    ],
+)
+def test_a_filter_is_split_off_once_it_is_complete(text: str, words: str, filters: tuple[str, ...]) -> None:
+    assert split_filters(text) == (words, filters)
+
+
+def test_a_filter_at_the_end_is_complete_when_the_text_is() -> None:
+    assert split_filters("limits tag:work", is_ended=True) == ("limits ", ("tag:work",))

@@ -99,6 +99,15 @@ def open_with(database: Path, loader: Loader) -> Index:
     return opened
 
 
+def make_index(database: Path, folder: Path, loader: Loader) -> Index:
+    """The index of a folder, as a collection of its name, with the models of `loader`."""
+    collection = Collection(folder.name, folder, pattern="**/*.{md,txt}")
+    with open_writer(database) as writer:
+        writer.mirror_config([collection], None, "digest")
+        update_collection(writer, collection)
+    return open_with(database, loader)
+
+
 @pytest.fixture
 def index(database: Path, loader: Loader) -> Iterator[Index]:
     with open_with(database, loader) as opened:

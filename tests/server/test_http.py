@@ -25,9 +25,9 @@ ROUTES = (("GET", "/health"), ("POST", "/query"), ("POST", "/search"), ("POST", 
 
 
 @asynccontextmanager
-async def running(index: Index, policy: AccessPolicy) -> AsyncIterator[httpx2.AsyncClient]:
+async def running(index: Index, policy: AccessPolicy, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the application, its lifespan entered as a real server would."""
-    app: Any = build_app(index, policy)
+    app: Any = build_app(index, policy, **options)
     send_in, receive_in = anyio.create_memory_object_stream[dict[str, Any]](2)
     done = anyio.Event()
 

@@ -1,0 +1,108 @@
+"""The line that is typed into, the list, and the filters that are on: what Textual's own need besides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.suggester import Suggester
+from textual.widgets import Input, Label, OptionList
+
+from qmd.render.terminal import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Question(Input):
+    """What is typed. Backspace before the first character takes the last filter off."""
+
+    class Emptied(Message):
+        """Backspace was pressed where there is nothing left to delete."""
+
+    def action_delete_left(self) -> None:
+        """See `Input`."""
+        if self.cursor_position == 0 and self.selection.is_empty:
+            self.post_message(self.Emptied())
+        super().action_delete_left()
+
+
+class Results(OptionList):
+    """The list. A click shows a line and a second one chooses it; typing goes on in the question."""
+
+    class Typed(Message):
+        """A key that is not for the list."""
+
+        def __init__(self, key: events.Key) -> None:
+            super().__init__()
+            self.key = key
+
+    def on_click(self, event: events.Click) -> None:
+        """See the class."""
+        at = event.style.meta.get("option")
+        if at is not None and event.chain < 2:
+            self.highlighted = at
+            event.prevent_default()
+
+    def on_key(self, event: events.Key) -> None:
+        """See the class."""
+        is_text = event.is_printable and event.key != "y"
+        if is_text or event.key == "backspace" or (event.key == "up" and not self.highlighted):
+            self.post_message(self.Typed(event))
+            event.stop()
+            event.prevent_default()
+
+
+class Chips(Horizontal):
+    """The filters that are on; a click takes one off."""
+
+    class Changed(Message):
+        """There is one more, or one less."""
+
+    def __init__(self, *filters: str) -> None:
+        super().__init__()
+        self.filters = list(filters)
+
+    def on_mount(self) -> None:
+        """See `Widget`."""
+        self._show()
+
+    def put_on(self, *filters: str) -> None:
+        """Add filters."""
+        self.filters += [one for one in filters if one not in self.filters]
+        self._show()
+        self.post_message(self.Changed())
+
+    def take_off(self, at: int = -1) -> None:
+        """Remove one, if there is any."""
+        if self.filters:
+            del self.filters[at]
+            self._show()
+            self.post_message(self.Changed())
+
+    def on_click(self, event: events.Click) -> None:
+        """See the class."""
+        if event.widget is not None and event.widget is not self:
+            self.take_off(self.children.index(event.widget))
+
+    def _show(self) -> None:
+        self.display = bool(self.filters)
+        self.remove_children()
+        self.mount_all(Label(f"{visible(one)} ×", markup=False) for one in self.filters)
+
+
+class FilterSuggester(Suggester):
+    """Completes a filter at the end of what is typed; Right takes the proposal."""
+
+    def __init__(self, offered: Callable[[], Sequence[str]]) -> None:
+        super().__init__(use_cache=False)
+        self._offered = offered
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """See `Suggester`."""
+        word = value.rpartition(" ")[2]
+        if ":" not in word:
+            return None
+        return next((value + one[len(word) :] for one in self._offered() if one.startswith(word) and one != word), None)
