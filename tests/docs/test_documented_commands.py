@@ -1,4 +1,7 @@
-"""Every command of the README, the tutorial and the recipes runs as it is written, for a new user in an empty home."""
+"""The README, the tutorial and the recipes run as they are written, for a new user in an empty home.
+
+In a block `console` the lines below a command are what it prints on a terminal; `…` stands for anything there.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,41 @@ _INSTALL = re.compile(r"^python3 -m venv \.venv && \.venv/bin/pip install -q \. 
 
 _NOT_RUN = {
     "README.md": ("python3 -m venv .venv && .venv/bin/pip install -q -U pip",),
-    "docs/tutorial.md": (),
-    "docs/recipes.md": ("qmd watch",),
+    "docs/tutorial.md": ("qmd search oven\nqmd open 1", "qmd browse"),
+    "docs/recipes.md": ("qmd watch", "qmd browse"),
 }
 """The beginnings of all blocks that are marked `no-run`, so that the mark is no way out."""
 
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;]*m|\]8;[^\x1b]*\x1b\\)")
+"""A colour or a link of a terminal."""
 
-def _blocks(page: str) -> list[tuple[str, str]]:
-    """The mark and the text of each block of commands."""
+
+def _blocks(page: str, *languages: str) -> list[tuple[str, str, str]]:
+    """The language, the mark and the text of each block in one of these languages."""
     text = (_ROOT / page).read_text("utf-8")
-    return [(mark.strip(), body) for language, mark, body in _FENCE.findall(text) if language in ("sh", "console")]
+    return [(language, mark.strip(), body) for language, mark, body in _FENCE.findall(text) if language in languages]
+
+
+def _script(page: str, outputs: Path) -> tuple[str, list[str]]:
+    """What a shell is to run, and the lines expected of each command whose output it writes to a numbered file."""
+    lines, expected = [], list[str]()
+    for language, mark, body in _blocks(page, "sh", "console"):
+        if mark:
+            continue
+        if language == "sh":
+            lines.append(_INSTALL.sub("", body))
+            continue
+        for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+            command, _, printed = part.partition("\n")
+            lines.append(f"{{ {command}\n}} > {outputs / str(len(expected))} 2>&1")
+            expected.append(printed)
+    return "\n".join(lines), expected
+
+
+def _holds(shown: str, expected: str) -> bool:
+    """Whether the expected lines appear; runs of blanks are one, as widths differ."""
+    pieces = [re.escape(" ".join(piece.split())) for piece in expected.split("…")]
+    return bool(re.search(".*?".join(pieces), " ".join(_SEQUENCE.sub("", shown).split())))
 
 
 @pytest.fixture
@@ -49,21 +77,39 @@ def clone(tmp_path: Path) -> Path:
 def test_every_command_of_a_page_runs(page: str, clone: Path) -> None:
     if page == "docs/recipes.md":
         shutil.copytree(clone / "docs" / "vault", clone.parent / "home" / "bakery")
-    commands = [_INSTALL.sub("", body) for mark, body in _blocks(page) if not mark]
-    assert commands
-    env = environment(clone.parent / "home")
-    env["PATH"] = f"{clone.parent / 'bin'}:{env['PATH']}"
-    run = subprocess.run(
-        ["bash", "-ex", "-c", "\n".join(commands)], cwd=clone, env=env, capture_output=True, text=True, timeout=300
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
+    outputs = clone.parent / "outputs"
+    outputs.mkdir()
+    script, expected = _script(page, outputs)
+    assert script
+    run = _run(["bash", "-ex", "-c", script], clone)
+    printed = [file.read_text("utf-8") for file in sorted(outputs.iterdir(), key=lambda file: int(file.name))]
+    assert run.returncode == 0, run.stderr[-2000:] + "".join(printed[-1:])
     empty = [line for line in run.stderr.splitlines() if line.startswith(("error:", "No results"))]
     assert empty == []
+    missed = [
+        f"{shown}\nis not:\n{lines}" for lines, shown in zip(expected, printed, strict=True) if not _holds(shown, lines)
+    ]
+    assert not missed, "\n".join(missed)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="`~` is another folder there")
+def test_the_python_example_of_the_readme_finds_the_note_that_answers(clone: Path) -> None:
+    shutil.copytree(clone / "docs" / "vault", clone.parent / "home" / "notes")
+    [(_, _, example)] = _blocks("README.md", "python")
+    run = _run([sys.executable, "-c", example], clone)
+    assert run.stdout.startswith("qmd://notes/Projects/Pricing.md "), run.stdout + run.stderr
+
+
+def _run(command: list[str], clone: Path) -> subprocess.CompletedProcess[str]:
+    """Run it in the clone, with results drawn as on a terminal of 80 columns."""
+    env = environment(clone.parent / "home", FORCE_COLOR="1", TERM="xterm-256color", COLUMNS="80")
+    env["PATH"] = f"{clone.parent / 'bin'}:{env['PATH']}"
+    return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("page", _NOT_RUN)
 def test_only_the_named_commands_are_not_run(page: str) -> None:
-    marked = [(mark, body) for mark, body in _blocks(page) if mark]
+    marked = [(mark, body) for _, mark, body in _blocks(page, "sh", "console") if mark]
     assert all(re.fullmatch(r'no-run="[^"]+"', mark) for mark, _ in marked)
     assert len(marked) == len(_NOT_RUN[page])
     assert all(body.startswith(start) for (_, body), start in zip(marked, _NOT_RUN[page], strict=True))

@@ -29,7 +29,11 @@ def test_a_picture_is_made_from_a_command_that_exists(screens: dict[str, tuple[s
 
 
 def test_every_picture_of_the_list_is_there_and_no_other(screens: dict[str, tuple[str, ...]]) -> None:
-    assert {file.stem for file in _FOLDER.glob("*.svg")} == set(screens)
+    assert {file.stem for kind in ("*.svg", "*.png") for file in _FOLDER.glob(kind)} == set(screens)
+
+
+def test_a_picture_of_the_page_is_small_enough_for_a_repository() -> None:
+    assert [file.name for file in _FOLDER.glob("*.png") if file.stat().st_size > 120_000] == []
 
 
 def test_every_picture_that_a_page_shows_is_there() -> None:
