@@ -110,7 +110,7 @@ def test_searches_do_not_advise_what_is_being_done(indexed: Qmd, running: Embedd
 def test_a_second_run_says_how_far_the_first_is(indexed: Qmd, running: EmbeddingRun, argv: tuple[str, ...]) -> None:
     run = indexed(*argv)
     assert (run.status, run.out.endswith(ALREADY)) == (0, True)
-    assert run.err == "it is 43 % done, 1 min 55 s left; see: qmd status\n"
+    assert run.err == "It is 43 % done, 1 min 55 s left; see: qmd status\n"
 
 
 def test_doctor_waits_for_vectors_that_are_being_computed(indexed: Qmd, running: EmbeddingRun) -> None:
