@@ -246,10 +246,10 @@ def _mention_question(argv: Sequence[str]) -> None:
 
 def _run_help(words: Sequence[str], arguments: Arguments) -> int:
     """`qmd help`, `qmd help search`, `qmd help collection`, `qmd help collection add`."""
-    if not words:
+    if not words or words == ["help"]:
         return _print_help(arguments)
     if group_of(words[0]) or find_built_command(words) is not None:
-        return _run([*words, "--help"])
+        return _run([*words, "--help", *(f"{name}={value}" for name, value in arguments.settings.items())])
     from qmd.cli.suggestions import unknown_command
 
     raise unknown_command(words[0], ())

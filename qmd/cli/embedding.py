@@ -138,7 +138,7 @@ def _as_words(options: EmbedOptions) -> Iterator[str]:
 def _tell_of_other(run: EmbeddingRun | None) -> None:
     out("Another embed process is already running. Skipping.\n")
     if run is not None:
-        say(f"it is {run.state}; see: qmd status")
+        say(f"It is {run.state}; see: qmd status")
 
 
 class _Shown:

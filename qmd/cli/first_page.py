@@ -60,7 +60,9 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
     if not counts.documents:
         return "nothing indexed yet"
     noun = "document" if counts.documents == 1 else "documents"
-    vectors = (
-        f"{counts.pending_documents} without vectors (qmd embed)" if counts.pending_documents else "all with vectors"
-    )
+    vectors = "all with vectors"
+    if counts.embedding is not None:
+        vectors = f"vectors being computed ({counts.embedding.percent} %)"
+    elif counts.pending_documents:
+        vectors = f"{counts.pending_documents} without vectors (qmd embed)"
     return f"{counts.documents} {noun}, {vectors}, updated {relative_time(counts.updated_at, utc_now())}"

@@ -121,8 +121,8 @@ def say(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Write a warning line to stderr."""
-    say(f"warning: {text}")
+    """Write a warning to stderr, one line whatever the names in it hold."""
+    say("warning: " + text.replace("\n", r"\x0a"))
 
 
 def show_progress(text: str) -> None:

@@ -192,7 +192,7 @@ def _next_step(command: str, text: str, index: str | None, response: SearchRespo
     import shlex
 
     asked = [shlex.quote(text), *(["--index", shlex.quote(index)] if index else [])]
-    if command == "search":
+    if command == "search" and response.terms:
         return " ".join(["qmd query", *asked]), "search by meaning as well"
     if len(response.hits) > 1:
         return " ".join(["qmd", command, *asked, "--explain"]), "show every hit"

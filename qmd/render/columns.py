@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.render.terminal import visible
+from qmd.render.terminal import visible, visible_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ class Elided:
 
     def __init__(self, path: str, link: str | None = None, style: str = "", *, is_path: bool = True) -> None:
         """Take the path, or another text on one line; `style` is that of its last part."""
-        self._path, self._link, self._style = visible(" ".join(path.split("\n"))), link, style
+        self._path, self._link, self._style = visible_name(path), link, style
         self._is_path = is_path
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:

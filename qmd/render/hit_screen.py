@@ -11,7 +11,7 @@ from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw
 from qmd.render.hits import LEAST_SHOWN, HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
-from qmd.render.terminal import Styled, visible
+from qmd.render.terminal import Styled, visible, visible_name
 from qmd.render.text import VERDICT_NOTES
 from qmd.render.wrapping import shorten, wrap
 from qmd.retrieval.calibration import strength
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.text import Text
 
-    from qmd.records import LexicalTerm, SearchResponse
+    from qmd.records import Hit, LexicalTerm, SearchResponse
 
 PASSAGE_ROWS = 4
 """Of one hit, so that five hits fit 40 rows."""
@@ -37,10 +37,11 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
     from rich.text import Text
 
     rows = make_rows(response, options)
-    if not rows or (response.verdict == "none" and not options.explain):
+    is_literal = bool(rows) and not response.models and _holds_words(rows[0].hit, response.terms)
+    if not rows or (response.verdict == "none" and not options.explain and not is_literal):
         return draw(screen, *_nothing(response, rows, options, screen))
     parts: list[RenderableType] = []
-    if response.verdict in VERDICT_NOTES:
+    if response.verdict in VERDICT_NOTES and not is_literal:
         parts.append(Text(_sentence(VERDICT_NOTES[response.verdict]), style="warning"))
     told: set[str] = set()
     for number, row in enumerate(rows, start=1):
@@ -52,6 +53,12 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
 
         parts += [Text(), *run_rows(response, screen.text_width)]
     return draw(screen, *parts)
+
+
+def _holds_words(hit: Hit, terms: Sequence[LexicalTerm]) -> bool:
+    """Whether a hit has every word that was looked for: who asks for a word alone finds it, however common it is."""
+    text = "\n".join([hit.document.title, hit.document.path, *hit.passage.heading_trail, hit.passage.text])
+    return bool(terms) and all(find_spans(text, [term]) for term in terms)
 
 
 def _nothing(
@@ -138,7 +145,7 @@ class _Hit:
         hit, docid = self._row.hit, self._row.docid
         rest = "".join(f"  {one}" for one in (docid, hit.document.date) if one)
         where = self._row.identifier if docid is None else _bare(hit.document.uri)
-        path = Text(elide(f"{_line(where)}:{hit.passage.line}", width - len(rest)))
+        path = Text(elide(f"{visible_name(where)}:{hit.passage.line}", width - len(rest)))
         link = self._options.links.get(hit.document.uri)
         if link:
             path.stylize(Style(link=link))

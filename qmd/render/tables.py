@@ -27,7 +27,7 @@ from qmd.render.columns import (
 )
 from qmd.render.drawing import NARROWEST, Screen, draw, paint
 from qmd.render.listings import StatusReport, listing_time
-from qmd.render.terminal import Styled, hyperlink, join_styled, visible
+from qmd.render.terminal import Styled, hyperlink, join_styled, visible_name
 from qmd.render.text import human_size, relative_time
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def draw_files(
     width = max(screen.width, NARROWEST) - size_width - time_width - 4
     lines: list[str] = [paint(screen, f"{'Size':>{size_width}}  {'Changed':<{time_width}}  File", "faint"), "\n"]
     for size, changed, one in zip(sizes, times, documents, strict=True):
-        folders, separator, name = elide_path(visible(one.path), width).rpartition("/")
+        folders, separator, name = elide_path(visible_name(one.path), width).rpartition("/")
         shown_path = join_styled([paint(screen, folders + separator, "path"), name])
         if below is not None and screen.colours:
             shown_path = hyperlink(shown_path, link(below + to_disk(one.path), 1))
@@ -215,10 +215,10 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
     if report.daemon_pid is not None:
         rows.append(("Server", shown(f"running, process {report.daemon_pid}")))
     rows += [("Models", shown(entry)) for entry in report.models]
-    parts: list[RenderableType] = [facts(rows), ""]
+    parts: list[RenderableType] = [facts(rows)]
     if report.collections:
         counts = {one.name: one for one in index.collections}
-        parts.append(_status_table(report, counts, now, home))
+        parts += ["", _status_table(report, counts, now, home)]
     if index.left_out:
         parts += ["", heading("Left out", count(len(index.left_out), "file"))]
         parts.append(indented(_left_out(report)))

@@ -44,6 +44,11 @@ def visible(text: str) -> str:
     return re.sub(_STEERING, _spelled, text)
 
 
+def visible_name(text: str) -> str:
+    r"""`text` as `visible` has it, and on one line: a file name's line feeds and tabs are spelled out as well."""
+    return re.sub("[\t\n\r]", _spelled, visible(text))
+
+
 def _spelled(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"

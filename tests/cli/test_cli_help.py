@@ -170,3 +170,14 @@ def test_qmd_alone_says_when_the_index_cannot_be_read(qmd: Qmd, tmp_path: Path) 
     run = qmd()
     assert (run.status, run.err) == (1, "")
     assert "qmd doctor" in run.out
+
+
+@pytest.mark.parametrize("asked", [["help", "search"], ["help", "collection"], ["help", "collection", "add"]])
+def test_help_that_is_asked_by_word_keeps_the_settings_of_the_program(qmd: Qmd, asked: list[str]) -> None:
+    drawn = qmd(*asked, "--color", "always").out
+    assert "\x1b[" in drawn
+    assert re.sub(r"\x1b\[[\d;]*m", "", drawn) == qmd(*asked).out
+
+
+def test_help_of_help_is_the_general_help(qmd: Qmd) -> None:
+    assert qmd("help", "help") == qmd("--help")

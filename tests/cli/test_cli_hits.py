@@ -140,3 +140,9 @@ def test_results_longer_than_the_screen_open_in_the_pager(indexed: Qmd) -> None:
 def test_a_forced_screen_through_a_pipe_is_drawn(indexed: Qmd) -> None:
     (row,) = json.loads(through_pipe("search", "tomatoes", "--json").out)
     assert f"{row['docid']}" in SEQUENCE.sub("", through_pipe("search", "tomatoes", "--color", "always").out)
+
+
+def test_filters_that_no_note_passes_are_not_sent_to_a_search_by_meaning(indexed: Qmd) -> None:
+    drawn = on_terminal("search", "tag:nowhere", NO_COLOR="1").out
+    assert "qmd query" not in drawn
+    assert "qmd status  see what is indexed" in drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,13 @@ def test_a_new_index_of_a_project_says_how_to_fill_it(qmd: Qmd, home: Path, monk
     monkeypatch.chdir(fill(home / "project"))
     assert qmd("init").err == "next: qmd index .\n"
     assert "warning: the index is empty: run 'qmd index .'\n" in qmd("search", "x").err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such a name cannot exist")
+def test_a_warning_is_one_line_although_the_name_in_it_has_two(qmd: Qmd, tmp_path: Path) -> None:
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    (folder / "new\nerror: line.md").write_bytes(b"# Zebra \xff\n")
+    warnings = [line for line in qmd("index", str(folder), "--no-embed").err.splitlines() if "UTF-8" in line]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(r"warning: 'new\x0aerror: line.md'")

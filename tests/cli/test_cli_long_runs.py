@@ -106,11 +106,17 @@ def test_searches_do_not_advise_what_is_being_done(indexed: Qmd, running: Embedd
     assert "qmd embed" not in said
 
 
+def test_qmd_alone_asks_nobody_to_embed_while_vectors_are_computed(indexed: Qmd, running: EmbeddingRun) -> None:
+    page = indexed().out
+    assert "vectors being computed (43 %)" in page
+    assert "(qmd embed)" not in page
+
+
 @pytest.mark.parametrize("argv", [("embed",), ("embed", "--background"), ("index",), ("index", "--background")])
 def test_a_second_run_says_how_far_the_first_is(indexed: Qmd, running: EmbeddingRun, argv: tuple[str, ...]) -> None:
     run = indexed(*argv)
     assert (run.status, run.out.endswith(ALREADY)) == (0, True)
-    assert run.err == "it is 43 % done, 1 min 55 s left; see: qmd status\n"
+    assert run.err == "It is 43 % done, 1 min 55 s left; see: qmd status\n"
 
 
 def test_doctor_waits_for_vectors_that_are_being_computed(indexed: Qmd, running: EmbeddingRun) -> None:

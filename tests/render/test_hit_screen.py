@@ -202,14 +202,29 @@ def test_paths_on_disk_have_no_docid_beside_them() -> None:
 
 
 def test_a_list_of_weak_hits_says_so_first() -> None:
-    drawn = draw_hits(response(replace(HIT, relevance=0.3), verdict="weak"), HitOptions(), PLAIN)
+    answer = replace(response(replace(HIT, relevance=0.3), verdict="weak"), models=("some model",))
+    drawn = draw_hits(answer, HitOptions(), PLAIN)
     first, blank, second = drawn.splitlines()[:3]
     assert first.endswith(".")
     assert (blank, second[:10]) == ("", "1  Pricing")
 
 
+def test_a_word_that_nearly_every_note_holds_is_still_found_where_only_words_were_asked() -> None:
+    answer = response(replace(HIT, relevance=0.1), HIT, query="bills", verdict="none")
+    lines = draw_hits(answer, HitOptions(), PLAIN).splitlines()
+    assert lines[0].startswith("1  Pricing")
+    assert any(line.startswith("2  Pricing") for line in lines)
+    by_meaning = draw_hits(replace(answer, models=("some model",)), HitOptions(), PLAIN)
+    assert by_meaning.startswith("No good match found.")
+
+
+def test_the_address_of_a_hit_keeps_every_blank_of_a_name() -> None:
+    document = replace(DOCUMENT, path="two  blanks\n.md")
+    assert r"notes/two  blanks\x0a.md:5" in shown(replace(HIT, document=document))
+
+
 def test_where_nothing_matches_well_the_closest_is_named_and_a_command() -> None:
-    answer = response(replace(HIT, relevance=0.1), HIT, verdict="none")
+    answer = response(replace(HIT, relevance=0.1), HIT, query="bills of zygotes", verdict="none")
     drawn = draw_hits(answer, HitOptions(next_step=("qmd query x --explain", "show every hit")), PLAIN)
     assert drawn.splitlines() == [
         "No good match found. The closest:",

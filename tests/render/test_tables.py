@@ -93,6 +93,10 @@ def test_status_without_anything_says_how_to_begin() -> None:
     assert "qmd index ~/notes" in draw_status(NARROW, empty, NOW, HOME)
 
 
+def test_no_two_empty_lines_stand_together_in_a_status() -> None:
+    assert "\n\n\n" not in draw_status(NARROW, report(), NOW, HOME)
+
+
 def test_status_of_a_complete_index_asks_for_nothing(tmp_path: Path) -> None:
     drawn = draw_status(NARROW, report(collection(tmp_path, context={"/": "mine"})), NOW, tmp_path)
     assert "Vectors  ✓ complete, 90 passages" in drawn
@@ -122,3 +126,8 @@ def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> No
     odd = collection(tmp_path, "[bold]x[/]", context={"[red]/": "[link=http://x]y[/link]"})
     drawn = draw_collection(NARROW, odd, None, NOW, tmp_path)
     assert "[bold]x[/]" in drawn and "[red]/" in drawn and "[link=http://x]y[/link]" in drawn
+
+
+def test_a_line_feed_in_a_name_breaks_no_row_of_a_listing() -> None:
+    drawn = draw_files(NARROW, Listing("notes", "", (stored("a/new\nline\there.md"),)), None, link, NOW)
+    assert drawn.endswith(r"a/new\x0aline\x09here.md" + "\n")
