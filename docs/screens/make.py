@@ -60,7 +60,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 _BROWSE_SIZE = (110, 30)
-_PAGE_SIZE = (960, 500)
+_PAGE_SIZE = (1060, 500)
 _PAGE = {"q": "how do I restore a backup?", "note": "qmd://bakery/Reference/Backups.md", "line": "10"}
 """What the page of `serve` shows."""
 
