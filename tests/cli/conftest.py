@@ -54,9 +54,9 @@ def notes(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         target = home / "notes" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-    # A folder of this very moment would be looked at again by the next search.
-    for folder in (home / "notes", home / "notes/daily", home / "notes/we ird"):
-        os.utime(folder, (1_700_000_000, 1_700_000_000))
+    # What is of this very moment would be looked at again by the next search.
+    for place in (home / "notes", *(home / "notes").rglob("*")):
+        os.utime(place, (1_700_000_000, 1_700_000_000))
     monkeypatch.setattr(freshness, "_LOOK_S", 60.0)
     return home / "notes"
 
