@@ -39,6 +39,7 @@ class Setting(Struct, frozen=True):
 
 
 _SECONDS = "seconds, or 5m, 2h, off"
+_FILE_LINK = "file://, in a vault obsidian://"
 
 VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_CONFIG_DIR", "folder of index.yml", "~/.config/qmd"),
@@ -70,7 +71,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("HTTPS_PROXY", "proxy for https addresses", "", "model servers"),
     Variable("ALL_PROXY", "proxy for fetching models", "", "model servers"),
     Variable("NO_PROXY", "hosts that are reached without a proxy", "", "model servers"),
-    Variable("QMD_EDITOR_URI", "address that links of results open: {path}, {line}, {col}", "file://", "terminal"),
+    Variable("QMD_EDITOR_URI", "address that links of results open: {path}, {line}, {col}", _FILE_LINK, "terminal"),
+    Variable("VISUAL", "editor of 'qmd open'", "EDITOR", "terminal"),
+    Variable("EDITOR", "editor of all programs", "what the desktop opens files with", "terminal"),
     Variable("QMD_PAGER", "pager for long results; empty for none", "PAGER", "terminal"),
     Variable("PAGER", "pager of all programs; empty for none", "less", "terminal"),
     Variable("LESS", "options of less", "FRX", "terminal"),
@@ -93,6 +96,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_REQUEST_TIMEOUT", f"longest time for one answer of a server: {_SECONDS}", "2m", "limits"),
     Variable("QMD_HOOK_TIMEOUT", "seconds that an update command may take; 0 for no limit", "600", "limits"),
     Variable("QMD_SQLITE_BUSY_TIMEOUT", "milliseconds to wait for another process", "120000", "limits"),
+    Variable("QMD_AUTO_UPDATE", "0: searches do not take up changed files first", "on", "limits"),
     Variable("QMD_TRUST_LOCAL_CONFIG", "trusts every project's .qmd without asking", "off", "trust"),
     Variable("QMD_TRUST_UPDATE_HOOKS", "the same, by its older name", "off", "trust"),
 )
@@ -101,11 +105,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("collections.NAME.path", "the folder; relative to index.yml, or to the project of a .qmd"),
     Setting("collections.NAME.pattern", "glob of the files that are taken", "**/*.md"),
     Setting("collections.NAME.ignore", "globs of files that are left out"),
+    Setting("collections.NAME.gitignore", "false: files that git ignores are taken as well", "true"),
     Setting("collections.NAME.context", "notes on paths, shown with every result below them"),
     Setting("collections.NAME.update", "command that 'qmd update' runs first in the folder"),
     Setting("collections.NAME.includeByDefault", "false: searched only when it is named", "true"),
     Setting("global_context", "note on everything, shown with every result"),
-    Setting("editor_uri", "address that links of results open, after QMD_EDITOR_URI", "file://"),
+    Setting("editor_uri", "address that links of results open, after QMD_EDITOR_URI", _FILE_LINK),
+    Setting("auto_update", "false: searches do not take up changed files first", "true"),
     Setting("models.embed", "model that computes vectors", "auto"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
