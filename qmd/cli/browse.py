@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from qmd.app.disk_paths import link_to
+from qmd.app.disk_paths import linker
 from qmd.app.launching import launch
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
@@ -102,4 +102,4 @@ def _stdout_on_the_screen() -> Iterator[None]:
 def _link(opened: OpenIndex, note: Note) -> str:
     """What is copied: where the file is, else the address in the index."""
     path = opened.disk_paths([note.document]).get(note.document.uri)
-    return note.document.uri if path is None else link_to(path)
+    return note.document.uri if path is None else linker(None)(path, 1)

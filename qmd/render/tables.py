@@ -16,7 +16,6 @@ from qmd.render.columns import (
     count,
     elide_path,
     facts,
-    file_link,
     folded_home,
     heading,
     indented,
@@ -120,7 +119,7 @@ def _also(collection: Collection) -> str:
 def _folder(path: Path, home: Path) -> RenderableType:
     if not path.exists():
         return shown(f"{folded_home(path, home)} (missing)", "bad")
-    return Elided(folded_home(path, home), file_link(path))
+    return Elided(folded_home(path, home), path.as_uri())
 
 
 def draw_collection(

@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.app.disk_paths import link_to
 from qmd.app.index import Index
 from qmd.app.records import DocumentText, NoteLink, NoteLinks
 from qmd.app.searching import SearchRequest
@@ -20,7 +19,6 @@ from qmd.errors import QmdError
 from qmd.ingest.outline import read_outline
 from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.hits import LEAST_SHOWN
-from qmd.render.terminal import link_target
 from qmd.render.text import VERDICT_NOTES
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.listening import Listener
@@ -84,7 +82,7 @@ def search(index: Index, view: View, stage: SearchRequest, listener: Listener) -
 
 def _listed(index: Index, view: View, response: SearchResponse) -> str:
     matches = partial(find_spans, terms=response.terms)
-    opens = _openers(index, [hit.document for hit in response.hits], [hit.passage.line for hit in response.hits])
+    opens = _openers(index, [(hit.document, hit.passage.line) for hit in response.hits])
     rows, noted = [], set[str]()
     for number, hit in enumerate(response.hits, 1):
         context = f"<p>{escape(hit.context)}</p>" if hit.context and hit.context not in noted else ""
@@ -134,22 +132,16 @@ def _relevance(relevance: float) -> str:
     return f'<span class="relevance {word}" title="{relevance:.0%}">{bar}{word}</span>'
 
 
-def _openers(index: Index, documents: Sequence[StoredDocument], lines: Sequence[int]) -> Mapping[str, str]:
+def _openers(index: Index, places: Sequence[tuple[StoredDocument, int]]) -> Mapping[str, str]:
     """Address → what opens the note at its line outside of the browser, which opens no files for a page."""
-    paths, template = index.disk_paths(documents), index.editor_uri()
-    links = {
-        one.uri: link_target(template, paths[one.uri], line) if template else link_to(paths[one.uri])
-        for one, line in zip(documents, lines, strict=True)
-        if one.uri in paths
-    }
-    return {uri: link for uri, link in links.items() if not _NO_PROGRAM.match(link)}
+    return {uri: link for uri, link in index.openers(places).items() if not _NO_PROGRAM.match(link)}
 
 
 def open_note(index: Index, view: View) -> str:
     """A note in full, and what it is connected with."""
     fetched, links = index.get(view.note), index.links(view.note)
     document = fetched.document
-    opener = _openers(index, [document], [view.line or 1]).get(document.uri)
+    opener = _openers(index, [(document, view.line or 1)]).get(document.uri)
     opens = f'<a data-key="o" href="{escape(opener)}">Open in {_program(opener)}</a>' if opener else ""
     close = escape(replace(view, note="", line=0).address)
     tags = "".join(_chip(f"tag:{_quoted(tag)}", f"#{tag}") for tag in _tags(document))
