@@ -67,10 +67,10 @@ def test_brackets_that_are_no_wiki_link_stay() -> None:
 
 
 def test_tasks_pictures_and_callouts_are_readable() -> None:
-    tasks, pictures = "- [ ] open\n- [x] done\n\n", "![a chart](img/c.png) ![](d.png)\n\n"
+    tasks, pictures = "- [ ] open\n- [x] done\n\n", "![a chart|80](img/c.png) ![](d.png) ![[e.png|400]]\n\n"
     text = f"{tasks}{pictures}> [!note] Mind this\n> text\n\n> [!tip]\n> more\n"
     assert drawn(text) == (
-        " • ☐ open\n • ☑ done\n\n[image a chart] [image d.png]\n\n▌ Mind this\n▌ text\n\n▌ Tip\n▌ more\n"
+        " • ☐ open\n • ☑ done\n\n[image a chart] [image d.png] [image e.png]\n\n▌ Mind this\n▌ text\n\n▌ Tip\n▌ more\n"
     )
 
 

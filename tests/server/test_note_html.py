@@ -99,6 +99,10 @@ def test_a_link_leads_to_the_web_a_note_or_a_heading_and_else_nowhere(text: str,
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (
+            "![Figure 1](c.png)",
+            '<img src="/page/picture?source=c.png" alt="Figure 1" loading="lazy">',
+        ),
         ("![[a b.png|300]]", '<img src="/page/picture?source=a b.png" alt="" loading="lazy" width="300">'),
         (
             "![beds|80](../a%20b.png)",
@@ -184,3 +188,8 @@ def test_nothing_that_a_note_holds_runs_or_leads_astray(text: str) -> None:
 )
 def test_no_mixture_of_marks_makes_anything_but_plain_html(pieces: list[str]) -> None:
     assert_harmless(html("".join(pieces)))
+
+
+def test_the_first_line_of_a_callout_is_its_title() -> None:
+    shown = html("> [!tip]- Mind this\n> more")
+    assert "<strong>Mind this</strong><br" in shown and "[!" not in shown and "more" in shown
