@@ -40,7 +40,7 @@ def test_an_effect_is_one_short_line(one: Variable) -> None:
 
 
 def test_every_setting_is_one_that_the_configuration_reads() -> None:
-    source = (PACKAGE / "config" / "settings.py").read_text("utf-8") + (PACKAGE / "app" / "reading.py").read_text()
+    source = (PACKAGE / "config" / "settings.py").read_text("utf-8") + (PACKAGE / "app" / "opened.py").read_text()
     for one in SETTINGS:
         assert f'"{one.key.rpartition(".")[2]}"' in source, one.key
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from qmd.app.records import DocumentText
 from qmd.records import StoredDocument
 from qmd.render.drawing import Screen
-from qmd.render.markdown import AddressOf
+from qmd.render.note_marks import AddressOf
 from qmd.render.pages import MAX_CODE, MAX_MARKDOWN, Page, draw_pages
 from qmd.render.terminal import without_sequences
 
