@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from qmd.app.records import DocumentText
 from qmd.records import StoredDocument
+from qmd.render import pages
 from qmd.render.drawing import Screen
 from qmd.render.note_marks import AddressOf
 from qmd.render.pages import MAX_CODE, MAX_MARKDOWN, Page, draw_pages
@@ -113,8 +114,9 @@ def test_a_huge_document_is_shown_as_it_is(path: str) -> None:
     assert drawn(text, path).startswith("    1  *a* `b`\n")
 
 
-def test_many_documents_take_no_longer_than_one_may() -> None:
-    half = "*a* `b`\n" * (MAX_MARKDOWN // 16)
+def test_many_documents_take_no_longer_than_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MAX_MARKDOWN", 1_600)
+    half = "*a* `b`\n" * 100
     shown = draw_pages(PLAIN, [page(half), page("*c*\n"), page(half)], NOW)
     assert "\nc\n" in shown
     assert "1  *a* `b`\n" in shown
