@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
+from qmd.app.pictures import is_picture
 from qmd.ingest.frontmatter import read_front_matter
 from qmd.render.terminal import visible
 
@@ -28,6 +29,9 @@ MAX_WIKI_LINK_CHARACTERS = 2_000
 TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _SIGNS = {"<sup>": "^", "<sub>": "_"}
 _CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
+PICTURE_SIZE = r"(.*?)\|?(\d{1,4})(?:x\d+)?\Z"
+"""The text of a picture, and the width that stands behind it or alone: `![[plan.png|400]]`."""
+
 _MISSING = "missing"
 """The name of a style, of links that lead nowhere and of what a terminal cannot show."""
 
@@ -76,8 +80,14 @@ def read_wiki_link(state: StateInline, silent: bool) -> bool:
         return False
     if not silent:
         target, _, text = inner.partition("|")
-        state.push("link_open", "a", 1).attrs = {"href": target.removesuffix("\\").strip(), "wiki": 1}
-        state.push("text", "", 0).content = text.strip() or target.strip().lstrip("#").replace("#", " › ")
+        target = target.removesuffix("\\").strip()
+        if start > state.pos and is_picture(target):
+            image = state.push("image", "img", 0)
+            image.attrs, image.content, image.children = {"src": quote(target)}, text.strip(), []
+            state.pos = end + 2
+            return True
+        state.push("link_open", "a", 1).attrs = {"href": target, "wiki": 1}
+        state.push("text", "", 0).content = text.strip() or target.lstrip("#").replace("#", " › ")
         state.push("link_close", "a", -1)
     state.pos = end + 2
     return True
@@ -93,17 +103,18 @@ def _prepare(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) -
         first, around = token.children[0], tokens[position - 2].type if position >= 2 else ""
         if around == "list_item_open" and first.content[:4] in TASKS:
             first.content = TASKS[first.content[:4]] + first.content[4:]
-        token.children = list(_readable(token.children, address_of, hyperlinks))
-        callout = re.match(_CALLOUT, first.content) if around == "blockquote_open" else None
-        if callout:
-            first.content = first.content[callout.end() :] or callout[1].capitalize()
-            token.children = _with_title(token.children)
+        words = with_callout_title(token.children) if around == "blockquote_open" else None
+        token.children = list(_readable(words or token.children, address_of, hyperlinks))
 
 
-def _with_title(tokens: Sequence[Token]) -> list[Token]:
-    """The words of a callout, of which the first line is its title."""
+def with_callout_title(tokens: Sequence[Token]) -> list[Token] | None:
+    """The words of a callout, `> [!note] Title`, of which the first line is its title; None for another quotation."""
     from markdown_it.token import Token
 
+    callout = re.match(_CALLOUT, tokens[0].content)
+    if callout is None:
+        return None
+    tokens[0].content = tokens[0].content[callout.end() :] or callout[1].capitalize()
     end = next((number for number, token in enumerate(tokens) if token.type == "softbreak"), len(tokens))
     title = [Token("strong_open", "strong", 1), *tokens[:end], Token("strong_close", "strong", -1)]
     return [*title, *([Token("hardbreak", "br", 0)] if end < len(tokens) else []), *tokens[end + 1 :]]
@@ -122,7 +133,8 @@ def _readable(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) 
         elif token.type == "link_close":
             yield from closing.pop() if closing else ()
         elif token.type == "image":
-            name = token.content or unquote(str(token.attrs.get("src", ""))).rpartition("/")[2]
+            sized = re.match(PICTURE_SIZE, token.content, re.S)
+            name = (sized[1] if sized else token.content) or unquote(str(token.attrs.get("src", ""))).rpartition("/")[2]
             text = Token("text", "", 0, content=f"[image {name}]" if name else "[image]")
             yield from (Token("missing_open", _MISSING, 1), text, Token("missing_close", _MISSING, -1))
         elif token.type == "html_inline" and token.content.lower().startswith("<br"):

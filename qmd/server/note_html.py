@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -19,15 +19,16 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from msgspec import Struct
 
-from qmd.app.pictures import is_picture
 from qmd.ingest.fences import Span
-from qmd.render.markdown import TASKS, read_wiki_link
+from qmd.render.markdown import PICTURE_SIZE, TASKS, read_wiki_link, with_callout_title
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//|\\\\", re.I)
 _TO_THE_WEB = ("http:", "https:", "mailto:")
+_BREAK = re.compile(r"&lt;br ?/?&gt;", re.I)
+"""The only HTML of a note that is no text: tables have no other way to break a line."""
+
 _COMMENT = re.compile("<!--|%%")
 _CLOSES = {"<!--": "-->", "%%": "%%"}
-_WIDTH = re.compile(r"(.*?)\|?(\d{1,4})(?:x\d+)?\Z", re.S)
 
 Matcher = Callable[[str], Sequence[tuple[int, int]]]
 """Where a text holds what was searched for: ascending spans that do not overlap."""
@@ -87,7 +88,10 @@ def without_comments(text: str, body: int, code: Sequence[Span]) -> str:
 
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": True}).enable(["table", "strikethrough", "linkify"])
+    assert parser.linkify is not None
+    # What only looks like an address is often none: `main.rs`.
+    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
     parser.inline.ruler.before("link", "wiki_link", read_wiki_link)
     parser.core.ruler.push("settle", _settle)
     parser.add_render_rule("text", _render_text)
@@ -108,6 +112,11 @@ def _settle(state: StateCore) -> None:
         if "style" in token.attrs:
             # A column's alignment; the page takes no styles from inside its elements.
             token.attrs = {"align": str(token.attrs["style"]).rpartition(":")[2]}
+        if token.type == "blockquote_open" and state.tokens[index + 1].type == "paragraph_open":
+            words = state.tokens[index + 2]
+            if words.children and (titled := with_callout_title(words.children)):
+                words.children = titled
+                token.attrJoin("class", "callout")
         if token.type == "inline" and token.children:
             is_item = state.tokens[index - 2].type == "list_item_open"
             token.children = _settle_inline(token.children, around, is_item=is_item)
@@ -118,13 +127,7 @@ def _settle(state: StateCore) -> None:
 def _settle_inline(tokens: list[Token], around: Surroundings, *, is_item: bool) -> list[Token]:
     settled: list[Token] = []
     opened: list[Token] = []
-    rest = iter(tokens)
-    for token in rest:
-        href = str(token.attrs.get("href", ""))
-        if token.type == "link_open" and "wiki" in token.attrs and is_picture(href):
-            shown, _ = next(rest), next(rest)
-            text = "" if shown.content == href else shown.content
-            token = Token("image", "img", 0, attrs={"src": quote(href)}, content=text)
+    for token in tokens:
         if token.type == "link_open":
             _settle_link(token, around)
             opened.append(token)
@@ -165,7 +168,7 @@ def _anchor(heading: str) -> str:
 
 
 def _render_text(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    return marked(tokens[index].content, env["around"].matches)
+    return re.sub(_BREAK, "<br>", marked(tokens[index].content, env["around"].matches))
 
 
 def _render_code(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
@@ -175,7 +178,7 @@ def _render_code(self: RendererHTML, tokens: Sequence[Token], index: int, option
 def _render_picture(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     token, around = tokens[index], env["around"]
     source = str(token.attrs.get("src", ""))
-    sized = _WIDTH.match(token.content)
+    sized = re.match(PICTURE_SIZE, token.content, re.S)
     text, width = (sized[1], f' width="{sized[2]}"') if sized else (token.content, "")
     named = escape(text or unquote(source).rpartition("/")[2])
     if source.lower().startswith(_TO_THE_WEB[:2]) and not token.meta["is_inside"]:

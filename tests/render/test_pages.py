@@ -74,6 +74,12 @@ def test_tasks_pictures_and_callouts_are_readable() -> None:
     )
 
 
+def test_a_picture_in_obsidians_way_is_named_and_not_called_by_its_width() -> None:
+    assert drawn("![[a chart.png|400]] ![[d.png]] ![[e.png|the sea|80x40]] [[f.png]]") == (
+        "[image a chart.png] [image d.png] [image the sea] f.png\n"
+    )
+
+
 def test_html_loses_no_words() -> None:
     text = "<details>\n<summary>More</summary>\n</details>\n\n2<sup>n</sup><br>next\n"
     assert drawn(text) == "<details>\n<summary>More</summary>\n</details>\n\n2^n\nnext\n"
