@@ -131,7 +131,7 @@ class BrowseApp(App[Note]):
         self.begin_capture_print(self, stdout=False)
         with suppress(NotImplementedError, RuntimeError):
             # Whoever ends the program from outside gets the terminal back; Windows has no such signal.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, partial(self.exit, return_code=143))
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._show_rows("", [])
         self._ask()
         # An index that cannot be read is what the search tells of.

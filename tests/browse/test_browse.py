@@ -377,7 +377,12 @@ async def test_a_better_answer_that_leaves_the_preview_as_it_is_does_not_lay_it_
 ) -> None:
     got: list[str] = []
     get = index.get
-    monkeypatch.setattr(index, "get", lambda uri: [got.append(uri), get(uri)][1])
+
+    def noted(uri: str) -> DocumentText:
+        got.append(uri)
+        return get(uri)
+
+    monkeypatch.setattr(index, "get", noted)
     async with seated(index) as seat:
         await seat.type("zebra")
         await seat.answered("reranked")
