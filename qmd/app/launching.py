@@ -66,7 +66,9 @@ def _editor(variable: str, command: str, file: Path, line: int, platform: str) -
     try:
         words = [word.strip('"') for word in shlex.split(command, posix=platform != "win32")]
     except ValueError as exc:
-        raise QmdError(f"{variable} '{command}' is no command: {exc}", "for example: export EDITOR='code -w'") from exc
+        raise QmdError(
+            f"{variable} '{command}' is not a command: {exc}", "for example: export EDITOR='code -w'"
+        ) from exc
     name = PurePath(words[0].replace("\\", "/")).name.casefold().removesuffix(".exe").removesuffix(".cmd")
     form = _AT_LINE.get(name, ("{file}",))
     return (*words, *(part.replace("{line}", str(line)).replace("{file}", str(file)) for part in form))

@@ -147,14 +147,14 @@ def _permissions(locations: Locations) -> str:
     readable = [str(path) for path in dict.fromkeys(kept) if is_open_to_others(path)]
     if readable:
         raise QmdError(f"others on this machine can read {_quoted(readable)}", f"run: chmod go= {shlex.join(readable)}")
-    return "index and configuration can be read by you alone"
+    return "only you can read the index and the configuration"
 
 
 def _telemetry(locations: Locations, environ: Mapping[str, str]) -> str:
     from qmd.inference.runtime.telemetry import remove_traces
 
     removed = remove_traces(locations.home, environ)
-    return f"off; deleted what it had left on this machine: {_quoted(removed)}" if removed else "off"
+    return f"off; deleted the files that it had left on this machine: {_quoted(removed)}" if removed else "off"
 
 
 def _quoted(items: Sequence[object]) -> str:
@@ -176,7 +176,7 @@ def _vectors(index: OpenIndex) -> str:
         return "no index yet"
     with index.reader() as reader, index.engines(frozenset({"embed"})) as engines:
         if engines.embedder is None:
-            return "not examined: there is no embedding model"
+            return "not checked: there is no embedding model"
         return _compare_vectors(reader, engines.embedder)
 
 
@@ -191,7 +191,7 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
     now, last = reader.status(embedder.fingerprint), reader.status(None)
     if not now.vectors and last.vectors:
         raise QmdError(
-            f"{last.vectors} vectors are of another model (fingerprint {last.fingerprint}), none of the present one",
+            f"{last.vectors} vectors belong to another model (fingerprint {last.fingerprint}), none to the current one",
             "run: qmd embed",
         )
     if now.pending_documents:
@@ -200,9 +200,11 @@ def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
     sample = sample_vectors(reader, embedder)
     if sample is None:
         return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}"
-    distance = f"{sample.n_chunks} chunks embedded again are {sample.largest_distance:.5f} away at most"
+    distance = f"{sample.n_chunks} chunks embedded again differ by at most {sample.largest_distance:.5f}"
     if not sample.agrees:
-        raise QmdError(f"{distance}: stored vectors are not what the model computes now", "run: qmd embed --force")
+        raise QmdError(
+            f"{distance}: the stored vectors differ from what the model computes now", "run: qmd embed --force"
+        )
     return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}; {distance}"
 
 

@@ -53,7 +53,11 @@ def embed_index(
         line.clear()
         if options.get("force"):
             out("Force re-indexing: clearing all vectors...\n")
-        out(f"Model: {describe(known.model)}\n\n" if n_pending else "✓ All content hashes already have embeddings.\n")
+        # What a program reads is what tobi/qmd says.
+        nothing = (
+            "✓ Everything is up to date.\n" if invocation.screen else "✓ All content hashes already have embeddings.\n"
+        )
+        out(f"Model: {describe(known.model)}\n\n" if n_pending else nothing)
         flush_result()
 
     line = invocation.progress("Vectors", "bytes")

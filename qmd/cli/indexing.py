@@ -13,7 +13,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, cuts_declarations
 from qmd.cli.output import out, say, warn
 from qmd.config.paths import expand_home
-from qmd.errors import NotFoundError, UsageError
+from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.names import to_text
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def index(
     index: Index = None,
 ) -> int:
     """Make folders searchable, or refresh all."""
+    from qmd.app.engines import is_words_only
     from qmd.cli.embedding import embed_in_background, embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
@@ -64,10 +65,16 @@ def index(
                     part.below for part in parts or () if part.collection == collection.name
                 )
             ]
-        if background and not no_embed:
-            embed_in_background(invocation, opened, locations, names, no_gpu, cut_declarations=cut_declarations)
-        elif not no_embed:
-            embed_index(invocation, opened, names, cut_declarations=cut_declarations)
+        try:
+            if background and not no_embed:
+                embed_in_background(invocation, opened, locations, names, no_gpu, cut_declarations=cut_declarations)
+            elif not no_embed:
+                embed_index(invocation, opened, names, cut_declarations=cut_declarations)
+        except ModelError as exc:
+            if not is_words_only():
+                raise
+            warn(f"no vectors: {exc.message}")
+            say("words are searchable: qmd search")
     return NotFoundError.exit_code if any(failures) else 0
 
 

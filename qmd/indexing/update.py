@@ -59,7 +59,7 @@ class UpdateReport(Struct, frozen=True):
 
 
 class TooManyChangesError(QmdError):
-    """More has changed than the caller wants to wait for; the index is as it was."""
+    """More has changed than a search may take up by itself; the index is as it was."""
 
     code = "too_many_changes"
 
@@ -160,6 +160,20 @@ class _Update(Struct):
             self.writer.put_documents(self.collection, documents)
 
 
+def _refuse_much(name: str, changed: Sequence[FileEntry], gone: Sequence[str], *, is_emptied: bool) -> None:
+    """Leave to a person what takes long, and a folder in which nothing is left: its disk may be away.
+
+    Raises:
+        TooManyChangesError: It is one of these.
+    """
+    n_changes = len(changed) + len(gone)
+    if is_emptied:
+        raise TooManyChangesError(f"the folder of '{name}' holds none of its files any more", "if so, run: qmd update")
+    if n_changes > QUICK_FILES or sum(entry.size_bytes for entry in changed) > QUICK_BYTES:
+        noun = "file waits" if n_changes == 1 else "files wait"
+        raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
+
+
 def update_collection(
     writer: IndexWriter,
     collection: Collection,
@@ -176,13 +190,13 @@ def update_collection(
         collection: Name, folder and mask.
         below: Only this folder or file of the collection; all of it where another version of the program made it.
         verify: Read every file, even those whose size and time are known.
-        only_if_quick: Do nothing when more has changed than takes half a second.
+        only_if_quick: Do nothing when more has changed than takes half a second, or no file is left.
         on_progress: Gets (files done, files to read) after every few files.
 
     Raises:
         NotFoundError: The folder does not exist or cannot be read as a whole; the index stays as it is.
         BusyError: Another process kept the index longer than the time-out.
-        TooManyChangesError: It would take longer.
+        TooManyChangesError: It is not quick.
     """
     started = time.monotonic()
     stamp = Stamp.parse(writer.version_stamp(f"analysis:{collection.name}"))
@@ -199,10 +213,8 @@ def update_collection(
     changed = scan.files if verify else update.changed(scan.files, left_out)
     present = {entry.path for entry in scan.files}
     gone = [path for path in known if path not in present and not scan.is_undecided(path)]
-    n_changes = len(changed) + len(gone)
-    if only_if_quick and (n_changes > QUICK_FILES or sum(entry.size_bytes for entry in changed) > QUICK_BYTES):
-        noun = "file waits" if n_changes == 1 else "files wait"
-        raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{collection.name}'", "to take up all: qmd index")
+    if only_if_quick:
+        _refuse_much(collection.name, changed, gone, is_emptied=bool(gone) and not below and not present)
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     stamps_early = not known or is_current
     update.take(changed, stamps_early=stamps_early, on_progress=on_progress)

@@ -53,6 +53,14 @@ def rested(index: qmd.Index) -> qmd.Index:
     return index
 
 
+def test_a_folder_whose_disk_is_away_loses_no_document(index: qmd.Index, folder: Path) -> None:
+    (folder / "notes").rename(folder / "elsewhere")
+    (folder / "notes").mkdir()
+    assert found(index, "pricing") == (["pricing.md"], 0, False)
+    warning = index.search("pricing", mode="lexical").warnings
+    assert warning == ("the folder of 'notes' holds none of its files any more; if so, run: qmd update",)
+
+
 def test_a_search_of_unchanged_files_writes_nothing(index: qmd.Index) -> None:
     before = index.path.stat().st_mtime_ns, index.status().updated_at
     assert found(index, "pricing") == (["pricing.md"], 0, True)

@@ -101,7 +101,7 @@ def test_telemetry_is_off_and_what_it_had_left_is_deleted_and_named(
     for name in ("deviceid", "onnxruntime.db", "onnxruntime.db-wal"):
         (folder / name).write_text("")
     shown = qmd("doctor").out
-    assert "✓ telemetry of ONNX Runtime: off; deleted what it had left on this machine: " in shown
+    assert "✓ telemetry of ONNX Runtime: off; deleted the files that it had left on this machine: " in shown
     assert str(folder / "deviceid") in shown
     assert not microsoft.exists()
     assert not (temporary / ".ses").exists()
@@ -163,7 +163,7 @@ def test_vectors_of_another_model_are_told_from_missing_ones(
     (other / "1_Pooling").mkdir()
     (other / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     monkeypatch.setenv("QMD_EMBED_MODEL", str(other))
-    assert "vectors are of another model" in indexed("doctor").out
+    assert "vectors belong to another model" in indexed("doctor").out
 
 
 class Drifted:

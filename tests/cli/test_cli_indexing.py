@@ -151,6 +151,7 @@ def test_a_failing_hook_fails_the_update_with_its_status_but_not_the_other_colle
 def test_embedding_twice_finds_nothing_to_do(indexed: Qmd) -> None:
     assert "✓ Done! Embedded" in indexed("embed").out
     assert indexed("embed").out == "✓ All content hashes already have embeddings.\n"
+    assert indexed("embed", "--color", "always").out == "✓ Everything is up to date.\n"
     assert "Force re-indexing" in indexed("embed", "-f").out
 
 

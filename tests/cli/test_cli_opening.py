@@ -90,7 +90,7 @@ def test_a_note_whose_file_is_gone_names_the_next_command(indexed: Qmd, notes: P
     ("command", "message"),
     [
         ("no-such-editor", "cannot run 'no-such-editor': there is no such program"),
-        ("vim '", "VISUAL 'vim '' is no command: No closing quotation"),
+        ("vim '", "VISUAL 'vim '' is not a command: No closing quotation"),
         ("false", "'false' ended with status 1"),
     ],
 )

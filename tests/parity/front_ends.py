@@ -30,7 +30,7 @@ from qmd.server.mcp_server import build_server
 COMMANDS = {"hybrid": "query", "dense": "vsearch", "lexical": "search"}
 TOOLS = {"hybrid": "query", "dense": "vector_search", "lexical": "search"}
 
-_TIPS = ("Tip: these are the built-in models", "No results found")
+_TIPS = ("Tip: answered by built-in models", "No results found")
 
 
 @dataclass(frozen=True)

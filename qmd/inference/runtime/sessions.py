@@ -116,6 +116,10 @@ def import_runtime() -> ModuleType:
     """
     try:
         import onnxruntime
+    except ModuleNotFoundError as exc:
+        if exc.name != "onnxruntime":
+            raise ModelError(f"onnxruntime cannot be imported: {_one_line(exc)}", _REINSTALL) from exc
+        raise ModelError("onnxruntime is not installed; it has no package for some systems") from exc
     except ImportError as exc:
         raise ModelError(f"onnxruntime cannot be imported: {_one_line(exc)}", _REINSTALL) from exc
     if not hasattr(onnxruntime, "InferenceSession"):

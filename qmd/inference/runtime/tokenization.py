@@ -103,6 +103,8 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     """
     try:
         import tokenizers
+    except ModuleNotFoundError as exc:
+        raise ModelError(f"'{exc.name}' is not installed; it has no package for some systems") from exc
     except ImportError as exc:
         raise ModelError(f"tokenizers cannot be imported: {exc}", "reinstall qmd") from exc
     if not path.is_file():

@@ -1,0 +1,46 @@
+"""The pictures of the documentation: made from commands that exist, all there, and loading nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from qmd.cli.commands import COMMANDS
+
+_ROOT = Path(__file__).parents[2]
+_FOLDER = _ROOT / "docs" / "screens"
+
+
+@pytest.fixture(scope="module")
+def screens() -> dict[str, tuple[str, ...]]:
+    if sys.platform == "win32":
+        pytest.skip("the script needs a pty")
+    made: dict[str, tuple[str, ...]] = runpy.run_path(str(_FOLDER / "make.py"))["SCREENS"]
+    return made
+
+
+def test_a_picture_is_made_from_a_command_that_exists(screens: dict[str, tuple[str, ...]]) -> None:
+    names = {spec.name for spec in COMMANDS}
+    assert [argv for argv in screens.values() if argv and argv[0] not in names] == []
+
+
+def test_every_picture_of_the_list_is_there_and_no_other(screens: dict[str, tuple[str, ...]]) -> None:
+    assert {file.stem for file in _FOLDER.glob("*.svg")} == set(screens)
+
+
+def test_every_picture_that_a_page_shows_is_there() -> None:
+    pages = [_ROOT / "README.md", *(_ROOT / "docs").glob("*.md")]
+    shown = [(page, link) for page in pages for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text("utf-8"))]
+    assert shown
+    assert [link for page, link in shown if not (page.parent / link).is_file()] == []
+
+
+@pytest.mark.parametrize("file", sorted(_FOLDER.glob("*.svg")), ids=lambda file: file.stem)
+def test_a_picture_loads_nothing_and_names_no_folder_of_a_machine(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert re.findall(r"https?://(?!www\.w3\.org|www\.textualize\.io)", text) == []
+    assert "/tmp/" not in text
