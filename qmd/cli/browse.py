@@ -73,8 +73,13 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
         link=lambda note: _link(opened, note),
         is_light=is_light(invocation.environ, sys.stdin.fileno(), sys.stderr.fileno()),
     )
+    # Textual's own report of a mistake is not for a person who searches.
+    app.error_console.quiet = True
     with _stdout_on_the_screen():
-        return app.run()
+        note = app.run()
+    if app._exception is not None:
+        raise app._exception
+    return note
 
 
 def _refuse(error: ImportError) -> NoReturn:

@@ -63,7 +63,7 @@ def _read_wiki_link(state: StateInline, silent: bool) -> bool:
         target = written.removesuffix("\\").strip()
         if is_embed and is_picture(target):
             picture = state.push("image", "img", 0)
-            picture.attrs, picture.content = {"src": quote(target)}, text.strip()
+            picture.attrs, picture.content, picture.children = {"src": quote(target)}, text.strip(), []
         else:
             state.push("link_open", "a", 1).attrs = {"href": target, "wiki": 1}
             state.push("text", "", 0).content = text.strip() or written.strip().lstrip("#").replace("#", " › ")
@@ -84,6 +84,7 @@ def _settle_marks(state: StateCore) -> None:
         if callout:
             first.content = first.content[callout.end() :] or callout[1].capitalize()
             token.children = _with_title(token.children)
+            state.tokens[position - 2].attrJoin("class", "callout")
 
 
 def _with_title(tokens: Sequence[Token]) -> list[Token]:

@@ -25,6 +25,9 @@ from qmd.render.note_marks import add_marks, find_note
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//|\\\\", re.I)
 _TO_THE_WEB = ("http:", "https:", "mailto:")
+_BREAK = re.compile(r"&lt;br ?/?&gt;", re.I)
+"""The only HTML of a note that is no text: tables have no other way to break a line."""
+
 _COMMENT = re.compile("<!--|%%")
 _CLOSES = {"<!--": "-->", "%%": "%%"}
 
@@ -86,7 +89,10 @@ def without_comments(text: str, body: int, code: Sequence[Span]) -> str:
 
 @cache
 def _parser() -> MarkdownIt:
-    parser = add_marks(MarkdownIt("commonmark", {"html": False}))
+    parser = add_marks(MarkdownIt("commonmark", {"html": False, "linkify": True}).enable("linkify"))
+    assert parser.linkify is not None
+    # What only looks like an address is often none: `main.rs`.
+    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
     parser.core.ruler.push("settle", _settle)
     parser.add_render_rule("text", _render_text)
     parser.add_render_rule("code_inline", _render_code)
@@ -149,7 +155,7 @@ def _anchor(heading: str) -> str:
 
 
 def _render_text(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    return marked(tokens[index].content, env["around"].matches)
+    return re.sub(_BREAK, "<br>", marked(tokens[index].content, env["around"].matches))
 
 
 def _render_code(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:

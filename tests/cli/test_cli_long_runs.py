@@ -189,7 +189,7 @@ def test_a_terminal_sees_one_bar_and_how_to_go_on_after_ctrl_c(qmd: Qmd, long_no
             except OSError:
                 break
             shown += piece
-            if not is_stopped and " left" in piece:
+            if not is_stopped and " left" in shown:
                 is_stopped = True
                 process.send_signal(signal.SIGINT)
     os.close(ours)

@@ -68,10 +68,16 @@ def test_brackets_that_are_no_wiki_link_stay() -> None:
 
 
 def test_tasks_pictures_and_callouts_are_readable() -> None:
-    tasks, pictures = "- [ ] open\n- [x] done\n\n", "![a chart|80](img/c.png) ![](d.png) ![[e.png|400]]\n\n"
+    tasks, pictures = "- [ ] open\n- [x] done\n\n", "![a chart|80](img/c.png) ![](d.png)\n\n"
     text = f"{tasks}{pictures}> [!note] Mind this\n> text\n\n> [!tip]\n> more\n"
     assert drawn(text) == (
-        " • ☐ open\n • ☑ done\n\n[image a chart] [image d.png] [image e.png]\n\n▌ Mind this\n▌ text\n\n▌ Tip\n▌ more\n"
+        " • ☐ open\n • ☑ done\n\n[image a chart] [image d.png]\n\n▌ Mind this\n▌ text\n\n▌ Tip\n▌ more\n"
+    )
+
+
+def test_a_picture_in_obsidians_way_is_named_and_not_called_by_its_width() -> None:
+    assert drawn("![[a chart.png|400]] ![[d.png]] ![[e.png|the sea|80x40]] [[f.png]]") == (
+        "[image a chart.png] [image d.png] [image the sea] f.png\n"
     )
 
 

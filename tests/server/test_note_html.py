@@ -120,6 +120,25 @@ def test_a_picture_comes_from_this_server_or_is_a_link(text: str, expected: str)
     assert inline(text) == expected
 
 
+def test_a_bare_address_is_a_link_and_what_only_looks_like_one_is_none() -> None:
+    shown = inline("see https://a.example/b. or main.rs, me@a.example, `https://c.example` javascript:alert(1)")
+    link = '<a href="https://a.example/b" target="_blank" rel="noopener noreferrer">https://a.example/b</a>'
+    assert shown == f"see {link}. or main.rs, me@a.example, <code>https://c.example</code> javascript:alert(1)"
+
+
+def test_a_callout_has_a_title_and_no_brackets() -> None:
+    shown = html("> [!note]- Mind *this*\n> text\n\n> [!tip]\n> more\n\n> said")
+    assert shown.replace("\n", "") == (
+        '<blockquote class="callout"><p><strong>Mind <em>this</em></strong><br />text</p></blockquote>'
+        '<blockquote class="callout"><p><strong>Tip</strong><br />more</p></blockquote>'
+        "<blockquote><p>said</p></blockquote>"
+    )
+
+
+def test_a_line_breaks_where_html_says_so() -> None:
+    assert inline("a<br>b<BR/>c <br onload=x> `<br>`") == ("a<br>b<br>c &lt;br onload=x&gt; <code>&lt;br&gt;</code>")
+
+
 def test_a_badge_is_no_link_inside_of_a_link() -> None:
     shown = inline("[![badge](https://a.example/b.svg)](https://c.example)")
     assert [tag for tag, _ in Tags(shown).seen] == ["a", "span"]
@@ -188,8 +207,3 @@ def test_nothing_that_a_note_holds_runs_or_leads_astray(text: str) -> None:
 )
 def test_no_mixture_of_marks_makes_anything_but_plain_html(pieces: list[str]) -> None:
     assert_harmless(html("".join(pieces)))
-
-
-def test_the_first_line_of_a_callout_is_its_title() -> None:
-    shown = html("> [!tip]- Mind this\n> more")
-    assert "<strong>Mind this</strong><br" in shown and "[!" not in shown and "more" in shown
