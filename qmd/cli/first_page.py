@@ -49,7 +49,6 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
     from qmd.app.index import Index
     from qmd.app.notices import Notices
     from qmd.clock import utc_now
-    from qmd.render.columns import count
     from qmd.render.text import relative_time
 
     try:
@@ -60,7 +59,8 @@ def _state(locations: Locations, environ: Mapping[str, str]) -> str:
         return f"cannot be read, {error.message} (see: qmd doctor)"
     if not counts.documents:
         return "nothing indexed yet"
-    pending = counts.pending_documents
-    vectors = f"{pending:,} without vectors (qmd embed)" if pending else "all with vectors"
-    updated = relative_time(counts.updated_at, utc_now())
-    return f"{count(counts.documents, 'document')}, {vectors}, updated {updated}"
+    noun = "document" if counts.documents == 1 else "documents"
+    vectors = (
+        f"{counts.pending_documents} without vectors (qmd embed)" if counts.pending_documents else "all with vectors"
+    )
+    return f"{counts.documents} {noun}, {vectors}, updated {relative_time(counts.updated_at, utc_now())}"

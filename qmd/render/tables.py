@@ -204,7 +204,6 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
     ]
     if report.daemon_pid is not None:
         rows.append(("Server", shown(f"running, process {report.daemon_pid}")))
-    rows += [("Models", shown(entry)) for entry in report.models]
     parts: list[RenderableType] = [facts(rows), ""]
     if report.collections:
         counts = {one.name: one for one in index.collections}
