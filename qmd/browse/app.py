@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -98,6 +100,8 @@ class BrowseApp(App[Note]):
         self._turn, self._reading = Turn(), Turn()
         self._response: SearchResponse | None = None
         self._title, self._rows = "", list[Row]()
+        self._wanted: object = None
+        """What the preview shows, or will soon: not laid out again for a better answer that leaves it as it is."""
         self._views: list[tuple[str, list[Row]]] = []
         """The lists that Escape goes back to; the first one is the answer."""
         self._offered: list[Filter] = []
@@ -125,6 +129,9 @@ class BrowseApp(App[Note]):
     def on_mount(self) -> None:
         """See `App`."""
         self.begin_capture_print(self, stdout=False)
+        with suppress(NotImplementedError, RuntimeError):
+            # Whoever ends the program from outside gets the terminal back; Windows has no such signal.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._show_rows("", [])
         self._ask()
         # An index that cannot be read is what the search tells of.
@@ -211,11 +218,13 @@ class BrowseApp(App[Note]):
         else:
             self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
         self.query_one("#status", Label).update(answer.state if self._is_asked else "latest notes", layout=False)
-        lines = [] if rows else ["No note matches." if self._is_asked else NOTHING_YET]
-        if answer.is_last:
-            lines += response.warnings
-            if self._words.strip() and rows and response.verdict in VERDICT_NOTES:
-                lines.append(VERDICT_NOTES[response.verdict])
+        if not self._is_asked and not rows:
+            lines = [NOTHING_YET]
+        else:
+            lines = [] if rows else ["No note matches."]
+            lines += response.warnings if answer.is_last else ()
+        if answer.is_last and self._words.strip() and rows and response.verdict in VERDICT_NOTES:
+            lines.append(VERDICT_NOTES[response.verdict])
         self._say(" · ".join(lines))
 
     # --- the list and the note --------------------------------------------------------------------
@@ -246,11 +255,15 @@ class BrowseApp(App[Note]):
     @on(OptionList.OptionHighlighted)
     def _read(self) -> None:
         """Lay out the note that is chosen, without holding up the keys."""
-        self._reading.leave()
-        self._reading = turn = Turn()
         note, preview = self.chosen, self.query_one(Preview)
         width = preview.scrollable_content_region.width
         terms = self._response.terms if self._response else ()
+        wanted = (note.place if isinstance(note, Note) else None, width, terms)
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
+        self._reading.leave()
+        self._reading = turn = Turn()
         if not isinstance(note, Note) or width < 1:
             preview.show("", Page())
             return

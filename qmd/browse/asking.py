@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _TYPING_S = 0.03
 """Between two keys of a fast typist or of a paste; words do not wait longer."""
 
+_FIRST_HITS = 12
+"""What words bring at once, a screenful: the passages of a list cost more than finding it."""
+
 _THINKING_S = 0.2
 """A pause after which models are worth their while: most people type the next key before."""
 
@@ -93,9 +96,11 @@ def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer
 
 def _stages(request: SearchRequest) -> list[tuple[str, float, SearchRequest]]:
     """(what is said of it, the pause before it, the request) of each stage."""
-    words = ("words", _TYPING_S, replace(request, mode="lexical"))
+    if request.mode == "lexical" and request.limit <= _FIRST_HITS:
+        return [("words", _TYPING_S, request)]
+    words = ("words", _TYPING_S, replace(request, mode="lexical", limit=min(request.limit, _FIRST_HITS)))
     if request.mode == "lexical":
-        return [words]
+        return [words, ("words", _THINKING_S, request)]
     if request.mode == "dense":
         return [("meaning", _THINKING_S, request)]
     fused = ("meaning", _THINKING_S, replace(request, rerank=False, expand=False))
