@@ -27,7 +27,6 @@ from qmd.browse.rows import (
     Row,
     connected_notes,
     draw_row,
-    filter_text,
     hit_notes,
     latest_notes,
     offered_filters,
@@ -36,7 +35,7 @@ from qmd.browse.widgets import Chips, FilterSuggester, Question, Results
 from qmd.errors import NotFoundError, QmdError
 from qmd.render.terminal import visible
 from qmd.render.text import VERDICT_NOTES
-from qmd.retrieval.query_parser import split_filters
+from qmd.retrieval.query_parser import filter_text, split_filters
 from qmd.retrieval.spans import find_spans
 
 if TYPE_CHECKING:
