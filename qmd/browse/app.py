@@ -207,8 +207,8 @@ class BrowseApp(App[Note]):
         """Show an answer; one to an earlier question is dropped."""
         if turn is not self._turn:
             return
-        self._response = response = answer.response
-        rows = (hit_notes if self._is_asked else latest_notes)(response.hits)
+        self._response = answer.response
+        rows = (hit_notes if self._is_asked else latest_notes)(answer.response.hits)
         if self._views:
             self._views[0] = ("", rows)
         else:
@@ -352,9 +352,7 @@ class BrowseApp(App[Note]):
 
     def action_down(self) -> None:
         """From the question into the list."""
-        results = self.query_one(Results)
-        results.focus()
-        results.action_cursor_down()
+        self.query_one(Results).focus().action_cursor_down()
 
     @on(Results.Typed)
     def _type(self, event: Results.Typed) -> None:
