@@ -19,7 +19,7 @@ from textual.widgets import Footer, Label, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker, WorkerState
 
-from qmd.browse.asking import Answer, Turn, ask
+from qmd.browse.asking import NOTHING_YET, Answer, Turn, ask
 from qmd.browse.preview import Page, Preview, lay_out
 from qmd.browse.rows import (
     Filter,
@@ -27,7 +27,6 @@ from qmd.browse.rows import (
     Row,
     connected_notes,
     draw_row,
-    filter_text,
     hit_notes,
     latest_notes,
     offered_filters,
@@ -35,8 +34,7 @@ from qmd.browse.rows import (
 from qmd.browse.widgets import Chips, FilterSuggester, Question, Results
 from qmd.errors import NotFoundError, QmdError
 from qmd.render.terminal import visible
-from qmd.render.text import VERDICT_NOTES
-from qmd.retrieval.query_parser import split_filters
+from qmd.retrieval.query_parser import filter_text, split_filters
 from qmd.retrieval.spans import find_spans
 
 if TYPE_CHECKING:
@@ -48,8 +46,6 @@ Found = TypeVar("Found")
 
 LATEST = "sort:date"
 """What is shown before anything is asked."""
-
-NOTHING_YET = "Nothing is indexed yet. Make notes searchable:  qmd index ~/notes"
 
 _RESTING_S = 0.05
 """How long a line must be chosen before its note is read: an arrow that is held down passes over it."""
@@ -211,21 +207,14 @@ class BrowseApp(App[Note]):
         """Show an answer; one to an earlier question is dropped."""
         if turn is not self._turn:
             return
-        self._response = response = answer.response
-        rows = (hit_notes if self._is_asked else latest_notes)(response.hits)
+        self._response = answer.response
+        rows = (hit_notes if self._is_asked else latest_notes)(answer.response.hits)
         if self._views:
             self._views[0] = ("", rows)
         else:
             self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
         self.query_one("#status", Label).update(answer.state if self._is_asked else "latest notes", layout=False)
-        if not self._is_asked and not rows:
-            lines = [NOTHING_YET]
-        else:
-            lines = [] if rows else ["No note matches."]
-            lines += response.warnings if answer.is_last else ()
-        if answer.is_last and self._words.strip() and rows and response.verdict in VERDICT_NOTES:
-            lines.append(VERDICT_NOTES[response.verdict])
-        self._say(" · ".join(lines))
+        self._say(answer.told(is_asked=self._is_asked, has_words=bool(self._words.strip())))
 
     # --- the list and the note --------------------------------------------------------------------
 
@@ -363,9 +352,7 @@ class BrowseApp(App[Note]):
 
     def action_down(self) -> None:
         """From the question into the list."""
-        results = self.query_one(Results)
-        results.focus()
-        results.action_cursor_down()
+        self.query_one(Results).focus().action_cursor_down()
 
     @on(Results.Typed)
     def _type(self, event: Results.Typed) -> None:

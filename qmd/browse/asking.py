@@ -11,12 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import QmdError
+from qmd.render.text import VERDICT_NOTES
 from qmd.retrieval.listening import CancelledSearch, Listener
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
     from qmd.app.searching import SearchRequest
     from qmd.records import SearchResponse
+
+NOTHING_YET = "Nothing is indexed yet. Make notes searchable:  qmd index ~/notes"
 
 _TYPING_S = 0.03
 """Between two keys of a fast typist or of a paste; words do not wait longer."""
@@ -62,6 +65,18 @@ class Answer(Struct, frozen=True):
         """What it rests on, how long it took, and whether better ones follow: `words · 12 ms …`."""
         time = f"{self.elapsed_ms:.0f} ms" if self.elapsed_ms < 1000 else f"{self.elapsed_ms / 1000:.1f} s"
         return f"{self.stage} · {time}{'' if self.is_last else ' …'}"
+
+    def told(self, *, is_asked: bool, has_words: bool) -> str:
+        """What there is to say of it below the list; of nothing but the latest notes only that there are none."""
+        found = self.response
+        if not is_asked and not found.hits:
+            return NOTHING_YET
+        lines = [] if found.hits else ["No note matches."]
+        if self.is_last:
+            lines += found.warnings
+        if self.is_last and has_words and found.hits and found.verdict in VERDICT_NOTES:
+            lines.append(VERDICT_NOTES[found.verdict])
+        return " · ".join(lines)
 
 
 def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer], object]) -> None:

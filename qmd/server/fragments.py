@@ -22,6 +22,7 @@ from qmd.render.hits import LEAST_SHOWN
 from qmd.render.text import VERDICT_NOTES, stretch
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.listening import Listener
+from qmd.retrieval.query_parser import filter_text
 from qmd.retrieval.spans import find_spans
 from qmd.server.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
 
@@ -147,7 +148,7 @@ def open_note(index: Index, view: View) -> str:
     opener = _openers(index, [(document, view.line or 1)]).get(document.uri)
     opens = f'<a data-key="o" href="{escape(opener)}">Open in {_program(opener)}</a>' if opener else ""
     close = escape(replace(view, note="", line=0).address)
-    tags = "".join(_chip(f"tag:{_quoted(tag)}", f"#{tag}") for tag in _tags(document))
+    tags = "".join(_chip(filter_text("tag", tag), f"#{tag}") for tag in document.tags)
     neighbours = (
         ("Links to", _ends(links.outgoing)),
         ("Linked from", _ends(links.incoming)),
@@ -208,9 +209,9 @@ def _chips(index: Index, query: str, response: SearchResponse) -> str:
     if len(names) > N_COLLECTIONS:
         found_in = Counter(hit.document.collection for hit in response.hits)
         names = [name for name, _ in found_in.most_common(N_COLLECTIONS)]
-    tags = Counter(tag for hit in response.hits for tag in _tags(hit.document))
-    filters = [(f"collection:{_quoted(name)}", name) for name in names if len(names) > 1]
-    filters += [(f"tag:{_quoted(tag)}", f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
+    tags = Counter(tag for hit in response.hits for tag in hit.document.tags)
+    filters = [(filter_text("collection", name), name) for name in names if len(names) > 1]
+    filters += [(filter_text("tag", tag), f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
     if any(hit.document.date for hit in response.hits):
         filters += [(f'since:"{when}"', when) for when in ("last month", "last year")]
     # Those that are on stay, so that they can be taken out, whatever is found.
@@ -239,15 +240,6 @@ def _toggled(query: str, written: str) -> str:
 def _chip(query: str, label: str, *, is_on: bool = False) -> str:
     current = ' aria-current="true"' if is_on else ""
     return f'<a class="chip" href="{escape(View(query).address)}"{current}>{escape(label)}</a>'
-
-
-def _tags(document: StoredDocument) -> list[str]:
-    tags = document.metadata.get("tags")
-    return [tag.lstrip("#") for tag in ((tags,) if isinstance(tags, str) else tags if isinstance(tags, tuple) else ())]
-
-
-def _quoted(value: str) -> str:
-    return f'"{value}"' if re.search(r"\s", value) else value
 
 
 def _title(document: StoredDocument) -> str:

@@ -13,8 +13,8 @@ from qmd.app.index import Index
 from qmd.app.opening import open_index
 from qmd.app.records import DocumentText
 from qmd.app.searching import SearchRequest
-from qmd.browse.app import NOTHING_YET, Picker
-from qmd.browse.asking import _stages
+from qmd.browse.app import Picker
+from qmd.browse.asking import NOTHING_YET, _stages
 from qmd.browse.preview import Preview, lay_out
 from qmd.browse.rows import Filter, Note
 from qmd.browse.widgets import Chips, Results
