@@ -233,6 +233,13 @@ class StoredDocument(Struct, frozen=True):
         return self.date or self.modified_at
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of its front matter, without `#`."""
+        values = [self.metadata.get(key) for key in ("tag", "tags")]
+        lists = [(value,) if isinstance(value, str) else value for value in values]
+        return tuple(str(tag).lstrip("#") for tags in lists if isinstance(tags, list | tuple) for tag in tags if tag)
+
+    @property
     def docid(self) -> str:
         """`#` and the first six hex digits of the content hash."""
         return "#" + self.hash[:6]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from qmd.names import to_disk
 from qmd.records import Collection, StoredDocument
+
+Linker = Callable[[str, int], str]
+"""Path on disk and line → the address that opens the file there."""
 
 
 def disk_paths(
@@ -32,23 +36,33 @@ def disk_paths(
     return found
 
 
-def link_to(path: str, *, is_in_vault: bool | None = None) -> str:
-    """The address that opens a file on disk: in Obsidian where it lies in a vault, else in the desktop's program.
-
-    Args:
-        path: Absolute.
-        is_in_vault: Where that is known; None looks at the folders above.
-    """
-    if vault_of(path) is not None if is_in_vault is None else is_in_vault:
-        from urllib.parse import quote
-
-        return f"obsidian://open?path={quote(path, safe='', errors='surrogateescape')}"
-    return Path(path).as_uri()
+def linker(template: str | None) -> Linker:
+    """What makes a link of a path and a line: the template, else Obsidian for its own files, else the file itself."""
+    if template:
+        return partial(_editor_link, template)
+    # Thousands of files lie in few folders.
+    known = cache(is_in_vault)
+    return lambda path, line: _obsidian_link(path) if known(Path(path).parent) else Path(path).as_uri()
 
 
-def vault_of(path: str) -> Path | None:
-    """The Obsidian vault that a file lies in, the nearest folder above with a `.obsidian` in it; None outside."""
-    return next((folder for folder in Path(path).parents if (folder / ".obsidian").is_dir()), None)
+def is_in_vault(folder: Path) -> bool:
+    """Whether a folder is an Obsidian vault, or lies in one."""
+    return any((one / ".obsidian").is_dir() for one in (folder, *folder.parents))
+
+
+def _obsidian_link(path: str) -> str:
+    from urllib.parse import quote
+
+    return f"obsidian://open?path={quote(path, safe='', errors='surrogateescape')}"
+
+
+def _editor_link(template: str, path: str, line: int) -> str:
+    from urllib.parse import quote
+
+    target = template.replace("{path}", quote(path, safe="/:~!*'()", errors="surrogateescape"))
+    for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
+        target = target.replace(placeholder, str(value))
+    return target
 
 
 def missing_warning(n_missing: int, n_all: int) -> str:

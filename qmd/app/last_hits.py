@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from qmd.errors import NotFoundError
 from qmd.files import make_private_folder, open_private
@@ -47,5 +46,5 @@ def recall_hit(locations: Locations, number: int) -> tuple[str, int]:
 
 
 def _file(locations: Locations) -> Path:
-    # The index of each project is called the same, and its own folder may be shared.
-    return locations.cache / f"last-hits-{crc32(os.fsencode(locations.database)):08x}.json"
+    # The folder of a project's own index may be shared.
+    return locations.cache / f"last-hits-{locations.key}.json"

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
-from qmd.app.disk_paths import link_to, vault_of
+from qmd.app.disk_paths import is_in_vault, linker
 from qmd.errors import QmdError
 
 _AT_LINE: Mapping[str, tuple[str, ...]] = {
@@ -59,7 +59,7 @@ def plan_launch(
     for variable in ("VISUAL", "EDITOR"):
         if environ.get(variable, "").strip():
             return Launch(_editor(variable, environ[variable], file, line, platform))
-    return Launch((desktop, str(file) if vault_of(str(file)) is None else link_to(str(file))))
+    return Launch((desktop, linker(None)(str(file), line) if is_in_vault(file.parent) else str(file)))
 
 
 def _editor(variable: str, command: str, file: Path, line: int, platform: str) -> tuple[str, ...]:

@@ -4,105 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from msgspec.structs import replace
 
 from qmd.app.collections import as_names, refuse_unknown, require_collection
-from qmd.app.freshness import Freshness, Refresher
-from qmd.app.limits import Deadline, parse_model_ttl
-from qmd.app.notices import Notices
-from qmd.app.readers import ReaderPool
+from qmd.app.freshness import Freshness
+from qmd.app.opened import OpenedIndex
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview
 from qmd.clock import days_since
-from qmd.errors import MissingDocumentError, ModelError, NotFoundError, StoreError
+from qmd.errors import MissingDocumentError, ModelError, NotFoundError
 from qmd.records import IndexStatus, Scope
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.listening import Listener
 
 if TYPE_CHECKING:
-    from qmd.app.configuration import Configuration
-    from qmd.app.engines import EnginePool
+    from qmd.app.limits import Deadline
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import SearchRequest, SearchWishes
-    from qmd.config.paths import Locations
-    from qmd.inference.base import Engines
     from qmd.inference.models.catalogue import Role
-    from qmd.inference.settings import EngineSettings
     from qmd.records import Collection, Query, SearchResponse, StoredDocument, SubQuery
     from qmd.retrieval.options import SearchOptions
     from qmd.store.index import IndexReader
 
-_CLOSE_TIMEOUT_S = 2.0
 
-
-class ReadingIndex:
-    """An index and the models that search it; `Index` adds what changes them.
-
-    Args:
-        locations: Where it lies.
-        configuration: Its collections, notes and models.
-        environ: Variables that choose models and how long idle ones are kept.
-        notices: Told what concerns the user beside the answers.
-        allow_gpu: False keeps models on the CPU.
-        keeps_models: Whether models stay loaded however long they are idle.
-        timeout_s: How long a request may take; None for as long as it takes. Computing vectors is not limited.
-    """
-
-    def __init__(
-        self,
-        locations: Locations,
-        configuration: Configuration,
-        environ: Mapping[str, str],
-        *,
-        notices: Notices = Notices(),
-        allow_gpu: bool = True,
-        keeps_models: bool = True,
-        timeout_s: float | None = None,
-    ) -> None:
-        self.timeout_s = timeout_s
-        self._locations = locations
-        self._configuration = configuration
-        # Only these are heard by engines; any other change of the environment would load the models again.
-        self._environ = {name: value for name, value in environ.items() if name.startswith("QMD_")}
-        self._notices = notices
-        self._allow_gpu = allow_gpu
-        self._readers = ReaderPool(configuration.open_reader, (locations.database, locations.config_file))
-        self._refresher = Refresher(configuration, locations.project_root, self._environ)
-        self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
-
-    @cached_property
-    def _engines(self) -> EnginePool[EngineSettings]:
-        from qmd.app.engines import EnginePool, models_stamp, open_engines
-
-        return EnginePool(open_engines, self._model_ttl_s, stamp=models_stamp)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give up models and open files, after a moment for a search that still runs.
-
-        The index can still be used, and then opens them again.
-        """
-        if "_engines" in self.__dict__:
-            self._engines.unload(_CLOSE_TIMEOUT_S)
-        self._readers.close()
-
-    def release_idle(self) -> None:
-        """Give up models and open readers once they have not been used for their time to live."""
-        if self._engines.unload_if_idle():
-            self._readers.close()
-
-    @property
-    def path(self) -> Path:
-        """The index file."""
-        return self._locations.database
+class ReadingIndex(OpenedIndex):
+    """What an index and its models can be asked; `Index` adds what changes them."""
 
     # --- searching --------------------------------------------------------------------------------
 
@@ -296,6 +223,13 @@ class ReadingIndex:
         with self._request() as (reader, _):
             return disk_paths(documents, reader.collections(), self._locations.cwd if relative else None)
 
+    def openers(self, places: Sequence[tuple[StoredDocument, int]]) -> Mapping[str, str]:
+        """Address → what opens each document at its line, as a click does; without those whose file is gone."""
+        from qmd.app.disk_paths import linker
+
+        paths, link = self.disk_paths([document for document, _ in places]), linker(self.editor_uri())
+        return {one.uri: link(paths[one.uri], line) for one, line in places if one.uri in paths}
+
     # --- state ------------------------------------------------------------------------------------
 
     def collections(self) -> tuple[Collection, ...]:
@@ -365,38 +299,6 @@ class ReadingIndex:
         with self._configuration.open_reader() as reader:
             return tuple(reader.check())
 
-    def engine_settings(self) -> EngineSettings:
-        """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
-        from qmd.inference.settings import EngineSettings
-
-        models = self._configuration.settings().models
-        return EngineSettings(
-            models_dir=self._locations.models,
-            embed=models.get("embed", "auto"),
-            rerank=models.get("rerank", "auto"),
-            expand=models.get("generate", "auto"),
-            allow_gpu=self._allow_gpu,
-            env=self._environ,
-        )
-
-    @contextmanager
-    def reader(self) -> Iterator[IndexReader]:
-        """The index file itself, for those who measure and examine.
-
-        Raises:
-            NotFoundError: There is none.
-        """
-        with self._request() as (reader, _):
-            yield reader
-
-    @contextmanager
-    def engines(self, roles: frozenset[Role]) -> Iterator[Engines]:
-        """The models themselves, for those who measure and examine."""
-        with self._engines.lease(self.engine_settings(), roles) as engines:
-            yield engines
-
-    # --- inside -----------------------------------------------------------------------------------
-
     @contextmanager
     def _resolving(self, reference: str) -> Iterator[IndexReader]:
         """A reader, and the reason why a document that is not found is not there."""
@@ -407,18 +309,3 @@ class ReadingIndex:
                 from qmd.app.missing import explain_missing
 
                 raise explain_missing(error, reference, reader, self._locations.cwd) from error
-
-    @contextmanager
-    def _request(self, listener: Listener = Listener()) -> Iterator[tuple[IndexReader, Deadline]]:
-        """A reader that stops when the time is over or the listener has gone, and who to ask about that."""
-        deadline = Deadline(listener, self.timeout_s)
-        with self._readers.reader() as reader:
-            reader.stop_when(lambda: deadline.is_gone)
-            try:
-                yield reader, deadline
-            except (CancelledSearch, StoreError):
-                # Both are how the work ends; the deadline knows why.
-                deadline.check()
-                raise
-            finally:
-                reader.stop_when(None)

@@ -182,11 +182,9 @@ def _tags(reader: IndexReader) -> Counter[str]:
     """Every tag of the index in small letters without `#`, and the tags around nested ones, with the notes of each."""
     found: Counter[str] = Counter()
     for document in reader.iter_documents():
-        for key in ("tag", "tags"):
-            value = document.metadata.get(key) or ()
-            for one in (value,) if isinstance(value, str) else value if isinstance(value, list | tuple) else ():
-                parts = str(one).lstrip("#").casefold().split("/")
-                found.update("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+        for tag in document.tags:
+            parts = tag.casefold().split("/")
+            found.update("/".join(parts[:count]) for count in range(1, len(parts) + 1))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -17,7 +19,7 @@ from textual.widgets import Footer, Label, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker, WorkerState
 
-from qmd.browse.asking import Answer, Turn, ask
+from qmd.browse.asking import NOTHING_YET, Answer, Turn, ask
 from qmd.browse.preview import Page, Preview, lay_out
 from qmd.browse.rows import (
     Filter,
@@ -25,7 +27,6 @@ from qmd.browse.rows import (
     Row,
     connected_notes,
     draw_row,
-    filter_text,
     hit_notes,
     latest_notes,
     offered_filters,
@@ -33,8 +34,7 @@ from qmd.browse.rows import (
 from qmd.browse.widgets import Chips, FilterSuggester, Question, Results
 from qmd.errors import NotFoundError, QmdError
 from qmd.render.terminal import visible
-from qmd.render.text import VERDICT_NOTES
-from qmd.retrieval.query_parser import split_filters
+from qmd.retrieval.query_parser import filter_text, split_filters
 from qmd.retrieval.spans import find_spans
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ Found = TypeVar("Found")
 
 LATEST = "sort:date"
 """What is shown before anything is asked."""
-
-NOTHING_YET = "Nothing is indexed yet. Make notes searchable:  qmd index ~/notes"
 
 _RESTING_S = 0.05
 """How long a line must be chosen before its note is read: an arrow that is held down passes over it."""
@@ -98,6 +96,8 @@ class BrowseApp(App[Note]):
         self._turn, self._reading = Turn(), Turn()
         self._response: SearchResponse | None = None
         self._title, self._rows = "", list[Row]()
+        self._wanted: object = None
+        """What the preview shows, or will soon: not laid out again for a better answer that leaves it as it is."""
         self._views: list[tuple[str, list[Row]]] = []
         """The lists that Escape goes back to; the first one is the answer."""
         self._offered: list[Filter] = []
@@ -125,6 +125,9 @@ class BrowseApp(App[Note]):
     def on_mount(self) -> None:
         """See `App`."""
         self.begin_capture_print(self, stdout=False)
+        with suppress(NotImplementedError, RuntimeError):
+            # Whoever ends the program from outside gets the terminal back; Windows has no such signal.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._show_rows("", [])
         self._ask()
         # An index that cannot be read is what the search tells of.
@@ -204,19 +207,14 @@ class BrowseApp(App[Note]):
         """Show an answer; one to an earlier question is dropped."""
         if turn is not self._turn:
             return
-        self._response = response = answer.response
-        rows = (hit_notes if self._is_asked else latest_notes)(response.hits)
+        self._response = answer.response
+        rows = (hit_notes if self._is_asked else latest_notes)(answer.response.hits)
         if self._views:
             self._views[0] = ("", rows)
         else:
             self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
         self.query_one("#status", Label).update(answer.state if self._is_asked else "latest notes", layout=False)
-        lines = [] if rows else ["No note matches." if self._is_asked else NOTHING_YET]
-        if answer.is_last:
-            lines += response.warnings
-            if self._words.strip() and rows and response.verdict in VERDICT_NOTES:
-                lines.append(VERDICT_NOTES[response.verdict])
-        self._say(" · ".join(lines))
+        self._say(answer.told(is_asked=self._is_asked, has_words=bool(self._words.strip())))
 
     # --- the list and the note --------------------------------------------------------------------
 
@@ -246,11 +244,15 @@ class BrowseApp(App[Note]):
     @on(OptionList.OptionHighlighted)
     def _read(self) -> None:
         """Lay out the note that is chosen, without holding up the keys."""
-        self._reading.leave()
-        self._reading = turn = Turn()
         note, preview = self.chosen, self.query_one(Preview)
         width = preview.scrollable_content_region.width
         terms = self._response.terms if self._response else ()
+        wanted = (note.place if isinstance(note, Note) else None, width, terms)
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
+        self._reading.leave()
+        self._reading = turn = Turn()
         if not isinstance(note, Note) or width < 1:
             preview.show("", Page())
             return
@@ -350,9 +352,7 @@ class BrowseApp(App[Note]):
 
     def action_down(self) -> None:
         """From the question into the list."""
-        results = self.query_one(Results)
-        results.focus()
-        results.action_cursor_down()
+        self.query_one(Results).focus().action_cursor_down()
 
     @on(Results.Typed)
     def _type(self, event: Results.Typed) -> None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import QmdError
+from qmd.render.text import VERDICT_NOTES
 from qmd.retrieval.listening import CancelledSearch, Listener
 
 if TYPE_CHECKING:
@@ -18,8 +19,13 @@ if TYPE_CHECKING:
     from qmd.app.searching import SearchRequest
     from qmd.records import SearchResponse
 
+NOTHING_YET = "Nothing is indexed yet. Make notes searchable:  qmd index ~/notes"
+
 _TYPING_S = 0.03
 """Between two keys of a fast typist or of a paste; words do not wait longer."""
+
+_FIRST_HITS = 12
+"""What words bring at once, a screenful: the passages of a list cost more than finding it."""
 
 _THINKING_S = 0.2
 """A pause after which models are worth their while: most people type the next key before."""
@@ -60,6 +66,18 @@ class Answer(Struct, frozen=True):
         time = f"{self.elapsed_ms:.0f} ms" if self.elapsed_ms < 1000 else f"{self.elapsed_ms / 1000:.1f} s"
         return f"{self.stage} · {time}{'' if self.is_last else ' …'}"
 
+    def told(self, *, is_asked: bool, has_words: bool) -> str:
+        """What there is to say of it below the list; of nothing but the latest notes only that there are none."""
+        found = self.response
+        if not is_asked and not found.hits:
+            return NOTHING_YET
+        lines = [] if found.hits else ["No note matches."]
+        if self.is_last:
+            lines += found.warnings
+        if self.is_last and has_words and found.hits and found.verdict in VERDICT_NOTES:
+            lines.append(VERDICT_NOTES[found.verdict])
+        return " · ".join(lines)
+
 
 def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer], object]) -> None:
     """Search in stages and tell of each; ends early, and without an error, when the turn is over.
@@ -93,9 +111,11 @@ def ask(index: Index, request: SearchRequest, turn: Turn, tell: Callable[[Answer
 
 def _stages(request: SearchRequest) -> list[tuple[str, float, SearchRequest]]:
     """(what is said of it, the pause before it, the request) of each stage."""
-    words = ("words", _TYPING_S, replace(request, mode="lexical"))
+    if request.mode == "lexical" and request.limit <= _FIRST_HITS:
+        return [("words", _TYPING_S, request)]
+    words = ("words", _TYPING_S, replace(request, mode="lexical", limit=min(request.limit, _FIRST_HITS)))
     if request.mode == "lexical":
-        return [words]
+        return [words, ("words", _THINKING_S, request)]
     if request.mode == "dense":
         return [("meaning", _THINKING_S, request)]
     fused = ("meaning", _THINKING_S, replace(request, rerank=False, expand=False))

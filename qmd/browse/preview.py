@@ -7,6 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from rich.markdown import Markdown
 from rich.segment import Segment
@@ -14,7 +15,7 @@ from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -24,6 +25,7 @@ from qmd.render.drawing import theme
 from qmd.render.markdown import code_theme, render_markdown
 from qmd.render.pages import MAX_CODE, is_rendered
 from qmd.render.terminal import visible
+from qmd.render.text import stretch
 
 if TYPE_CHECKING:
     from qmd.app.records import DocumentText
@@ -39,6 +41,9 @@ _GUTTER = "▎ "
 
 _ABOVE = 3
 """Lines of context above the passage."""
+
+_MAX_SHOWN = 40_000
+"""Characters of a note around the passage: laid out in less than half a second, in which keys are answered late."""
 
 
 class Page(Struct, frozen=True):
@@ -57,19 +62,25 @@ def lay_out(found: DocumentText, line: int, width: int, find: Find) -> Page:
         width: Columns.
         find: Finds what is marked.
     """
+    n_before, text = stretch(found.text, line, _MAX_SHOWN)
+    more = len(found.text) - len(text)
+    is_later, line, found = line > 1, line - n_before, replace(found, text=text)
     console = Console(
         width=width - len(_GUTTER), color_system="truecolor", force_terminal=True, theme=theme(), _environ={}
     )
     if is_rendered(found):
-        stretches = [_spaced(console.render_lines(part, pad=False)) for part in _rendered(found.text, line)]
+        parts = [_spaced(console.render_lines(part, pad=False)) for part in _rendered(found.text, line)]
     else:
         lines = console.render_lines(_source(found), pad=False)
-        stretches = [lines[: line - 1], lines[line - 1 : line], lines[line:]]
+        parts = [lines[: line - 1], lines[line - 1 : line], lines[line:]]
     before, passage, after = (
-        [_marked(segments, find, console, gutter) for segments in stretch]
-        for stretch, gutter in zip(stretches, ("  ", _GUTTER if line > 1 else "  ", "  "), strict=True)
+        [_marked(segments, find, console, gutter) for segments in part]
+        for part, gutter in zip(parts, ("  ", _GUTTER if is_later else "  ", "  "), strict=True)
     )
     first = next((at for at, (_, is_marked) in enumerate(passage) if is_marked), 0)
+    if more:
+        note = Text(f"  A long note: {more:,} characters around this part are left out.", "faint")
+        after.append((Strip(note.render(console)), False))
     return Page(tuple(strip for strip, _ in (*before, *passage, *after)), max(0, len(before) + first - _ABOVE))
 
 
@@ -88,9 +99,9 @@ def _rendered(text: str, line: int) -> list[Markdown]:
     begun = [at for at in starts if (tokens[at].map or [0])[0] < line] or [0]
     start, end = begun[-1], next((at for at in starts if at > begun[-1]), len(tokens))
     parts = []
-    for stretch in (tokens[:start], tokens[start:end], tokens[end:]):
+    for some in (tokens[:start], tokens[start:end], tokens[end:]):
         parts.append(copy(drawn))
-        parts[-1].parsed = stretch
+        parts[-1].parsed = some
     return parts
 
 
@@ -127,6 +138,7 @@ class Preview(ScrollView, can_focus=True):
         """Its pages have another width now."""
 
     page = Page()
+    _ground = Style()
 
     def on_resize(self) -> None:
         """See `Widget`."""
@@ -140,8 +152,13 @@ class Preview(ScrollView, can_focus=True):
         self.scroll_to(y=page.top, animate=False, force=True, immediate=True)
         self.refresh()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """See `Widget`; its colours take as long to find as a line to draw."""
+        self._ground = self.rich_style
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """See `ScrollView`."""
         at = self.scroll_offset.y + y
         strip = self.page.lines[at] if at < len(self.page.lines) else Strip.blank(0)
-        return strip.crop_extend(0, self.size.width, self.rich_style).apply_style(self.rich_style)
+        return strip.crop_extend(0, self.size.width, self._ground).apply_style(self._ground)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec import Struct
 from qmd.file_names import file_name
 from qmd.render.terminal import visible
 from qmd.retrieval.calibration import strength
+from qmd.retrieval.query_parser import filter_text
 
 if TYPE_CHECKING:
     from textual.content import Content
@@ -89,24 +90,11 @@ def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Row]:
 
 def offered_filters(collections: Sequence[Collection], documents: Sequence[StoredDocument]) -> list[Filter]:
     """Filters by collection, date and tag that leave something over, the commonest tags first."""
-    counts = Counter(tag for document in documents for tag in _tags(document))
+    counts = Counter(tag for document in documents for tag in document.tags if '"' not in tag and visible(tag) == tag)
     tags = [Filter(filter_text("tag", tag), n) for tag, n in counts.most_common(_MOST_TAGS)]
     sizes = Counter(document.collection for document in documents)
     named = [Filter(filter_text("collection", one.name), sizes[one.name]) for one in collections]
     return [*named, *(Filter(date) for date in _DATES), *tags]
-
-
-def filter_text(field: str, value: str) -> str:
-    """A filter as it is typed; a value with blanks stands in quotes."""
-    return f'{field}:"{value}"' if " " in value else f"{field}:{value}"
-
-
-def _tags(document: StoredDocument) -> Iterator[str]:
-    for name in ("tags", "tag"):
-        value = document.metadata.get(name, ())
-        for tag in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
-            if tag and '"' not in tag and visible(tag) == tag:
-                yield tag.removeprefix("#")
 
 
 def draw_row(row: Row) -> Content:

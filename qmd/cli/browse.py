@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from qmd.app.disk_paths import link_to
+from qmd.app.disk_paths import linker
 from qmd.app.launching import launch
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
@@ -73,8 +73,13 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
         link=lambda note: _link(opened, note),
         is_light=is_light(invocation.environ, sys.stdin.fileno(), sys.stderr.fileno()),
     )
+    # Textual's own report of a mistake is not for a person who searches.
+    app.error_console.quiet = True
     with _stdout_on_the_screen():
-        return app.run()
+        note = app.run()
+    if app._exception is not None:
+        raise app._exception
+    return note
 
 
 def _refuse(error: ImportError) -> NoReturn:
@@ -102,4 +107,4 @@ def _stdout_on_the_screen() -> Iterator[None]:
 def _link(opened: OpenIndex, note: Note) -> str:
     """What is copied: where the file is, else the address in the index."""
     path = opened.disk_paths([note.document]).get(note.document.uri)
-    return note.document.uri if path is None else link_to(path)
+    return note.document.uri if path is None else linker(None)(path, 1)

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 from typer import Argument, Option
 
-from qmd.app.disk_paths import missing_warning
+from qmd.app.disk_paths import linker, missing_warning
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
 from qmd.cli.failures import report
@@ -198,7 +198,7 @@ def _show_pages(
     paths = index.disk_paths(documents)
     if full_path and len(paths) < len(documents):
         warn(missing_warning(len(documents) - len(paths), len(documents)))
-    link = invocation.linker(index)
+    link = linker(index.editor_uri())
     pages = []
     for entry in entries:
         document, path = entry.document, paths.get(entry.document.uri)
@@ -210,20 +210,19 @@ def _show_pages(
         if isinstance(entry, SkippedDocument):
             pages.append(replace(page, reason=f"{entry.reason}: qmd get {document.uri}"))
         else:
-            pages.append(replace(page, text=entry, address_of=_addresses(index, entry, link)))
+            pages.append(replace(page, text=entry, address_of=_addresses(index, entry)))
     invocation.page(draw_pages(invocation.screen, pages, utc_now(), line_numbers=line_numbers))
 
 
-def _addresses(index: OpenIndex, found: DocumentText, link: Callable[[str, int], str]) -> Callable[[str], str | None]:
+def _addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | None]:
     """Finds the file of a note that a document links to, by the target as it is written."""
     from qmd.render.pages import is_rendered
 
     if not is_rendered(found):
         return lambda target: None
     links = index.links(found.document.uri).outgoing
-    paths = index.disk_paths([one.document for one in links if one.document is not None])
-    places = {one.link.target: paths.get(one.document.uri) for one in links if one.document is not None}
-    return {target: link(path, 1) for target, path in places.items() if path is not None}.get
+    openers = index.openers([(one.document, 1) for one in links if one.document is not None])
+    return {one.link.target: openers.get(one.document.uri) for one in links if one.document is not None}.get
 
 
 def _identifiers(found: DocumentTexts, index_name: str) -> dict[str, str]:
@@ -262,7 +261,7 @@ def list_files(
         found = opened.ls(wanted)
         if invocation.screen:
             folder = next((one.path for one in opened.indexed_collections() if one.name == found.collection), None)
-            link = invocation.linker(opened)
+            link = linker(opened.editor_uri())
         every = () if found.documents else opened.documents(found.collection)
     if not found.documents:
         place = f"qmd://{found.collection}/{found.prefix}"

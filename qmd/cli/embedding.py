@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Unpack
 
 from qmd.app.updating import AlreadyEmbeddingError
@@ -106,8 +104,7 @@ def embed_in_background(
         return
     words = ["embed", *(word for name in collections or () for word in ("-c", name)), *_as_words(options)]
     arguments, environ = command_on(locations, invocation.environ, [*words, *(["--no-gpu"] if no_gpu else ())])
-    key = sha256(os.fsencode(locations.database)).hexdigest()[:12]
-    log = locations.cache / f"embed-{key}.log"
+    log = locations.cache / f"embed-{locations.key}.log"
     process = start_process(arguments, log, environ, gives_way=True)
     deadline = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < deadline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,24 +92,6 @@ class Invocation(Struct, frozen=True):
             keeps_models=False,
             timeout_s=parse_timeout(self.environ),
         )
-
-    def linker(self, index: Index) -> Callable[[str, int], str]:
-        """What makes of a path and a line the address that a click opens: in the chosen editor, else the note."""
-        from qmd.app.disk_paths import link_to, vault_of
-        from qmd.render.terminal import link_target
-
-        template = self.environ.get("QMD_EDITOR_URI") or index.editor_uri()
-        in_vault: dict[str, bool] = {}
-
-        def link(path: str, line: int = 1) -> str:
-            if template:
-                return link_target(template, path, line)
-            folder = os.path.dirname(path)  # noqa: PTH120
-            if folder not in in_vault:
-                in_vault[folder] = vault_of(path) is not None
-            return link_to(path, is_in_vault=in_vault[folder])
-
-        return link
 
     def page(self, text: str) -> None:
         """Write a result that may be longer than the screen; see `qmd.cli.pager`."""

@@ -34,10 +34,8 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
         if invocation.screen and not json:
             from qmd.render.connections import draw_links
 
-            link = invocation.linker(opened)
             others = [one.document for one in (*found.outgoing, *found.incoming) if one.document is not None]
-            paths = opened.disk_paths([found.document, *others])
-            links = {uri: link(path, 1) for uri, path in paths.items()}
+            links = opened.openers([(one, 1) for one in (found.document, *others)])
             invocation.page(draw_links(invocation.screen, found, links, locations.index_name))
             return 0
 
@@ -64,9 +62,7 @@ def related(
     with invocation.open(locations) as opened:
         found = opened.related(reference, limit=positive_number(n, "-n", _RELATED), collections=collection or None)
         if invocation.screen and not json:
-            link = invocation.linker(opened)
-            paths = opened.disk_paths([found.document, *(one.document for one in found.notes)])
-            links = {uri: link(path, 1) for uri, path in paths.items()}
+            links = opened.openers([(one, 1) for one in (found.document, *(note.document for note in found.notes))])
 
     def name_of(document: StoredDocument) -> str:
         return file_identifier(document.uri, locations.index_name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from qmd.app.disk_paths import linker
 from qmd.app.last_hits import recall_hit
 from qmd.app.launching import Launch, launch, plan_launch
 from qmd.cli import completion
@@ -14,7 +15,6 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
 from qmd.cli.output import out
 from qmd.errors import NotFoundError
-from qmd.render.terminal import link_target
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
@@ -63,6 +63,6 @@ def plan_opening(invocation: Invocation, index: OpenIndex, document: StoredDocum
     path = index.disk_paths([document]).get(document.uri)
     if path is None:
         raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
-    template = invocation.environ.get("QMD_EDITOR_URI") or index.editor_uri()
-    link = link_target(template, path, line) if template else None
+    template = index.editor_uri()
+    link = linker(template)(path, line) if template else None
     return plan_launch(Path(path), line, invocation.environ, link)

@@ -144,7 +144,7 @@ def find(
         )
         screen = invocation.screen if chosen == "cli" else None
         if screen is not None:
-            shown = replace(shown, links=_links(invocation, opened, response))
+            shown = replace(shown, links=opened.openers([(hit.document, hit.passage.line) for hit in response.hits]))
             if response.verdict == "none":
                 shown = replace(shown, next_step=_next_step(invocation.command, text, index, response))
         if invocation.command != "search" and not response.is_fresh:
@@ -177,14 +177,6 @@ def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str
     if len(paths) < len(documents):
         warn(missing_warning(len(documents) - len(paths), len(documents)))
     return paths
-
-
-def _links(invocation: Invocation, index: OpenIndex, response: SearchResponse) -> Mapping[str, str]:
-    """Address → what a click on it opens: the chosen editor at the line, else the note itself."""
-    link = invocation.linker(index)
-    paths = index.disk_paths([hit.document for hit in response.hits])
-    lines = {hit.document.uri: hit.passage.line for hit in response.hits}
-    return {uri: link(path, lines[uri]) for uri, path in paths.items()}
 
 
 def _next_step(command: str, text: str, index: str | None, response: SearchResponse) -> tuple[str, str]:

@@ -23,7 +23,7 @@ def status(invocation: Invocation, json: Json = False, index: Index = None) -> i
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         counts, collections = opened.status(), opened.indexed_collections()
-    report = StatusReport(counts, collections, (), _tips(counts, collections), _daemon_pid(locations))
+    report = StatusReport(counts, collections, _tips(counts, collections), _daemon_pid(locations))
     if json:
         out(status_json(report))
     elif invocation.screen:

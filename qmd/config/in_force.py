@@ -79,6 +79,8 @@ def _written(config: Config) -> Iterator[tuple[str, str, str]]:
         yield "global_context", "global_context", config.global_context
     if config.editor_uri:
         yield "editor_uri", "editor_uri", config.editor_uri
+    if not config.auto_update:
+        yield "auto_update", "auto_update", "false"
     for slot in _SLOTS:
         if slot in config.models:
             yield f"models.{slot}", f"models.{slot}", config.models[slot]
@@ -86,6 +88,7 @@ def _written(config: Config) -> Iterator[tuple[str, str, str]]:
         for field, value in (
             ("pattern", "" if one.pattern == DEFAULT_PATTERN else one.pattern),
             ("ignore", ", ".join(one.ignore)),
+            ("gitignore", "" if one.gitignore else "false"),
             ("update", one.update_command or ""),
             ("includeByDefault", "" if one.include_by_default else "false"),
         ):

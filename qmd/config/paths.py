@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -39,6 +40,11 @@ class Locations(Struct, frozen=True):
     def base(self) -> Path:
         """Folder against which relative collection paths resolve."""
         return self.project_root or self.config_file.parent
+
+    @property
+    def key(self) -> str:
+        """What tells this index from others in the names of files in the cache: each project's has the same name."""
+        return f"{crc32(os.fsencode(self.database)):08x}"
 
     def expand(self, path: str) -> Path:
         """`path` made absolute: `~` is the home folder, anything relative starts at `base`; symlinks stay."""

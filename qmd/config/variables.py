@@ -39,6 +39,7 @@ class Setting(Struct, frozen=True):
 
 
 _SECONDS = "seconds, or 5m, 2h, off"
+_FILE_LINK = "file://, in a vault obsidian://"
 
 VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_CONFIG_DIR", "folder of index.yml", "~/.config/qmd"),
@@ -71,7 +72,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("HTTPS_PROXY", "proxy for https addresses", "", "model servers"),
     Variable("ALL_PROXY", "proxy for fetching models", "", "model servers"),
     Variable("NO_PROXY", "hosts that are reached without a proxy", "", "model servers"),
-    Variable("QMD_EDITOR_URI", "address that links of results open: {path}, {line}, {col}", "file://", "terminal"),
+    Variable("QMD_EDITOR_URI", "address that links of results open: {path}, {line}, {col}", _FILE_LINK, "terminal"),
+    Variable("VISUAL", "editor of 'qmd open'", "EDITOR", "terminal"),
+    Variable("EDITOR", "editor of all programs", "what the desktop opens files with", "terminal"),
     Variable("QMD_PAGER", "pager for long results; empty for none", "PAGER", "terminal"),
     Variable("PAGER", "pager of all programs; empty for none", "less", "terminal"),
     Variable("LESS", "options of less", "FRX", "terminal"),
@@ -108,7 +111,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("collections.NAME.includeByDefault", "false: searched only when it is named", "true"),
     Setting("global_context", "text that describes all collections, shown with every result"),
     Setting("auto_update", "false: searches do not look for changed files", "true"),
-    Setting("editor_uri", "address that links of results open, after QMD_EDITOR_URI", "file://"),
+    Setting("editor_uri", "address that links of results open, after QMD_EDITOR_URI", _FILE_LINK),
     Setting("models.embed", "model that computes vectors", "auto"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),

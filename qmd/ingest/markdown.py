@@ -135,8 +135,9 @@ MAX_MARKED_UP_CHARACTERS = 4_000
 """What a heading may have with its links and elements, and a line that is shown without them."""
 
 _BACKTICKS = re.compile(r"`+")
-_WIKI_LINK = re.compile(r"!?\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
+_WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
 _LINK = re.compile(r"(?<!\\)!?\[((?:[^\[\]\\]|\\.)*)\](?:\((?:[^()\\]|\\.|\([^()]*\))*\)|\[[^\[\]]*\])")
+_SIZE = re.compile(r"(?:\A|\|)(\d{1,4})(?:x\d+)?\Z")
 _ANCHOR = re.compile(r"\{\s*[:#.][^{}]*\}\Z")
 _TAG_ELEMENT = re.compile(
     r"</?(?:a|abbr|b|big|br|center|code|del|div|em|font|i|img|ins|kbd|mark|p|s|small|span|strong|sub|sup|tt|u|wbr)"
@@ -165,9 +166,9 @@ def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
         anchor = _ANCHOR.match(text, text.rfind("{"))
         text = text[: anchor.start()].rstrip() if anchor is not None else text
     if "[" in text:
-        text = _WIKI_LINK.sub(lambda m: (m[2] or m[1]).strip(), text)
+        text = _WIKI_LINK.sub(lambda m: ((split_size(m[3] or "")[0] if m[1] else m[3]) or m[2]).strip(), text)
         for _ in range(2):  # an image inside a link takes two rounds
-            text = _LINK.sub(lambda m: m[1], text)
+            text = _LINK.sub(lambda m: split_size(m[1])[0] if m[0][0] == "!" else m[1], text)
     if "<" in text:
         text = _TAG_ELEMENT.sub(lambda m: "" if m[1] is None else m[0], text)
     if "*" in text or "~" in text or "=" in text:
@@ -183,6 +184,12 @@ def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
     if kept:
         text = re.sub("\ue000(\\d+)\ue001", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else "", text)
     return " ".join(text.split())[:most]
+
+
+def split_size(label: str) -> tuple[str, str]:
+    """What a picture is called, and its width: `chart|400`, `400x300`; the latter empty where there is none."""
+    size = _SIZE.search(label)
+    return (label[: size.start()], size[1]) if size is not None else (label, "")
 
 
 def _without_code_spans(text: str, kept: list[str]) -> str:

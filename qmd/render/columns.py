@@ -129,13 +129,6 @@ def folded_home(path: Path, home: Path) -> str:
     return to_text(f"~/{path.relative_to(home)}" if home != home.parent and path.is_relative_to(home) else path)
 
 
-def file_link(path: Path | str) -> str:
-    """The address of a file or folder on this machine."""
-    from pathlib import Path
-
-    return Path(path).as_uri()
-
-
 def columns(*heads: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
     """A table without lines.
 

@@ -27,7 +27,6 @@ class StatusReport(Struct, frozen=True):
 
     index: IndexStatus
     collections: tuple[Collection, ...] = ()
-    models: tuple[str, ...] = ()
     tips: tuple[str, ...] = ()
     daemon_pid: int | None = None
 
@@ -165,9 +164,8 @@ def render_status(report: StatusReport, now: datetime) -> str:
         lines += [f"  {one.collection}: {one.reason}" for one in index.left_out[:_LEFT_OUT_SHOWN]]
         if len(index.left_out) > _LEFT_OUT_SHOWN:
             lines.append(f"  and {len(index.left_out) - _LEFT_OUT_SHOWN} more (qmd status --json)")
-    for heading, entries in (("Models", report.models), ("Tips", report.tips)):
-        if entries:
-            lines += ["", heading, *(f"  {entry}" for entry in entries)]
+    if report.tips:
+        lines += ["", "Tips", *(f"  {tip}" for tip in report.tips)]
     return "\n".join(lines) + "\n"
 
 
@@ -221,7 +219,8 @@ def status_json(report: StatusReport) -> str:
                 {"collection": one.collection, "path": one.path, "reason": one.reason} for one in index.left_out
             ],
             "embedding": None if index.embedding is None else embedding_row(index.embedding),
-            "models": list(report.models),
+            # `qmd models list` has them; the key stays for programs that read it.
+            "models": [],
             "tips": list(report.tips),
         }
     )

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from qmd.ingest.frontmatter import read_front_matter
+from qmd.ingest.markdown import split_size
+from qmd.render.note_marks import AddressOf, add_marks, find_note
 from qmd.render.terminal import visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
     from rich.console import RenderableType
     from rich.markdown import Markdown
     from rich.syntax import SyntaxTheme
 
-AddressOf = Callable[[str], str | None]
-"""Target of a link, as the note writes it → address of that note; None where there is none."""
-
-MAX_WIKI_LINK_CHARACTERS = 2_000
-"""So that a text of nothing but opening brackets is not searched to its end for each of them."""
-
-TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _SIGNS = {"<sup>": "^", "<sub>": "_"}
-_CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
 _MISSING = "missing"
 """The name of a style, of links that lead nowhere and of what a terminal cannot show."""
 
@@ -50,7 +42,9 @@ def render_markdown(text: str, address_of: AddressOf, *, hyperlinks: bool = True
     if offset:
         parts += [Text("\n".join(shown[:offset].strip().splitlines()[1:-1]), "faint"), ""]
     tokens = _parser().parse(shown[offset:])
-    _prepare(tokens, address_of, hyperlinks)
+    for token in tokens:
+        if token.children:
+            token.children = list(_readable(token.children, address_of, hyperlinks))
     drawn = _drawn_markdown()("", hyperlinks=hyperlinks)
     drawn.parsed = tokens
     return [*parts, drawn]
@@ -60,53 +54,10 @@ def render_markdown(text: str, address_of: AddressOf, *, hyperlinks: bool = True
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt().enable("strikethrough").enable("table")
-    parser.inline.ruler.before("link", "wiki_link", read_wiki_link)
-    return parser
-
-
-def read_wiki_link(state: StateInline, silent: bool) -> bool:
-    """`[[Note#Heading|text]]` and `![[Note]]`, as a rule of the parser."""
-    start = state.pos + (state.src[state.pos] == "!")
-    if not state.src.startswith("[[", start):
-        return False
-    end = state.src.find("]]", start, start + MAX_WIKI_LINK_CHARACTERS)
-    inner = state.src[start + 2 : end]
-    if end < 0 or not inner.strip() or set(inner) & set("[]\n"):
-        return False
-    if not silent:
-        target, _, text = inner.partition("|")
-        state.push("link_open", "a", 1).attrs = {"href": target.removesuffix("\\").strip(), "wiki": 1}
-        state.push("text", "", 0).content = text.strip() or target.strip().lstrip("#").replace("#", " › ")
-        state.push("link_close", "a", -1)
-    state.pos = end + 2
-    return True
+    return add_marks(MarkdownIt())
 
 
 # --- tokens ---------------------------------------------------------------------------------------
-
-
-def _prepare(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) -> None:
-    for position, token in enumerate(tokens):
-        if not token.children:
-            continue
-        first, around = token.children[0], tokens[position - 2].type if position >= 2 else ""
-        if around == "list_item_open" and first.content[:4] in TASKS:
-            first.content = TASKS[first.content[:4]] + first.content[4:]
-        token.children = list(_readable(token.children, address_of, hyperlinks))
-        callout = re.match(_CALLOUT, first.content) if around == "blockquote_open" else None
-        if callout:
-            first.content = first.content[callout.end() :] or callout[1].capitalize()
-            token.children = _with_title(token.children)
-
-
-def _with_title(tokens: Sequence[Token]) -> list[Token]:
-    """The words of a callout, of which the first line is its title."""
-    from markdown_it.token import Token
-
-    end = next((number for number, token in enumerate(tokens) if token.type == "softbreak"), len(tokens))
-    title = [Token("strong_open", "strong", 1), *tokens[:end], Token("strong_close", "strong", -1)]
-    return [*title, *([Token("hardbreak", "br", 0)] if end < len(tokens) else []), *tokens[end + 1 :]]
 
 
 def _readable(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) -> Iterator[Token]:
@@ -122,7 +73,7 @@ def _readable(tokens: Sequence[Token], address_of: AddressOf, hyperlinks: bool) 
         elif token.type == "link_close":
             yield from closing.pop() if closing else ()
         elif token.type == "image":
-            name = token.content or unquote(str(token.attrs.get("src", ""))).rpartition("/")[2]
+            name = split_size(token.content)[0] or unquote(str(token.attrs.get("src", ""))).rpartition("/")[2]
             text = Token("text", "", 0, content=f"[image {name}]" if name else "[image]")
             yield from (Token("missing_open", _MISSING, 1), text, Token("missing_close", _MISSING, -1))
         elif token.type == "html_inline" and token.content.lower().startswith("<br"):
@@ -143,8 +94,7 @@ def _link(token: Token, address_of: AddressOf, hyperlinks: bool) -> tuple[list[T
         return [token], [Token("link_close", "a", -1)]
     if href.startswith("#"):
         return [], []
-    target = href.partition("#")[0]
-    address = address_of(href if is_wiki else unquote(target.partition("?")[0])) or address_of(target.strip())
+    address = find_note(token, address_of)
     if address is None and is_wiki:
         return [Token("missing_open", _MISSING, 1)], [Token("missing_close", _MISSING, -1)]
     # The sources of a web site link to pages that are only made of them.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.inference.models.folders import ModelState, folder_size
-from qmd.render.columns import Elided, file_link, folded_home, next_steps, shown, state, tabulate
+from qmd.render.columns import Elided, folded_home, next_steps, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.text import human_size
 
@@ -37,7 +37,7 @@ def _here(one: ModelState, home: Path) -> tuple[RenderableType, RenderableType, 
     words = "built in" if one.record.tier == "built-in" else "here"
     words += f", prepared: {', '.join(forms)}" if forms else ""
     words += f", damaged: {', '.join(damaged)}" if damaged else ""
-    place = Elided(folded_home(one.folder, home), file_link(one.folder))
+    place = Elided(folded_home(one.folder, home), one.folder.as_uri())
     return state("warning" if damaged else "good", words), human_size(folder_size(one.folder)), place
 
 

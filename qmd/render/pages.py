@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.records import DocumentText
+from qmd.ingest.markdown import structure_of
 from qmd.records import StoredDocument
 from qmd.render.columns import Elided, shown, state
 from qmd.render.drawing import Screen, draw, paint
 from qmd.render.listings import listing_time
-from qmd.render.markdown import AddressOf, code_theme, render_markdown
+from qmd.render.markdown import code_theme, render_markdown
+from qmd.render.note_marks import AddressOf
 from qmd.render.terminal import Styled, join_styled, visible
 from qmd.render.text import human_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_MARKDOWN = (".md", ".markdown", ".mdx", ".qmd", ".rmd")
 MAX_MARKDOWN, MAX_CODE = 200_000, 60_000
 """Characters that are laid out in about two seconds; a longer text is shown as it is, at once."""
 
@@ -66,15 +67,14 @@ def draw_pages(screen: Screen, pages: Sequence[Page], now: datetime, *, line_num
 
 def is_rendered(found: DocumentText) -> bool:
     """Whether a document is shown as what its markdown means: all of a note that is not too long."""
-    is_markdown = found.document.path.lower().endswith(_MARKDOWN)
-    return found.is_whole and is_markdown and len(found.text) <= MAX_MARKDOWN
+    return found.is_whole and structure_of(found.document.path) == "markdown" and len(found.text) <= MAX_MARKDOWN
 
 
 def _text(screen: Screen, page: Page, found: DocumentText, before: int, line_numbers: bool) -> Styled:
     text = found.text.replace("\r\n", "\n")
     text = text.removesuffix("\n") if found.is_whole else text
     path, n_characters = page.document.path, before + len(text)
-    if not path.lower().endswith(_MARKDOWN):
+    if structure_of(path) != "markdown":
         is_short = n_characters <= MAX_CODE
         return _code(screen, path, text, found.first_line, line_numbers) if is_short else _lines(screen, text, found)
     if not is_rendered(found) or n_characters > MAX_MARKDOWN:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, find_headings, plain_text, structure_of
+from qmd.render.note_marks import BOXES, CALLOUT
 from qmd.render.terminal import visible
 from qmd.render.wrapping import shorten, wrap
 from qmd.retrieval.blocks import Layout
@@ -27,7 +28,6 @@ _EDITOR_COLUMNS = range(50, 101)
 
 _GAP = "  "
 _ITEM = r"(?P<quote>[ \t>]*)(?P<mark>[-*+]|\d{1,9}[.)])[ \t]+(?P<task>\[[ xX]\][ \t]+)?"
-_CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
 _RULE = r"[ \t>]*(?:(?:[-*_=][ \t]*){3,}|#{1,6}[ \t]*)\Z"
 """A line of nothing but marks."""
 
@@ -86,7 +86,7 @@ def choose_rows(blocks: Sequence[Block], line: int, most: int, width: int) -> li
         at += 1
     low, high, room = at, at, most - len(blocks[at].rows)
     while room > 0:
-        if high + 1 < len(blocks) and len(blocks[high + 1].rows) <= room and not _ends_in_heading(blocks, high + 1):
+        if high + 1 < len(blocks) and len(blocks[high + 1].rows) <= room and not blocks[high + 1].heading:
             high += 1
             room -= len(blocks[high].rows)
         elif low and len(blocks[low - 1].rows) <= room:
@@ -98,10 +98,6 @@ def choose_rows(blocks: Sequence[Block], line: int, most: int, width: int) -> li
         n_head = min(blocks[at].n_head, most - 1)
         return [*blocks[at].rows[:n_head], *_cut(blocks[at].rows[n_head:], most - n_head, width)]
     return [row for block in blocks[low : high + 1] for row in block.rows]
-
-
-def _ends_in_heading(blocks: Sequence[Block], at: int) -> bool:
-    return bool(blocks[at].heading)
 
 
 def _cut(rows: Sequence[Text], most: int, width: int) -> list[Text]:
@@ -201,8 +197,7 @@ def _prose_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
     first = lines[0]
     item = re.match(_ITEM, first)
     if item is not None:
-        task = (item["task"] or "").strip().lower()
-        bullet = {"[ ]": "☐", "[x]": "☑"}.get(task, "•" if item["mark"] in "-*+" else item["mark"])
+        bullet = BOXES.get((item["task"] or "").strip(), "•" if item["mark"] in "-*+" else item["mark"])
         lead = " " * (len(item["quote"].replace(">", "")) // 2 * 2) + bullet + " "
         first = first[item.end() :]
     paragraphs = _joined([first, *lines[1:]])
@@ -220,7 +215,7 @@ def _joined(lines: Sequence[str]) -> list[str]:
     joined: list[str] = []
     before = ""
     for line in lines:
-        bare = re.sub(_CALLOUT, "", line.strip(" \t>"), count=1)
+        bare = re.sub(CALLOUT, "", line.strip(" \t>"), count=1)
         if re.match(_RULE, line) or not bare:
             continue
         has_no_room = len(before) + len(bare.split(" ", 1)[0]) >= longest

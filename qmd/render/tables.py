@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from qmd.app.records import ContextNote, Listing
@@ -16,7 +17,6 @@ from qmd.render.columns import (
     count,
     elide_path,
     facts,
-    file_link,
     folded_home,
     heading,
     indented,
@@ -52,7 +52,7 @@ def draw_collection_names(
     """`ls` without an argument."""
     if not collections:
         return _nothing_yet(screen, index_name)
-    steps = [(f"qmd ls {_word(collections[0].name)}", "list the files of a collection")]
+    steps = [(f"qmd ls {quote(collections[0].name)}", "list the files of a collection")]
     return draw(screen, _collection_table(collections, counts, now, home), *next_steps(steps, index_name))
 
 
@@ -67,22 +67,15 @@ def draw_collections(
     """`collection list`."""
     if not collections:
         return _nothing_yet(screen, index_name)
-    steps = [(f"qmd collection show {_word(collections[0].name)}", "all settings of a collection")]
+    steps = [(f"qmd collection show {quote(collections[0].name)}", "all settings of a collection")]
     missing = [one for one in collections if not one.path.exists()]
-    steps += [(f"qmd collection remove {_word(one.name)}", "its folder is gone") for one in missing]
+    steps += [(f"qmd collection remove {quote(one.name)}", "its folder is gone") for one in missing]
     table = _collection_table(collections, counts, now, home, masks=True)
     return draw(screen, table, *next_steps(steps, index_name))
 
 
 def _nothing_yet(screen: Screen, index_name: str) -> Styled:
     return draw(screen, shown("Nothing is indexed yet."), *next_steps([_FIRST_STEP], index_name))
-
-
-def _word(name: str) -> str:
-    """A name as a shell takes it."""
-    import shlex
-
-    return shlex.quote(name)
 
 
 def _collection_table(
@@ -120,7 +113,7 @@ def _also(collection: Collection) -> str:
 def _folder(path: Path, home: Path) -> RenderableType:
     if not path.exists():
         return shown(f"{folded_home(path, home)} (missing)", "bad")
-    return Elided(folded_home(path, home), file_link(path))
+    return Elided(folded_home(path, home), path.as_uri())
 
 
 def draw_collection(
@@ -146,18 +139,16 @@ def draw_collection(
     if collection.context:
         rows.append(("Contexts", _context_table(collection.context)))
     steps = [] if collection.context else [_context_step(collection.name)]
-    steps.append((f"qmd ls {_word(collection.name)}", "its files"))
+    steps.append((f"qmd ls {quote(collection.name)}", "its files"))
     return draw(screen, heading(collection.name), indented(facts(rows)), *next_steps(steps, index_name))
 
 
 def _context_step(name: str) -> tuple[str, str]:
-    return f"qmd context add {_word(f'qmd://{name}/')} 'what is there'", "results show it"
+    return f"qmd context add {quote(f'qmd://{name}/')} 'what is there'", "results show it"
 
 
 def _context_table(notes: Mapping[str, str]) -> Table:
     from rich.text import Text
-
-    from qmd.render.terminal import visible
 
     table = columns("", " ", fold=("", " "))
     for prefix, text in notes.items():
@@ -196,8 +187,7 @@ def draw_contexts(screen: Screen, notes: Sequence[ContextNote], index_name: str 
     parts: list[RenderableType] = []
     for name in dict.fromkeys(note.collection for note in notes):
         own = {note.prefix: note.text for note in notes if note.collection == name}
-        title = heading(name) if name else heading("Everything")
-        parts += [*([""] if parts else []), title, indented(_context_table(own))]
+        parts += [*([""] if parts else []), heading(name or "Everything"), indented(_context_table(own))]
     return draw(screen, *parts)
 
 
@@ -214,7 +204,6 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
     ]
     if report.daemon_pid is not None:
         rows.append(("Server", shown(f"running, process {report.daemon_pid}")))
-    rows += [("Models", shown(entry)) for entry in report.models]
     parts: list[RenderableType] = [facts(rows)]
     if report.collections:
         counts = {one.name: one for one in index.collections}

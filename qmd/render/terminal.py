@@ -59,16 +59,6 @@ def without_sequences(text: str) -> str:
     return re.sub(r"\x1b(?:\][^\x07]*\x07|\[[0-9;]*[A-Za-z])", "", text)
 
 
-def link_target(template: str, path: str, line: int) -> str:
-    """The editor URI that `template` makes of a path and a line."""
-    from urllib.parse import quote
-
-    target = template.replace("{path}", quote(path, safe="/:~!*'()", errors="surrogateescape"))
-    for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
-        target = target.replace(placeholder, str(value))
-    return target
-
-
 def hyperlink(text: str, target: str) -> Styled:
     """`text` as a link (OSC 8) to a URI, in which what could end the sequence early is percent-encoded."""
     from urllib.parse import quote

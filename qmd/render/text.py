@@ -88,6 +88,16 @@ def number_lines(text: str, first: int) -> str:
     return numbered + text[len(body) :]
 
 
+def stretch(text: str, line: int, most: int) -> tuple[int, str]:
+    """At most so many characters of a text around a line, from 1, and how many lines stand before; lines stay whole."""
+    if len(text) <= most:
+        return 0, text
+    found = sum(len(one) + 1 for one in text.split("\n", line)[: max(line - 1, 0)])
+    start = max(text.rfind("\n", 0, max(found - most // 2, 0)), 0)
+    end = text.rfind("\n", start + 1, start + most)
+    return text.count("\n", 0, start), text[start : end if end > start else start + most]
+
+
 def fence(text: str) -> str:
     """A markdown fence that no run of backticks in `text` can close."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)

@@ -24,7 +24,7 @@ _RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-
 _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|#]+)(?:#([^\[\]|]*))?(?:\|[^\[\]]*)?\]\]\Z")
 _LIST_PART = re.compile(r"(?:\[\[[^\[\]]*\]\]|[^,])+")
 _MAX_EDITS = 5
-"""Largest edit distance of a suggestion, as in the original."""
+"""Largest edit distance of a suggestion."""
 _AMBIGUOUS_SHOWN = 10
 _MANY_LINES = 1_000_000_000
 

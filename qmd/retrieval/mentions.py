@@ -35,7 +35,8 @@ def is_stub(text: str) -> bool:
 
 def _count_letters(text: str) -> int:
     prose = re.sub(_NO_PROSE, " ", text)
-    return sum(3 if letter >= "\u2e80" else 1 for letter in prose if letter.isalpha())
+    n_letters = sum(map(str.isalpha, prose))
+    return n_letters if prose.isascii() else n_letters + 2 * sum(one >= "\u2e80" and one.isalpha() for one in prose)
 
 
 def find_mention(reader: IndexReader, document: StoredDocument, text: str) -> Mention | None:

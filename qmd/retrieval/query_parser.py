@@ -180,6 +180,11 @@ def _assemble(lines: _Lines, filters: list[MetadataFilter]) -> Query:
     return query
 
 
+def filter_text(field: str, value: str) -> str:
+    """A filter as it is typed; a value with blanks stands in quotes."""
+    return f'{field}:"{value}"' if re.search(r"\s", value) else f"{field}:{value}"
+
+
 def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str, ...]]:
     """`text` without its filters, and these as they are written, for somebody who is still typing.
 

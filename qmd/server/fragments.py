@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.app.disk_paths import link_to
 from qmd.app.index import Index
 from qmd.app.records import DocumentText, NoteLink, NoteLinks
 from qmd.app.searching import SearchRequest
@@ -20,10 +19,10 @@ from qmd.errors import QmdError
 from qmd.ingest.outline import read_outline
 from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.hits import LEAST_SHOWN
-from qmd.render.terminal import link_target
-from qmd.render.text import VERDICT_NOTES
+from qmd.render.text import VERDICT_NOTES, stretch
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.listening import Listener
+from qmd.retrieval.query_parser import filter_text
 from qmd.retrieval.spans import find_spans
 from qmd.server.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
 
@@ -32,6 +31,9 @@ MAX_SHOWN_CHARACTERS = 100_000
 its square."""
 
 N_TAGS = 4
+N_COLLECTIONS = 6
+"""Of more the ones that hold most of the hits."""
+
 N_RELATED = 8
 MOST_NEIGHBOURS = 40
 """Of one kind: a table of contents may link to thousands of notes."""
@@ -84,7 +86,7 @@ def search(index: Index, view: View, stage: SearchRequest, listener: Listener) -
 
 def _listed(index: Index, view: View, response: SearchResponse) -> str:
     matches = partial(find_spans, terms=response.terms)
-    opens = _openers(index, [hit.document for hit in response.hits], [hit.passage.line for hit in response.hits])
+    opens = _openers(index, [(hit.document, hit.passage.line) for hit in response.hits])
     rows, noted = [], set[str]()
     for number, hit in enumerate(response.hits, 1):
         context = f"<p>{escape(hit.context)}</p>" if hit.context and hit.context not in noted else ""
@@ -134,25 +136,19 @@ def _relevance(relevance: float) -> str:
     return f'<span class="relevance {word}" title="{relevance:.0%}">{bar}{word}</span>'
 
 
-def _openers(index: Index, documents: Sequence[StoredDocument], lines: Sequence[int]) -> Mapping[str, str]:
+def _openers(index: Index, places: Sequence[tuple[StoredDocument, int]]) -> Mapping[str, str]:
     """Address → what opens the note at its line outside of the browser, which opens no files for a page."""
-    paths, template = index.disk_paths(documents), index.editor_uri()
-    links = {
-        one.uri: link_target(template, paths[one.uri], line) if template else link_to(paths[one.uri])
-        for one, line in zip(documents, lines, strict=True)
-        if one.uri in paths
-    }
-    return {uri: link for uri, link in links.items() if not _NO_PROGRAM.match(link)}
+    return {uri: link for uri, link in index.openers(places).items() if not _NO_PROGRAM.match(link)}
 
 
 def open_note(index: Index, view: View) -> str:
     """A note in full, and what it is connected with."""
     fetched, links = index.get(view.note), index.links(view.note)
     document = fetched.document
-    opener = _openers(index, [document], [view.line or 1]).get(document.uri)
+    opener = _openers(index, [(document, view.line or 1)]).get(document.uri)
     opens = f'<a data-key="o" href="{escape(opener)}">Open in {_program(opener)}</a>' if opener else ""
     close = escape(replace(view, note="", line=0).address)
-    tags = "".join(_chip(f"tag:{_quoted(tag)}", f"#{tag}") for tag in _tags(document))
+    tags = "".join(_chip(filter_text("tag", tag), f"#{tag}") for tag in document.tags)
     neighbours = (
         ("Links to", _ends(links.outgoing)),
         ("Linked from", _ends(links.incoming)),
@@ -168,7 +164,10 @@ def open_note(index: Index, view: View) -> str:
 
 
 def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> str:
-    document, text = fetched.document, _around(fetched.text, view.line)
+    document, (n_before, text) = fetched.document, stretch(fetched.text, view.line, MAX_SHOWN_CHARACTERS)
+    is_cut = len(text) < len(fetched.text)
+    # Lines keep their numbers.
+    text = "\n" * n_before + text
     terms = index.search(view.query, mode="lexical", limit=1).terms if view.query.strip() else ()
     around = Surroundings(
         partial(find_spans, terms=terms),
@@ -177,20 +176,12 @@ def _body(index: Index, view: View, fetched: DocumentText, links: NoteLinks) -> 
         line=view.line,
     )
     cut = f'<p class="warning">A long note: this is the part around line {view.line or 1}.</p>'
-    # The title stands above already.
-    title = re.escape(escape(_title(document)))
-    shown = re.sub(rf"\A\s*<h1[^>]*>(?:</?mark>)*{title}(?:</?mark>)*</h1>", "", _text(document.path, text, around))
-    return shown if text == fetched.text else cut + shown
-
-
-def _around(text: str, line: int) -> str:
-    """What is shown of a text: the lines before it are empty, so that the others keep their numbers."""
-    if len(text) <= MAX_SHOWN_CHARACTERS:
-        return text
-    found = sum(len(one) + 1 for one in text.split("\n")[: max(line - 1, 0)])
-    start = text.rfind("\n", 0, max(found - MAX_SHOWN_CHARACTERS // 2, 0)) + 1
-    end = text.rfind("\n", start, start + MAX_SHOWN_CHARACTERS)
-    return "\n" * text.count("\n", 0, start) + text[start : end if end > start else start + MAX_SHOWN_CHARACTERS]
+    shown = _text(document.path, text, around)
+    heading = re.match(r"\s*<h1[^>]*>(.*?)</h1>", shown)
+    if heading and re.sub("</?mark>", "", heading[1]) == escape(_title(document)):
+        # It stands above already.
+        shown = shown[heading.end() :]
+    return cut + shown if is_cut else shown
 
 
 def _program(link: str) -> str:
@@ -215,9 +206,12 @@ def _ends(links: Iterable[NoteLink]) -> list[StoredDocument]:
 def _chips(index: Index, query: str, response: SearchResponse) -> str:
     """Filters that can be put into the query or taken out of it."""
     names = [one.name for one in index.indexed_collections()]
-    tags = Counter(tag for hit in response.hits for tag in _tags(hit.document))
-    filters = [(f"collection:{_quoted(name)}", name) for name in names if len(names) > 1]
-    filters += [(f"tag:{_quoted(tag)}", f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
+    if len(names) > N_COLLECTIONS:
+        found_in = Counter(hit.document.collection for hit in response.hits)
+        names = [name for name, _ in found_in.most_common(N_COLLECTIONS)]
+    tags = Counter(tag for hit in response.hits for tag in hit.document.tags)
+    filters = [(filter_text("collection", name), name) for name in names if len(names) > 1]
+    filters += [(filter_text("tag", tag), f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
     if any(hit.document.date for hit in response.hits):
         filters += [(f'since:"{when}"', when) for when in ("last month", "last year")]
     # Those that are on stay, so that they can be taken out, whatever is found.
@@ -246,15 +240,6 @@ def _toggled(query: str, written: str) -> str:
 def _chip(query: str, label: str, *, is_on: bool = False) -> str:
     current = ' aria-current="true"' if is_on else ""
     return f'<a class="chip" href="{escape(View(query).address)}"{current}>{escape(label)}</a>'
-
-
-def _tags(document: StoredDocument) -> list[str]:
-    tags = document.metadata.get("tags")
-    return [tag.lstrip("#") for tag in ((tags,) if isinstance(tags, str) else tags if isinstance(tags, tuple) else ())]
-
-
-def _quoted(value: str) -> str:
-    return f'"{value}"' if re.search(r"\s", value) else value
 
 
 def _title(document: StoredDocument) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -19,15 +19,17 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from msgspec import Struct
 
-from qmd.app.pictures import is_picture
 from qmd.ingest.fences import Span
-from qmd.render.markdown import TASKS, read_wiki_link
+from qmd.ingest.markdown import split_size
+from qmd.render.note_marks import add_marks, find_note
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//|\\\\", re.I)
 _TO_THE_WEB = ("http:", "https:", "mailto:")
+_BREAK = re.compile(r"&lt;br ?/?&gt;", re.I)
+"""The only HTML of a note that is no text: tables have no other way to break a line."""
+
 _COMMENT = re.compile("<!--|%%")
 _CLOSES = {"<!--": "-->", "%%": "%%"}
-_WIDTH = re.compile(r"(.*?)\|?(\d{1,4})(?:x\d+)?\Z", re.S)
 
 Matcher = Callable[[str], Sequence[tuple[int, int]]]
 """Where a text holds what was searched for: ascending spans that do not overlap."""
@@ -87,8 +89,10 @@ def without_comments(text: str, body: int, code: Sequence[Span]) -> str:
 
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    parser.inline.ruler.before("link", "wiki_link", read_wiki_link)
+    parser = add_marks(MarkdownIt("commonmark", {"html": False, "linkify": True}).enable("linkify"))
+    assert parser.linkify is not None
+    # What only looks like an address is often none: `main.rs`.
+    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
     parser.core.ruler.push("settle", _settle)
     parser.add_render_rule("text", _render_text)
     parser.add_render_rule("code_inline", _render_code)
@@ -109,22 +113,14 @@ def _settle(state: StateCore) -> None:
             # A column's alignment; the page takes no styles from inside its elements.
             token.attrs = {"align": str(token.attrs["style"]).rpartition(":")[2]}
         if token.type == "inline" and token.children:
-            is_item = state.tokens[index - 2].type == "list_item_open"
-            token.children = _settle_inline(token.children, around, is_item=is_item)
+            _settle_inline(token.children, around)
     if here is not None:
         here.attrJoin("class", "here")
 
 
-def _settle_inline(tokens: list[Token], around: Surroundings, *, is_item: bool) -> list[Token]:
-    settled: list[Token] = []
+def _settle_inline(tokens: Sequence[Token], around: Surroundings) -> None:
     opened: list[Token] = []
-    rest = iter(tokens)
-    for token in rest:
-        href = str(token.attrs.get("href", ""))
-        if token.type == "link_open" and "wiki" in token.attrs and is_picture(href):
-            shown, _ = next(rest), next(rest)
-            text = "" if shown.content == href else shown.content
-            token = Token("image", "img", 0, attrs={"src": quote(href)}, content=text)
+    for token in tokens:
         if token.type == "link_open":
             _settle_link(token, around)
             opened.append(token)
@@ -132,19 +128,13 @@ def _settle_inline(tokens: list[Token], around: Surroundings, *, is_item: bool) 
             token.tag = opened.pop().tag
         elif token.type == "image":
             token.meta["is_inside"] = bool(opened) or not around.keeps_links
-        settled.append(token)
-    first = tokens[0].content
-    if is_item and first[:4] in TASKS:
-        tokens[0].content = TASKS[first[:4]] + first[4:]
-    return settled
 
 
 def _settle_link(token: Token, around: Surroundings) -> None:
     href = str(token.attrs.get("href", ""))
     written = href if "wiki" in token.attrs else unquote(href)
     name, _, heading = written.partition("#")
-    # A sign may belong to the name, as in `C#`.
-    known = around.notes.get(written) or around.notes.get(name.partition("?")[0].strip())
+    known = find_note(token, around.notes.get)
     token.attrs = {}
     if not around.keeps_links:
         token.tag = "span"
@@ -165,7 +155,7 @@ def _anchor(heading: str) -> str:
 
 
 def _render_text(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    return marked(tokens[index].content, env["around"].matches)
+    return re.sub(_BREAK, "<br>", marked(tokens[index].content, env["around"].matches))
 
 
 def _render_code(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
@@ -175,11 +165,11 @@ def _render_code(self: RendererHTML, tokens: Sequence[Token], index: int, option
 def _render_picture(self: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     token, around = tokens[index], env["around"]
     source = str(token.attrs.get("src", ""))
-    sized = _WIDTH.match(token.content)
-    text, width = (sized[1], f' width="{sized[2]}"') if sized else (token.content, "")
+    text, width = split_size(token.content)
     named = escape(text or unquote(source).rpartition("/")[2])
     if source.lower().startswith(_TO_THE_WEB[:2]) and not token.meta["is_inside"]:
         return f'<a class="picture" href="{escape(source)}" target="_blank" rel="noopener noreferrer">{named}</a>'
     if around.picture is None or _SCHEME.match(source):
         return f'<span class="picture">{named}</span>'
-    return f'<img src="{escape(around.picture(unquote(source)))}" alt="{escape(text)}" loading="lazy"{width}>'
+    sized = f' width="{width}"' if width else ""
+    return f'<img src="{escape(around.picture(unquote(source)))}" alt="{escape(text)}" loading="lazy"{sized}>'

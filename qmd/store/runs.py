@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import json
+from msgspec.structs import replace
 
 from qmd.clock import time_text, utc_now
 from qmd.files import exclusive_lock, is_locked, write_atomically
@@ -80,14 +81,13 @@ class RunRecord:
         total = max(progress.total, self._before.total if self._before else 0)
         done = total - progress.total + progress.done
         is_first = not self.run.total
-        self.run = EmbeddingRun(self.run.pid, self.run.started_at, done, total, progress.left_s)
+        self.run = replace(self.run, done=done, total=total, left_s=progress.left_s)
         if is_first or time.monotonic() - self._written_at >= _INTERVAL_S:
             self._write()
 
     def pause(self) -> None:
         """Say that this process goes on in a moment."""
-        run = self.run
-        self.run = EmbeddingRun(run.pid, run.started_at, run.done, run.total, run.left_s, is_paused=True)
+        self.run = replace(self.run, is_paused=True)
         self._write()
 
     def end(self) -> None:

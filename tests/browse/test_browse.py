@@ -7,16 +7,20 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.app.index import Index
 from qmd.app.opening import open_index
 from qmd.app.records import DocumentText
-from qmd.browse.app import NOTHING_YET, Picker
+from qmd.app.searching import SearchRequest
+from qmd.browse.app import Picker
+from qmd.browse.asking import NOTHING_YET, _stages
 from qmd.browse.preview import Preview, lay_out
 from qmd.browse.rows import Filter, Note
 from qmd.browse.widgets import Chips, Results
 from qmd.errors import QmdError
-from qmd.records import StoredDocument
+from qmd.records import Collection, StoredDocument
+from qmd.store.opening import open_writer
 from tests.browse.conftest import CONTROLS, Seat, seated
 
 SIZES = [(80, 24), (120, 40)]
@@ -246,6 +250,16 @@ async def test_without_an_index_the_next_command_is_told(tmp_path: Path) -> None
 
 
 @pytest.mark.anyio
+async def test_an_index_of_nothing_says_how_to_begin_and_nothing_of_filters(tmp_path: Path) -> None:
+    with open_writer(tmp_path / "index.sqlite") as writer:
+        writer.mirror_config([Collection("notes", tmp_path)], None, "digest")
+    with open_index(tmp_path / "index.sqlite", environ={}) as empty:
+        async with seated(empty) as seat:
+            await seat.until(lambda: seat.message)
+            assert seat.message == NOTHING_YET
+
+
+@pytest.mark.anyio
 async def test_no_match_is_one_line(index: Index) -> None:
     async with seated(index, "window tag:nosuch") as seat:
         await seat.until(lambda: seat.message.startswith("No note matches."))
@@ -334,3 +348,43 @@ def test_the_passage_has_a_bar_beside_it_in_notes_and_in_source_files(path: str,
     rows = [strip.text.rstrip() for strip in lay_out(DocumentText(document, None, text), line, 60, lambda _: []).lines]
     assert [row for row in rows if row.startswith("▎")] == [shown]
     assert [row.strip() for row in rows if "kept" in row] == ["[[kept|so]]"]
+
+
+def test_of_a_long_note_the_part_around_the_passage_is_laid_out() -> None:
+    document = StoredDocument(1, "notes", "long.md", "x", "0", "2026-01-01", 1)
+    text = "".join(f"Paragraph {number}.\n\n" for number in range(30_000))
+    page = lay_out(DocumentText(document, None, text), 40_001, 40, lambda _: [])
+    lines = [strip.text.rstrip() for strip in page.lines]
+    assert lines[page.top + 3] == "▎ Paragraph 20000."
+    assert lines[-1].startswith("  A long note: ")
+    assert len(lines) < 6000
+
+
+def test_words_bring_a_screenful_at_once_and_all_a_little_later() -> None:
+    request = SearchRequest("x", mode="lexical", limit=30)
+    assert [one.limit for _, _, one in _stages(request)] == [12, 30]
+    assert [one.limit for _, _, one in _stages(replace(request, limit=5))] == [5]
+    assert [(name, one.limit) for name, _, one in _stages(replace(request, mode="hybrid"))] == [
+        ("words", 12),
+        ("meaning", 30),
+        ("reranked", 30),
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_better_answer_that_leaves_the_preview_as_it_is_does_not_lay_it_out_again(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: list[str] = []
+    get = index.get
+
+    def noted(uri: str) -> DocumentText:
+        got.append(uri)
+        return get(uri)
+
+    monkeypatch.setattr(index, "get", noted)
+    async with seated(index) as seat:
+        await seat.type("zebra")
+        await seat.answered("reranked")
+        await seat.until(lambda: got and len(seat.app.query_one(Preview).page.lines))
+        assert len([uri for uri in got if uri.endswith("long.md")]) == 1

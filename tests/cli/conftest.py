@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,15 +48,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def write_notes(folder: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    # What is of this very moment would be looked at again by the next search.
+    for place in (folder, *folder.rglob("*")):
+        os.utime(place, (1_700_000_000, 1_700_000_000))
+
+
 @pytest.fixture
 def notes(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, text in NOTES.items():
-        target = home / "notes" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    # A folder of this very moment would be looked at again by the next search.
-    for folder in (home / "notes", home / "notes/daily", home / "notes/we ird"):
-        os.utime(folder, (1_700_000_000, 1_700_000_000))
+    write_notes(home / "notes", NOTES)
     monkeypatch.setattr(freshness, "_LOOK_S", 60.0)
     return home / "notes"
 
@@ -75,4 +79,12 @@ def qmd(home: Path, capsys: pytest.CaptureFixture[str]) -> Qmd:
 @pytest.fixture
 def indexed(qmd: Qmd, notes: Path) -> Qmd:
     assert qmd("index", str(notes), "--no-embed").status == 0
+    return qmd
+
+
+@pytest.fixture
+def tree(qmd: Qmd, home: Path, request: pytest.FixtureRequest) -> Qmd:
+    """With an index of what the module of the test has as its `TREE`."""
+    write_notes(home / "tree", request.module.TREE)
+    assert qmd("index", str(home / "tree"), "--no-embed").status == 0
     return qmd

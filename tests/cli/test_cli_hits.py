@@ -54,8 +54,13 @@ def test_a_misspelt_word_is_marked_as_it_was_corrected(indexed: Qmd) -> None:
 
 
 def test_other_formats_are_on_a_terminal_what_they_are_through_a_pipe(indexed: Qmd) -> None:
-    for format in ("--json", "--csv", "--md", "--xml", "--files"):
-        assert on_terminal("search", "pricing", format).out == through_pipe("search", "pricing", format).out
+    formats = ("--json", "--csv", "--md", "--xml", "--files")
+    drawn, plain = (
+        run_all([{"argv": ("search", "pricing", one), "streams": ("empty", stdout, "pipe")} for one in formats])
+        for stdout in ("tty", "pipe")
+    )
+    assert [one.out for one in drawn] == [one.out for one in plain]
+    assert all(one.out for one in drawn)
 
 
 @pytest.mark.parametrize("settings", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Qmd
 
 MINUTES = "# Minutes\n\nThe pumps are old and have to be replaced before the summer. Back to [[meeting]].\n"
@@ -18,16 +16,6 @@ TREE = {
     "papers/copy of minutes.md": MINUTES,
     "alone.md": "# Alone\n\nNothing leads here or away, and that is fine.\n",
 }
-
-
-@pytest.fixture
-def tree(qmd: Qmd, home: Path) -> Qmd:
-    for name, text in TREE.items():
-        file = home / "tree" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    assert qmd("index", str(home / "tree"), "--no-embed").status == 0
-    return qmd
 
 
 def test_links_lists_what_a_note_links_to_what_links_to_it_and_what_leads_nowhere(tree: Qmd) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,16 +16,6 @@ TREE = {
     "b/other.md": "# Twin\n\nanother\n",
     "a, b.md": "A name with a comma.\n",
 }
-
-
-@pytest.fixture
-def tree(qmd: Qmd, home: Path) -> Qmd:
-    for name, text in TREE.items():
-        file = home / "tree" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    assert qmd("index", str(home / "tree"), "--no-embed").status == 0
-    return qmd
 
 
 @pytest.mark.parametrize(

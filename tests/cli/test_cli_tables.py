@@ -43,7 +43,7 @@ def text(*argv: str, **env: str) -> str:
 
 @pytest.mark.parametrize("argv", READING, ids=" ".join)
 def test_a_person_gets_a_drawing_and_a_program_the_plain_form(indexed: Qmd, argv: tuple[str, ...]) -> None:
-    drawn, plain = shown(*argv), shown(*argv, stdout="pipe")
+    drawn, plain = run_all([{"argv": argv, "streams": ("empty", stdout, "pipe")} for stdout in ("tty", "pipe")])
     assert (drawn.status, plain.status) == (0, 0)
     assert "\x1b[" in drawn.out
     assert "\x1b" not in plain.out

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.config.settings import AUTO_UPDATE_KEY
 from qmd.config.variables import SETTINGS, VARIABLES, Variable
 from qmd.inference.settings import ENV_STEMS
 
@@ -39,6 +40,12 @@ def test_an_effect_is_one_short_line(one: Variable) -> None:
 
 
 def test_every_setting_is_one_that_the_configuration_reads() -> None:
-    source = (PACKAGE / "config" / "settings.py").read_text("utf-8") + (PACKAGE / "app" / "reading.py").read_text()
+    source = (PACKAGE / "config" / "settings.py").read_text("utf-8") + (PACKAGE / "app" / "opened.py").read_text()
     for one in SETTINGS:
         assert f'"{one.key.rpartition(".")[2]}"' in source, one.key
+
+
+def test_every_key_that_the_configuration_reads_is_a_setting() -> None:
+    source = (PACKAGE / "config" / "settings.py").read_text("utf-8")
+    read = set(re.findall(r'(?:content|entry)\.get\("(\w+)"', source)) | {AUTO_UPDATE_KEY}
+    assert read - {"collections", "models"} <= {one.key.rpartition(".")[2] for one in SETTINGS}

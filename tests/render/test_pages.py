@@ -9,8 +9,9 @@ from rich.cells import cell_len
 
 from qmd.app.records import DocumentText
 from qmd.records import StoredDocument
+from qmd.render import pages
 from qmd.render.drawing import Screen
-from qmd.render.markdown import AddressOf
+from qmd.render.note_marks import AddressOf
 from qmd.render.pages import MAX_CODE, MAX_MARKDOWN, Page, draw_pages
 from qmd.render.terminal import without_sequences
 
@@ -67,10 +68,16 @@ def test_brackets_that_are_no_wiki_link_stay() -> None:
 
 
 def test_tasks_pictures_and_callouts_are_readable() -> None:
-    tasks, pictures = "- [ ] open\n- [x] done\n\n", "![a chart](img/c.png) ![](d.png)\n\n"
+    tasks, pictures = "- [ ] open\n- [x] done\n\n", "![a chart|80](img/c.png) ![](d.png)\n\n"
     text = f"{tasks}{pictures}> [!note] Mind this\n> text\n\n> [!tip]\n> more\n"
     assert drawn(text) == (
         " • ☐ open\n • ☑ done\n\n[image a chart] [image d.png]\n\n▌ Mind this\n▌ text\n\n▌ Tip\n▌ more\n"
+    )
+
+
+def test_a_picture_in_obsidians_way_is_named_and_not_called_by_its_width() -> None:
+    assert drawn("![[a chart.png|400]] ![[d.png]] ![[e.png|the sea|80x40]] [[f.png]]") == (
+        "[image a chart.png] [image d.png] [image the sea] f.png\n"
     )
 
 
@@ -113,8 +120,9 @@ def test_a_huge_document_is_shown_as_it_is(path: str) -> None:
     assert drawn(text, path).startswith("    1  *a* `b`\n")
 
 
-def test_many_documents_take_no_longer_than_one_may() -> None:
-    half = "*a* `b`\n" * (MAX_MARKDOWN // 16)
+def test_many_documents_take_no_longer_than_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MAX_MARKDOWN", 1_600)
+    half = "*a* `b`\n" * 100
     shown = draw_pages(PLAIN, [page(half), page("*c*\n"), page(half)], NOW)
     assert "\nc\n" in shown
     assert "1  *a* `b`\n" in shown

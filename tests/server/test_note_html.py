@@ -99,6 +99,10 @@ def test_a_link_leads_to_the_web_a_note_or_a_heading_and_else_nowhere(text: str,
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (
+            "![Figure 1](c.png)",
+            '<img src="/page/picture?source=c.png" alt="Figure 1" loading="lazy">',
+        ),
         ("![[a b.png|300]]", '<img src="/page/picture?source=a b.png" alt="" loading="lazy" width="300">'),
         (
             "![beds|80](../a%20b.png)",
@@ -114,6 +118,25 @@ def test_a_link_leads_to_the_web_a_note_or_a_heading_and_else_nowhere(text: str,
 )
 def test_a_picture_comes_from_this_server_or_is_a_link(text: str, expected: str) -> None:
     assert inline(text) == expected
+
+
+def test_a_bare_address_is_a_link_and_what_only_looks_like_one_is_none() -> None:
+    shown = inline("see https://a.example/b. or main.rs, me@a.example, `https://c.example` javascript:alert(1)")
+    link = '<a href="https://a.example/b" target="_blank" rel="noopener noreferrer">https://a.example/b</a>'
+    assert shown == f"see {link}. or main.rs, me@a.example, <code>https://c.example</code> javascript:alert(1)"
+
+
+def test_a_callout_has_a_title_and_no_brackets() -> None:
+    shown = html("> [!note]- Mind *this*\n> text\n\n> [!tip]\n> more\n\n> said")
+    assert shown.replace("\n", "") == (
+        '<blockquote class="callout"><p><strong>Mind <em>this</em></strong><br />text</p></blockquote>'
+        '<blockquote class="callout"><p><strong>Tip</strong><br />more</p></blockquote>'
+        "<blockquote><p>said</p></blockquote>"
+    )
+
+
+def test_a_line_breaks_where_html_says_so() -> None:
+    assert inline("a<br>b<BR/>c <br onload=x> `<br>`") == ("a<br>b<br>c &lt;br onload=x&gt; <code>&lt;br&gt;</code>")
 
 
 def test_a_badge_is_no_link_inside_of_a_link() -> None:

@@ -151,6 +151,34 @@ async def test_filters_go_into_the_query_and_out_of_it(garden: Index, policy: Ac
     assert "/?q=sun+tag%3Agarden+since%3A%22last+month%22" in on
 
 
+async def test_of_many_collections_those_that_hold_the_hits_are_offered(
+    tmp_path: Path, loader: Loader, policy: AccessPolicy
+) -> None:
+    for number in range(20):
+        (tmp_path / f"c{number}").mkdir()
+        (tmp_path / f"c{number}" / "n.md").write_text(f"# Note {number}\n\n{'heron' if number > 16 else 'stork'}\n")
+    with make_index(tmp_path / "index.sqlite", tmp_path / "c0", loader) as index:
+        for number in range(1, 20):
+            index.add_collection(f"c{number}", tmp_path / f"c{number}")
+        index.update()
+        async with running(index, policy) as client:
+            answer = await client.get("/page/hits", params={"q": "heron", "by": "words"})
+    offered = re.findall(r'class="chip"[^>]*>([^<]+)', answer.text)
+    assert sorted(offered) == ["c17", "c18", "c19"]
+
+
+async def test_the_title_stands_once_also_where_it_is_marked(
+    tmp_path: Path, loader: Loader, policy: AccessPolicy
+) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    (folder / "a.md").write_text("# Of a heron & others\n\ntext\n", encoding="utf-8")
+    with make_index(tmp_path / "index.sqlite", folder, loader) as index:
+        async with running(index, policy) as client:
+            answer = await client.get("/page/note", params={"note": "qmd://vault/a.md", "q": "heron"})
+    assert "<h1" not in answer.text
+
+
 async def test_every_answer_of_the_page_forbids_what_it_does_not_need(garden: Index, policy: AccessPolicy) -> None:
     async with running(garden, policy) as client:
         for address in ADDRESSES:

@@ -298,3 +298,31 @@ def test_a_chip_narrows_the_question(watched: Watched) -> None:
     page.click(".chip[aria-current]")
     page.wait_for_selector("#hit-1")
     assert page.input_value("#q") == "tomatoes"
+
+
+def test_while_the_server_is_gone_the_page_says_so_until_it_answers_again(watched: Watched) -> None:
+    page = watched.open()
+    ask(page, "tomatoes")
+    page.route(re.compile("/page/hits"), lambda route: route.abort("connectionrefused"))
+    page.keyboard.type(" sun")
+    page.wait_for_selector("text=qmd serve has ended or cannot be reached")
+    page.wait_for_timeout(2700)
+    assert page.inner_text("#told")
+    page.unroute_all()
+    ask(page, " clay")
+    assert not page.inner_text("#told")
+    assert all("ERR_CONNECTION_REFUSED" in one for one in watched.complaints)
+    watched.complaints.clear()
+
+
+def test_the_note_that_an_address_opens_is_chosen_in_the_list(watched: Watched) -> None:
+    page = watched.open()
+    ask(page, "tomatoes")
+    page.keyboard.press("ArrowDown")
+    name = chosen(page)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#note .title")
+    with page.expect_response(lambda answer: "by=best" in answer.url):
+        page.reload()
+    page.wait_for_selector("body:not(.busy)")
+    assert chosen(page) == name

@@ -1,0 +1,95 @@
+"""Marks of notes that the standard of markdown does not know: wiki links, tasks, callouts, pictures with a size.
+
+They are rules for the tokens of markdown-it, the same for a terminal and for a page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from qmd.app.pictures import is_picture
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_core import StateCore
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
+
+AddressOf = Callable[[str], str | None]
+"""Target of a link, as the note writes it → address of that note; None where there is none."""
+
+BOXES = {"[ ]": "☐", "[x]": "☑", "[X]": "☑"}
+CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
+
+_MAX_WIKI_LINK_CHARACTERS = 2_000
+"""So that a text of nothing but opening brackets is not searched to its end for each of them."""
+
+
+def add_marks(parser: MarkdownIt) -> MarkdownIt:
+    """`parser` with the rules of this module."""
+    parser.enable(["table", "strikethrough"])
+    parser.inline.ruler.before("link", "wiki_link", _read_wiki_link)
+    parser.core.ruler.push("marks", _settle_marks)
+    return parser
+
+
+def find_note(link: Token, address_of: AddressOf) -> str | None:
+    """The address of the note that a link leads to."""
+    written = str(link.attrs["href"])
+    if "wiki" in link.attrs:
+        name = written.partition("#")[0]
+    else:
+        written = unquote(written)
+        name = written.partition("#")[0].partition("?")[0]
+    # A sign may belong to the name, as in `C#`.
+    return address_of(written) or address_of(name.strip())
+
+
+def _read_wiki_link(state: StateInline, silent: bool) -> bool:
+    """`[[Note#Heading|text]]`, `![[Note]]` and `![[picture.png|400]]`."""
+    is_embed = state.src[state.pos] == "!"
+    start = state.pos + is_embed
+    if not state.src.startswith("[[", start):
+        return False
+    end = state.src.find("]]", start, start + _MAX_WIKI_LINK_CHARACTERS)
+    inner = state.src[start + 2 : end]
+    if end < 0 or not inner.strip() or set(inner) & set("[]\n"):
+        return False
+    if not silent:
+        written, _, text = inner.partition("|")
+        target = written.removesuffix("\\").strip()
+        if is_embed and is_picture(target):
+            picture = state.push("image", "img", 0)
+            picture.attrs, picture.content, picture.children = {"src": quote(target)}, text.strip(), []
+        else:
+            state.push("link_open", "a", 1).attrs = {"href": target, "wiki": 1}
+            state.push("text", "", 0).content = text.strip() or written.strip().lstrip("#").replace("#", " › ")
+            state.push("link_close", "a", -1)
+    state.pos = end + 2
+    return True
+
+
+def _settle_marks(state: StateCore) -> None:
+    """Show tasks as boxes, and the first line of a callout as its title."""
+    for position, token in enumerate(state.tokens):
+        if not token.children or position < 2:
+            continue
+        first, around = token.children[0], state.tokens[position - 2].type
+        if around == "list_item_open" and first.content[:3] in BOXES and first.content[3:4] == " ":
+            first.content = BOXES[first.content[:3]] + first.content[3:]
+        callout = re.match(CALLOUT, first.content) if around == "blockquote_open" else None
+        if callout:
+            first.content = first.content[callout.end() :] or callout[1].capitalize()
+            token.children = _with_title(token.children)
+            state.tokens[position - 2].attrJoin("class", "callout")
+
+
+def _with_title(tokens: Sequence[Token]) -> list[Token]:
+    from markdown_it.token import Token
+
+    end = next((number for number, token in enumerate(tokens) if token.type == "softbreak"), len(tokens))
+    title = [Token("strong_open", "strong", 1), *tokens[:end], Token("strong_close", "strong", -1)]
+    return [*title, *([Token("hardbreak", "br", 0)] if end < len(tokens) else []), *tokens[end + 1 :]]
