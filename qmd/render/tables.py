@@ -27,7 +27,7 @@ from qmd.render.columns import (
 )
 from qmd.render.drawing import NARROWEST, Screen, draw, paint
 from qmd.render.listings import StatusReport, listing_time
-from qmd.render.terminal import Styled, hyperlink, join_styled, visible_name
+from qmd.render.terminal import Styled, hyperlink, join_styled, visible, visible_name
 from qmd.render.text import human_size, relative_time
 
 if TYPE_CHECKING:
