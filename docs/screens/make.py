@@ -70,6 +70,7 @@ _NEEDS = {"browse": ("textual",), "serve": ("playwright",)}
 _HEIGHT = 60
 _TIMEOUT_S = 120
 _WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+_NAMES = re.compile(r"terminal-\d+")
 _NOT_DRAWN = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b\[\?[0-9;]*[a-z]|\x1b\[[0-9]*[A-GJ]|\x1b[=>]")
 """Links, and what moves the cursor or clears a part of the screen."""
 
@@ -218,8 +219,8 @@ def picture(argv: tuple[str, ...], shown: str, width: int) -> str:
 
 
 def _clean(svg: str) -> str:
-    """A picture that loads no fonts, with the texts as wide as they were drawn."""
-    return _TEXT.sub(_as_wide_as_drawn, _WEB_FONT.sub("", svg))
+    """A picture that loads no fonts, with the texts as wide as they were drawn, and names that are the same each time."""
+    return _TEXT.sub(_as_wide_as_drawn, _NAMES.sub("qmd", _WEB_FONT.sub("", svg)))
 
 
 def _as_wide_as_drawn(found: re.Match[str]) -> str:
