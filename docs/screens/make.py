@@ -219,7 +219,7 @@ def picture(argv: tuple[str, ...], shown: str, width: int) -> str:
 
 
 def _clean(svg: str) -> str:
-    """A picture that loads no fonts, with the texts as wide as they were drawn, and names that are the same each time."""
+    """A picture that loads no fonts, with texts as wide as they were drawn and names that are the same each time."""
     return _TEXT.sub(_as_wide_as_drawn, _NAMES.sub("qmd", _WEB_FONT.sub("", svg)))
 
 
