@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from qmd.indexing.update import UpdateReport
     from qmd.records import (
         Collection,
-        CollectionStatus,
         Explanation,
         Hit,
-        IndexStatus,
         Link,
         Mention,
         Passage,
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
         StoredDocument,
         SubQuery,
     )
+    from qmd.status import CollectionStatus, IndexStatus
 
 __version__ = "0.1.0"
 
@@ -103,8 +102,8 @@ _MODULES = {
     "errors": "BusyError ConfigError ModelError NotFoundError QmdError StoreError UsageError",
     "indexing.embed": "EmbedReport",
     "indexing.update": "UpdateReport",
-    "records": "Collection CollectionStatus Explanation Hit IndexStatus Link Mention Passage Query SearchResponse"
-    " StoredDocument SubQuery",
+    "records": "Collection Explanation Hit Link Mention Passage Query SearchResponse StoredDocument SubQuery",
+    "status": "CollectionStatus IndexStatus",
 }
 """Module → the public names that it defines."""
 

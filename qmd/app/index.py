@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from qmd.indexing.update import UpdateReport
     from qmd.inference.base import Embedder
     from qmd.pace import Progress
-    from qmd.records import Collection, EmbeddingRun
+    from qmd.records import Collection
+    from qmd.status import EmbeddingRun
 
 
 class Index(ReadingIndex):

@@ -15,8 +15,9 @@ from qmd.app.opened import OpenedIndex
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview
 from qmd.clock import days_since
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError
-from qmd.records import IndexStatus, Scope
+from qmd.records import Scope
 from qmd.retrieval.listening import Listener
+from qmd.status import IndexStatus
 
 if TYPE_CHECKING:
     from qmd.app.limits import Deadline

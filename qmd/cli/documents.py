@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
-    from qmd.records import Collection, CollectionStatus, StoredDocument
+    from qmd.records import Collection, StoredDocument
+    from qmd.status import CollectionStatus
 
 _INDEX_SUFFIX = re.compile(r"\?index=(?P<index>[^/?:]+)")
 File = Annotated[

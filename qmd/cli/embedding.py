@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import EngineDescription
     from qmd.pace import Progress
-    from qmd.records import EmbeddingRun
+    from qmd.status import EmbeddingRun
 
 _FIRST_MEASURED_S = 1.5
 _FIRST_STATES = 20

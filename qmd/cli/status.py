@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qmd.config.paths import Locations
-    from qmd.records import Collection, IndexStatus
+    from qmd.records import Collection
+    from qmd.status import IndexStatus
 
 
 def status(invocation: Invocation, json: Json = False, index: Index = None) -> int:

@@ -15,7 +15,8 @@ from qmd.chunking.languages import suffix_of
 from qmd.errors import QmdError
 from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import scan_collection
-from qmd.records import Collection, FileEntry, LeftOutFile
+from qmd.records import Collection, FileEntry
+from qmd.status import LeftOutFile
 from qmd.store import IndexWriter
 from qmd.store.documents import KnownFile, NewDocument
 

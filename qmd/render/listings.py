@@ -10,8 +10,9 @@ from msgspec import Struct
 from qmd.app.records import ContextNote
 from qmd.clock import parse_time
 from qmd.names import to_text
-from qmd.records import Collection, CollectionStatus, EmbeddingRun, IndexStatus, StoredDocument
+from qmd.records import Collection, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
+from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus
 
 if TYPE_CHECKING:
     from datetime import datetime

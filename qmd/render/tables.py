@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from qmd.app.records import ContextNote, Listing
 from qmd.names import to_disk
-from qmd.records import Collection, CollectionStatus
+from qmd.records import Collection
 from qmd.render.columns import (
     Elided,
     columns,
@@ -29,6 +29,7 @@ from qmd.render.drawing import NARROWEST, Screen, draw, paint
 from qmd.render.listings import StatusReport, listing_time
 from qmd.render.terminal import Styled, hyperlink, join_styled, visible, visible_name
 from qmd.render.text import human_size, relative_time
+from qmd.status import CollectionStatus
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,12 +10,13 @@ from urllib.parse import quote
 
 from qmd.app.records import DocumentText, DocumentTexts, NoteLinks, Overview, RelatedNotes, SkippedDocument
 from qmd.names import to_text
-from qmd.records import Hit, IndexStatus, SearchResponse, StoredDocument
+from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.hits import mention_object, snippet_text
 from qmd.render.links import links_object, related_rows, render_links, render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
 from qmd.server.requests import PASSAGE_CHARS
+from qmd.status import IndexStatus
 
 
 def document_uri(document: StoredDocument) -> str:

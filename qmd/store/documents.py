@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from qmd.names import to_disk, to_text
-from qmd.records import Collection, IndexTerms, LeftOutFile, MetadataValue, NameKind, Scope, StoredDocument
+from qmd.records import Collection, IndexTerms, MetadataValue, NameKind, Scope, StoredDocument
+from qmd.status import LeftOutFile
 from qmd.store import names
 from qmd.store.connection import Database, Row
 from qmd.store.scope import dated_condition, scope_condition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qmd.records import CollectionStatus, IndexStatus
+from qmd.status import CollectionStatus, IndexStatus
 from qmd.store import chunks
 from qmd.store.connection import DamagedIndexError, Database, add_checksums, forget_verified
 from qmd.store.documents import read_collections, read_left_out

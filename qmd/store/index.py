@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Self
 from qmd.addresses import is_below
 from qmd.clock import time_text, utc_now
 from qmd.errors import UsageError
-from qmd.records import Candidate, Collection, IndexStatus, LeftOutFile, LexicalTerm, Scope, StoredDocument
+from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
+from qmd.status import IndexStatus, LeftOutFile
 from qmd.store import chunks, documents, health, lexical, names
 from qmd.store.connection import (
     Database,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.records import EmbeddingRun
+    from qmd.status import EmbeddingRun
     from qmd.store.chunks import ChunkRecord, PendingContent, VectorCoverage
     from qmd.store.dense import VectorCache
     from qmd.store.documents import KnownFile, NewDocument

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from qmd.clock import time_text, utc_now
 from qmd.files import exclusive_lock, is_locked, write_atomically
 from qmd.pace import Progress
-from qmd.records import EmbeddingRun
+from qmd.status import EmbeddingRun
 
 _PROBE_S = 0.1
 """Whoever asks whether a run is going on holds the lock for a moment, which must not look like a run to another."""

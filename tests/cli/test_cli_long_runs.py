@@ -18,7 +18,7 @@ from qmd import open_index
 from qmd.cli import embedding
 from qmd.config.paths import locate
 from qmd.pace import Progress
-from qmd.records import EmbeddingRun
+from qmd.status import EmbeddingRun
 from qmd.store import open_reader
 from qmd.store.runs import embed_lock, recorded_run
 from tests.cli.conftest import Qmd
@@ -186,7 +186,15 @@ def test_a_terminal_sees_one_bar_and_how_to_go_on_after_ctrl_c(qmd: Qmd, long_no
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-m", "qmd", "embed"]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+    with subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        # A shell's background jobs ignore interrupts, and so would the command.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
         os.close(theirs)
         shown, is_stopped = "", False
         while True:
@@ -199,7 +207,7 @@ def test_a_terminal_sees_one_bar_and_how_to_go_on_after_ctrl_c(qmd: Qmd, long_no
                 is_stopped = True
                 process.send_signal(signal.SIGINT)
     os.close(ours)
-    assert process.returncode == 130
+    assert process.returncode == 130, shown[-2000:]
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert BAR.search(plain), plain
     assert re.search(r"interrupted: the work done so far is kept \(\d+ %\); run 'qmd embed' to continue\s*$", plain), (

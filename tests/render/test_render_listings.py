@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.app.records import ContextNote
-from qmd.records import Collection, CollectionStatus, IndexStatus, LeftOutFile, StoredDocument
+from qmd.records import Collection, StoredDocument
 from qmd.render.listings import (
     StatusReport,
     collections_json,
@@ -19,6 +19,7 @@ from qmd.render.listings import (
     status_json,
 )
 from qmd.render.text import human_size, relative_time
+from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOTES = Collection("notes", Path("/n"), context={"": "all", "work": "about\nwork"})

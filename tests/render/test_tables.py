@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from qmd.app.records import ContextNote, Listing
-from qmd.records import Collection, CollectionStatus, IndexStatus, LeftOutFile, StoredDocument
+from qmd.records import Collection, StoredDocument
 from qmd.render.drawing import Screen
 from qmd.render.listings import StatusReport
 from qmd.render.tables import (
@@ -21,6 +21,7 @@ from qmd.render.tables import (
     draw_status,
 )
 from qmd.render.terminal import without_sequences
+from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENT = "2026-03-01T10:00:00.000Z"

@@ -1,0 +1,79 @@
+"""What an index holds, and how far it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from qmd.pace import duration_text
+
+
+class CollectionStatus(Struct, frozen=True):
+    """Counts of one collection in the index."""
+
+    name: str
+    path: Path
+    pattern: str
+    documents: int
+    updated_at: str | None
+    include_by_default: bool
+
+
+class LeftOutFile(Struct, frozen=True):
+    """A file that a collection selects but the index does not hold as it is now."""
+
+    collection: str
+    path: str
+    reason: str
+    """One line that names the file."""
+    size_bytes: int = -1
+    mtime_ns: int = -1
+    """Size and time of the file that was left out; an equal one need not be tried again. -1 for always."""
+    program: str = ""
+    """Version of the program that could not take it; another one may."""
+
+
+class EmbeddingRun(Struct, frozen=True):
+    """A run that computes vectors just now, in whatever process."""
+
+    pid: int
+    started_at: str
+    done: int = 0
+    """Characters."""
+    total: int = 0
+    """Characters of the texts that lacked vectors; 0 while the model is being loaded."""
+    left_s: float | None = None
+    """Seconds that it will still take; None while that is not known."""
+    is_paused: bool = False
+    """Whether its process does something else for a moment."""
+
+    @property
+    def percent(self) -> int:
+        """Whole percent done."""
+        return 100 * self.done // self.total if self.total else 0
+
+    @property
+    def state(self) -> str:
+        """How far it is: `43 % done, 1 min 15 s left`."""
+        left = "" if self.left_s is None else f", {duration_text(self.left_s)} left"
+        return f"{self.percent} % done{left}" if self.total else "just started"
+
+
+class IndexStatus(Struct, frozen=True):
+    """What the index holds."""
+
+    path: Path
+    size_bytes: int
+    documents: int
+    embedded_documents: int
+    pending_documents: int
+    """Distinct active contents without a complete set of vectors for the current model."""
+    chunks: int
+    vectors: int
+    updated_at: str | None
+    fingerprint: str | None
+    collections: tuple[CollectionStatus, ...]
+    left_out: tuple[LeftOutFile, ...] = ()
+    embedding: EmbeddingRun | None = None
+    """The run that computes vectors now."""
