@@ -171,8 +171,13 @@ class BrowseApp(App[Note]):
 
     def _hand_over(self, take: Callable[..., object], *found: object) -> None:
         """Have the screen take what a thread found, unless it is being taken down."""
-        if self.query(Results):
+        if self._is_whole:
             take(*found)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether no part of the screen is missing; at the end they go one by one."""
+        return len(self.query("Results, Preview, #status, #message")) == 4
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -244,6 +249,8 @@ class BrowseApp(App[Note]):
     @on(OptionList.OptionHighlighted)
     def _read(self) -> None:
         """Lay out the note that is chosen, without holding up the keys."""
+        if not self._is_whole:
+            return
         note, preview = self.chosen, self.query_one(Preview)
         width = preview.scrollable_content_region.width
         terms = self._response.terms if self._response else ()

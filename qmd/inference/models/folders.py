@@ -348,12 +348,25 @@ def _inside(folder: Path, path: str) -> Path:
 
 
 def _unpack(archive: Path, staging: Path) -> Path:
-    """Unpack a tar file; the folder that holds its files."""
+    """Unpack a tar file, which may hold plain files alone; the folder that holds them.
+
+    Not by `extractall`: the filter that makes it safe is missing from the Python 3.11.2 of Debian 12.
+    """
     inner = staging / "unpacked"
+    inner.mkdir()
     try:
         with tarfile.open(archive) as opened:
-            opened.extractall(inner, filter="data")
+            for member in opened:
+                if member.isdir():
+                    continue
+                target = inner / member.name
+                source = opened.extractfile(member) if member.isreg() else None
+                if source is None or not target.resolve().is_relative_to(inner.resolve()):
+                    raise ModelError(f"'{archive}' holds '{member.name}', which no model has", "ask whoever made it")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with source, target.open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
     except tarfile.ReadError as exc:
         raise ModelError(f"'{archive}' is not a whole tar file", "export it again: qmd models export") from exc
-    entries = list(inner.iterdir()) if inner.is_dir() else []
+    entries = list(inner.iterdir())
     return entries[0] if len(entries) == 1 and entries[0].is_dir() else inner
