@@ -13,11 +13,12 @@ from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
 from qmd.records import Collection, Document, MetadataValue, StoredDocument
-from qmd.store import IndexWriter, open_writer
-from qmd.store.documents import NewDocument
+from qmd.store.records import NewDocument
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_writer
 
 
-class NoteIndex(IndexWriter):
+class NoteIndex(SqliteWriter):
     """An index in a folder of its own, gone with the object. Vectors are those of `embedder`; without one, none."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:

@@ -18,7 +18,7 @@ from qmd.cli.app import main
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = str(ROOT / "qmd") + "/"
-MOST_HOPS = 10
+MOST_HOPS = 11
 """Calls from the command to its first SQL statement."""
 
 

@@ -18,7 +18,7 @@ from qmd.records import DEFAULT_PATTERN, Collection
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.config.edits import Target
-    from qmd.store.index import IndexWriter
+    from qmd.store.base import IndexWriter
 
 
 def as_names(collections: str | Sequence[str] | None) -> tuple[str, ...] | None:

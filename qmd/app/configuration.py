@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qmd.config.edits import Change, Target
     from qmd.config.trust import GatedItems
     from qmd.records import Collection
-    from qmd.store.index import IndexReader, IndexWriter
+    from qmd.store.base import IndexReader, IndexWriter
 
 
 class Configuration(Protocol):

@@ -14,7 +14,7 @@ from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval.lookup import context_for, resolve_lines, resolve_words, split_wiki_link
 
 if TYPE_CHECKING:
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 MAX_DOCUMENTS = 1_000
 MAX_ANSWER_CHARS = 16 * 1024 * 1024

@@ -27,7 +27,7 @@ from qmd.records import Scope
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.records import Collection
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 _SWITCH = "QMD_AUTO_UPDATE"
 

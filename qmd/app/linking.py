@@ -11,7 +11,7 @@ from qmd.records import Scope, StoredDocument
 from qmd.retrieval.lookup import resolve_document
 
 if TYPE_CHECKING:
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 LINK = 0.1
 """What a link in one direction, or links that both share with hardly anybody else, add to a cosine: half of what lies

@@ -11,7 +11,7 @@ from qmd.errors import BusyError
 from qmd.store.runs import embed_lock
 
 if TYPE_CHECKING:
-    from qmd.store.index import IndexWriter
+    from qmd.store.base import IndexWriter
 
 _CLEANUP_WAIT_S = 2.0
 """Longer than a commit of `watch` between two of its slices, shorter than anybody waits without a word."""

@@ -17,7 +17,7 @@ from qmd.files import create_private, tighten
 
 if TYPE_CHECKING:
     from qmd.records import Collection
-    from qmd.store.index import IndexWriter
+    from qmd.store.base import IndexWriter
 
 VERIFIED_FOR_S = 86_400
 """For how long an index that was found sound is not verified again."""
@@ -99,7 +99,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     The texts and words come from the files with the next update of their collections. Reads the whole file, at one to
     two seconds per gigabyte: once a day, and when damage was met since, unless `always`.
     """
-    from qmd.store.connection import DamagedIndexError, verified_mark
+    from qmd.store.sqlite.connection import DamagedIndexError, verified_mark
 
     path = own_index(locations.database)
     if not path.exists():
@@ -118,7 +118,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
             create_private(mark)
             os.utime(mark)
         return
-    from qmd.store.salvage import rebuild
+    from qmd.store.sqlite.salvage import rebuild
 
     rebuilt = rebuild(path, found)
     if rebuilt is not None:

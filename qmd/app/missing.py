@@ -15,7 +15,7 @@ from qmd.retrieval.lookup import parse_line_range
 
 if TYPE_CHECKING:
     from qmd.records import Collection
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 
 def explain_missing(error: MissingDocumentError, reference: str, reader: IndexReader, cwd: Path) -> NotFoundError:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qmd.inference.base import Engines
     from qmd.inference.models.catalogue import Role
     from qmd.inference.settings import EngineSettings
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 _CLOSE_TIMEOUT_S = 2.0
 

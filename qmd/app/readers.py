@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 _IDLE_READERS = 2
 """Readers kept open. Each may hold the vectors it scanned, so no more than usually run at once."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qmd.inference.models.catalogue import Role
     from qmd.records import Collection, Query, SearchResponse, StoredDocument, SubQuery
     from qmd.retrieval.options import SearchOptions
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 
 class ReadingIndex(OpenedIndex):

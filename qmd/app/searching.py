@@ -17,7 +17,7 @@ from qmd.retrieval.query_parser import build_scope, check_sort, parse_query, val
 
 if TYPE_CHECKING:
     from qmd.inference.models.catalogue import Role
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 _TYPED_PREFIXES = ("lex:", "vec:", "hyde:", "intent:", "expand:")
 

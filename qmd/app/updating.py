@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qmd.inference.base import Embedder
     from qmd.pace import Progress
     from qmd.records import Collection
-    from qmd.store.index import IndexWriter
+    from qmd.store.base import IndexWriter
 
 
 class AlreadyEmbeddingError(BusyError):

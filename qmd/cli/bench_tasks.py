@@ -22,7 +22,7 @@ from qmd.evaluation.known_item import known_item_queries, name_queries
 from qmd.inference.base import Engines
 from qmd.inference.models.catalogue import Role
 from qmd.records import Scope, StoredDocument
-from qmd.store.index import IndexReader
+from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 
 

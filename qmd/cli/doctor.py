@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.inspection import EngineReport
-    from qmd.store.index import IndexReader
+    from qmd.store.base import IndexReader
 
 _MEBIBYTE = 1 << 20
 
@@ -92,7 +92,7 @@ def _plain_lines(found: Diagnosis, environment: Mapping[str, str]) -> Iterator[s
 def _examine(invocation: Invocation, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
     """Everything that is looked at, in the order shown."""
     from qmd.inference.inspection import inspect_engine
-    from qmd.store.connection import driver_version
+    from qmd.store.sqlite.connection import driver_version
 
     checks = [
         _check("SQLite", driver_version),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qmd.evaluation.answers import holds_any
 from qmd.evaluation.fixture import Fixture, query_names, same_file
 from qmd.records import Scope, StoredDocument
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 _NAMED = 5
 

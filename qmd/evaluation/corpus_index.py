@@ -12,8 +12,8 @@ from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
 from qmd.pace import Progress
 from qmd.records import Collection, StoredDocument
-from qmd.store import open_writer
-from qmd.store.documents import NewDocument
+from qmd.store.opening import open_writer
+from qmd.store.records import NewDocument
 
 COLLECTION = "corpus"
 SUFFIX = ".md"

@@ -11,7 +11,7 @@ from qmd.evaluation.collections import JudgedQueries
 from qmd.file_names import aliases_of, file_name
 from qmd.ingest.outline import read_outline
 from qmd.records import Scope
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 _LEVELS = (2, 3, 4)
 """A heading of level 1 is the document's title, and one below 4 mostly a label."""

@@ -17,7 +17,7 @@ from qmd.records import Scope, SearchResponse, StoredDocument
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import build_scope, parse_query
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 BACKENDS: Mapping[str, SearchOptions] = {
     "bm25": SearchOptions(mode="lexical", rerank=False, expand=False),

@@ -22,8 +22,8 @@ from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_document
 from qmd.pace import Pace, Progress
 from qmd.records import Chunk, Document, Heading
-from qmd.store import IndexWriter
-from qmd.store.chunks import ChunkRecord, PendingContent
+from qmd.store.base import IndexWriter
+from qmd.store.records import ChunkRecord, PendingContent
 
 if TYPE_CHECKING:
     from qmd.chunking.declarations import Declaration

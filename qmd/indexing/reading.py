@@ -17,9 +17,8 @@ from qmd.file_names import file_name
 from qmd.ingest.document import read_document
 from qmd.ingest.errors import UnindexableFileError, UnindexableReason
 from qmd.records import Document, FileEntry, NameKind
-from qmd.store import pack_text
-from qmd.store.documents import NewDocument
-from qmd.store.links import pack_links
+from qmd.store.packing import pack_links, pack_text
+from qmd.store.records import NewDocument
 
 _RACY_NS = 50_000_000
 _RACY_COARSE_NS = 2_000_000_000

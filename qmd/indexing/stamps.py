@@ -10,7 +10,7 @@ from msgspec import Struct
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
 from qmd.chunking.languages import has_grammar, suffix_of
-from qmd.store import IndexWriter
+from qmd.store.base import IndexWriter
 
 
 class Stamp(Struct, frozen=True):

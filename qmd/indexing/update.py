@@ -17,8 +17,8 @@ from qmd.indexing.stamps import Stamp, stamp_analysis
 from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry
 from qmd.status import LeftOutFile
-from qmd.store import IndexWriter
-from qmd.store.documents import KnownFile, NewDocument
+from qmd.store.base import IndexWriter
+from qmd.store.records import KnownFile, NewDocument
 
 if TYPE_CHECKING:
     from qmd.indexing.reading import FileReading

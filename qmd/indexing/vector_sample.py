@@ -12,7 +12,7 @@ from qmd.indexing.embed import embedded_text, parse_stored
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder
-    from qmd.store import IndexReader
+    from qmd.store.base import IndexReader
 
 MAX_DISTANCE = 0.002
 """Cosine distance that still counts as equal: vectors are stored in 8 bits, which moves them by up to 0.0005."""

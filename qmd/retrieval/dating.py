@@ -15,7 +15,7 @@ from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval import fusion
 from qmd.retrieval.fusion import Fused
 from qmd.retrieval.matching import WeightedTerm, inverse_frequency
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 if TYPE_CHECKING:
     from datetime import date

@@ -9,7 +9,7 @@ from msgspec import Struct
 from qmd.inference.base import Embedder
 from qmd.records import Candidate, Ranking, Scope, SubQuery
 from qmd.retrieval.trace import Trace
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 EMBED_ESTIMATE_MS = 30.0
 """One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""

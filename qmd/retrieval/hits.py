@@ -19,7 +19,7 @@ from qmd.retrieval.mentions import find_mention
 from qmd.retrieval.naming import NAME, PART
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_passage
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 WINDOW_CHARS = 400
 """Stretch of text (code points) in which terms count as said together; about four lines of prose."""

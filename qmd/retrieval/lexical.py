@@ -13,7 +13,7 @@ from qmd.analysis.scripts import has_cjk
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Trace
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 PREFIX_TRUST = 0.8
 """Share of a term's weight that a prefix of it earns in coverage."""

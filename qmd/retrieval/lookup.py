@@ -17,7 +17,7 @@ from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, UsageError
 from qmd.names import storable, to_disk
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 _DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
 _RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-(?P<end>\d{1,15}))?\Z", re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from qmd.records import Mention, StoredDocument
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 MAX_STUB_LETTERS = 40
 """Fewer letters of prose than in a short sentence; of Chinese, Japanese and Korean a third of that."""

@@ -11,7 +11,7 @@ from qmd.analysis.stopwords import stop_words_of
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval import fusion
 from qmd.retrieval.fusion import Fused
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 PART = "part of the query"
 """How a query names a note that speaks of it in more words (`who came up with the law of useful return`)."""

@@ -27,7 +27,7 @@ from qmd.retrieval.query_parser import check_size
 from qmd.retrieval.reranking import rerank
 from qmd.retrieval.snippets import best_passage
 from qmd.retrieval.trace import Trace
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 DEPTH = 100
 """Candidates per ranking: the depth that the z-scores are taken over."""

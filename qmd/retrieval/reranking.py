@@ -17,7 +17,7 @@ from qmd.retrieval.matching import WeightedTerm, inverse_frequency, match_text
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_span
 from qmd.retrieval.trace import Trace
-from qmd.store import IndexReader
+from qmd.store.base import IndexReader
 
 PASSAGE_CHARS = 1200
 """Passage of a document that no vector found, in code points: about the 240 tokens of a built-in chunk."""

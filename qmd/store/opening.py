@@ -1,25 +1,10 @@
-"""Opening an index, wherever it lies and whichever version wrote it."""
+"""Opening an index, whichever engine holds it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from qmd.config.paths import index_beside, own_index
-from qmd.errors import StoreError
-from qmd.files import tighten
-from qmd.store.connection import (
-    DamagedIndexError,
-    Database,
-    ForeignIndexError,
-    connect_for_reading,
-    connect_for_writing,
-)
-from qmd.store.index import IndexReader, IndexWriter
-from qmd.store.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
-
-_MIGRATION_TIMEOUT_MS = 10_000
-"""How long a reader waits to bring an index of an older version up to date."""
+from qmd.store.base import IndexReader, IndexWriter
 
 
 def open_reader(path: Path) -> IndexReader:
@@ -32,17 +17,9 @@ def open_reader(path: Path) -> IndexReader:
         NotFoundError: No index there.
         StoreError: The file is damaged or cannot be opened.
     """
-    own = own_index(path)
-    try:
-        return IndexReader(_checked(connect_for_reading(own), check_schema))
-    except OutdatedIndexError as outdated:
-        try:
-            open_writer(own, busy_timeout_ms=_MIGRATION_TIMEOUT_MS).close()
-        except StoreError:
-            raise outdated from None
-        return IndexReader(_checked(connect_for_reading(own), check_schema))
-    except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
-        return open_reader(_place_beside(own, exc))
+    from qmd.store.sqlite import opening
+
+    return opening.open_reader(path)
 
 
 def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWriter:
@@ -57,35 +34,6 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> IndexWrite
         BusyError: Another process kept the index for longer.
         StoreError: The file is damaged or the place not writable.
     """
-    own = own_index(path)
-    try:
-        writer = IndexWriter(_checked(connect_for_writing(own, busy_timeout_ms), migrate))
-    except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
-        return open_writer(_place_beside(own, exc), busy_timeout_ms=busy_timeout_ms)
-    # Only now it is known to be an index of ours; an older version left it readable by everybody.
-    for name in (writer.path.name, f"{writer.path.name}-wal", f"{writer.path.name}-shm", f".{writer.path.name}.lock"):
-        tighten(writer.path.with_name(name))
-    return writer
+    from qmd.store.sqlite import opening
 
-
-def _place_beside(own: Path, error: StoreError) -> Path:
-    """Where the index lies, or has been put, when the file at `own` is another program's; else raises `error`."""
-    beside = index_beside(own)
-    if beside == own:
-        raise error
-    if not isinstance(error, ForeignIndexError):
-        from qmd.store.salvage import separate
-
-        # What the original writes into an index looks like damage, because it does not know of checksums.
-        if separate(own) is None:
-            raise error
-    return beside
-
-
-def _checked(database: Database, check: Callable[[Database], None]) -> Database:
-    try:
-        check(database)
-    except BaseException:
-        database.close()
-        raise
-    return database
+    return opening.open_writer(path, busy_timeout_ms=busy_timeout_ms)

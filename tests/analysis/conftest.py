@@ -10,7 +10,7 @@ import pytest
 from qmd.analysis.index import analyze_document
 from qmd.ingest.document import parse_document
 from qmd.records import LexicalTerm
-from qmd.store.schema import TOKENIZER
+from qmd.store.sqlite.schema import TOKENIZER
 
 Search = Callable[[dict[str, str], Sequence[LexicalTerm]], list[str]]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qmd.analysis.query import analyze_query, has_user_operators, is_identifier_like, parse_lex, prefix_form
 from qmd.analysis.scripts import cjk_share, has_cjk
 from qmd.records import LexicalTerm
-from qmd.store.schema import TOKENIZER
+from qmd.store.sqlite.schema import TOKENIZER
 
 
 def fts(text: str) -> list[str]:

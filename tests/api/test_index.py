@@ -12,7 +12,7 @@ import pytest
 import qmd
 from qmd.indexing.update import update_collection
 from qmd.records import Collection
-from qmd.store import open_writer
+from qmd.store.opening import open_writer
 from qmd.store.runs import embed_lock
 
 NOTES = {"collections": {"notes": {"path": "notes"}}}

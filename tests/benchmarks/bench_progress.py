@@ -25,8 +25,8 @@ from qmd.indexing import embed
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.pace import Pace, Progress
-from qmd.store import open_writer
-from qmd.store.chunks import PendingContent
+from qmd.store.opening import open_writer
+from qmd.store.records import PendingContent
 
 POINTS = (0.10, 0.25, 0.50, 0.75, 0.90)
 N_TEXTS = 20_000

@@ -26,7 +26,8 @@ from qmd.inference.settings import EngineSettings
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query
-from qmd.store import IndexReader, open_reader
+from qmd.store.base import IndexReader
+from qmd.store.opening import open_reader
 
 INHERITED_K = 60
 INHERITED_WEIGHT = 2.0

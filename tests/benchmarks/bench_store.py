@@ -21,7 +21,8 @@ from pathlib import Path
 from qmd.analysis.query import analyze_query
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, Scope
-from qmd.store import IndexReader, open_reader, open_writer
+from qmd.store.base import IndexReader
+from qmd.store.opening import open_reader, open_writer
 
 DEFAULT_QUERIES = (
     "smart pointer",

@@ -26,7 +26,8 @@ from qmd.retrieval.calibration import WEAK
 from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query
-from qmd.store import IndexReader, open_reader
+from qmd.store.base import IndexReader
+from qmd.store.opening import open_reader
 from tests.benchmarks.relevance_evidence import nonsense_queries
 
 MODES: tuple[Mode, ...] = ("lexical", "dense", "hybrid")

@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.lexical import lexical_query
 from qmd.retrieval.trace import Trace
-from qmd.store import IndexReader, open_reader
+from qmd.store.base import IndexReader
+from qmd.store.opening import open_reader
 
 TOKENIZER = Path(__file__).resolve().parents[2] / "models" / "all-minilm-l6-v2" / "tokenizer.json"
 

@@ -27,7 +27,8 @@ from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.query_parser import parse_query
-from qmd.store import IndexReader, open_reader, open_writer
+from qmd.store.base import IndexReader
+from qmd.store.opening import open_reader, open_writer
 
 MODES: tuple[Mode, ...] = ("lexical", "hybrid", "dense")
 SMALL_SIZES = (1, 3, 3, 10, 30)

@@ -18,7 +18,7 @@ from qmd.indexing.vector_sample import sample_vectors
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER
 from qmd.inference.models.weights import locate_builtin
-from qmd.store import open_reader
+from qmd.store.opening import open_reader
 from tests.cli.conftest import Qmd
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer

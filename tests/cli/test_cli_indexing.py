@@ -186,7 +186,7 @@ def test_cleanup_says_what_it_would_do_before_it_does_it(indexed: Qmd) -> None:
 def test_a_busy_index_is_reported_in_the_words_that_programs_wait_for(
     indexed: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from qmd.store import open_writer
+    from qmd.store.opening import open_writer
 
     monkeypatch.setenv("QMD_SQLITE_BUSY_TIMEOUT", "0")
     with open_writer(tmp_path / "cache/qmd/index.sqlite") as writer, writer.transaction():

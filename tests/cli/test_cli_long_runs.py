@@ -19,7 +19,7 @@ from qmd.cli import embedding
 from qmd.config.paths import locate
 from qmd.pace import Progress
 from qmd.status import EmbeddingRun
-from qmd.store import open_reader
+from qmd.store.opening import open_reader
 from qmd.store.runs import embed_lock, recorded_run
 from tests.cli.conftest import Qmd
 from tests.cli.terminal_runs import run_all

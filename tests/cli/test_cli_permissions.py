@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 import qmd as package
-from qmd.store import open_writer
+from qmd.store.opening import open_writer
 from tests.cli.conftest import Qmd
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permission bits are POSIX's")

@@ -18,7 +18,7 @@ from qmd.config.settings import load_config
 from qmd.config.trust import gated_items, record_trust, trusted_configs
 from qmd.errors import BusyError, UsageError
 from qmd.files import exclusive_lock
-from qmd.store import open_reader
+from qmd.store.opening import open_reader
 
 N_PROCESSES = 6
 

@@ -18,7 +18,7 @@ from qmd.records import Collection
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query
-from qmd.store import open_reader, open_writer
+from qmd.store.opening import open_reader, open_writer
 from tests import fakes
 from tests.conformance.world import World
 from tests.note_index import NoteIndex

@@ -17,7 +17,8 @@ from qmd.indexing.update import update_collection
 from qmd.ingest.document import parse_document
 from qmd.pace import Progress
 from qmd.records import Chunk, Collection, Scope
-from qmd.store import IndexWriter, open_reader, open_writer
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_reader, open_writer
 from tests.fakes import HashingEmbedder
 
 
@@ -42,12 +43,12 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> Iterator[IndexWriter]:
+def writer(tmp_path: Path) -> Iterator[SqliteWriter]:
     with open_writer(tmp_path / "index.sqlite") as opened:
         yield opened
 
 
-def index(writer: IndexWriter, folder: Path) -> None:
+def index(writer: SqliteWriter, folder: Path) -> None:
     update_collection(writer, Collection("notes", folder), verify=True)
 
 
@@ -57,7 +58,7 @@ def long_text(subject: str, sections: int = 4) -> str:
     return f"# On {subject}\n\n" + "\n\n".join(words)
 
 
-def test_every_text_is_found_by_meaning_once_embedded(writer: IndexWriter, notes: Path) -> None:
+def test_every_text_is_found_by_meaning_once_embedded(writer: SqliteWriter, notes: Path) -> None:
     for subject in ("apples", "rivers", "planets"):
         (notes / f"{subject}.md").write_text(long_text(subject))
     index(writer, notes)
@@ -71,7 +72,7 @@ def test_every_text_is_found_by_meaning_once_embedded(writer: IndexWriter, notes
     assert writer.status(embedder.fingerprint).pending_documents == 0
 
 
-def test_a_second_run_has_nothing_to_do(writer: IndexWriter, notes: Path) -> None:
+def test_a_second_run_has_nothing_to_do(writer: SqliteWriter, notes: Path) -> None:
     (notes / "a.md").write_text(long_text("apples"))
     index(writer, notes)
     embed_pending(writer, HashingEmbedder())
@@ -80,7 +81,7 @@ def test_a_second_run_has_nothing_to_do(writer: IndexWriter, notes: Path) -> Non
     assert again.texts == []
 
 
-def test_a_renamed_or_returning_file_costs_no_embedding(writer: IndexWriter, notes: Path) -> None:
+def test_a_renamed_or_returning_file_costs_no_embedding(writer: SqliteWriter, notes: Path) -> None:
     (notes / "a.md").write_text(long_text("apples"))
     index(writer, notes)
     embed_pending(writer, HashingEmbedder())
@@ -98,7 +99,7 @@ def test_a_renamed_or_returning_file_costs_no_embedding(writer: IndexWriter, not
     assert embedder.texts == []
 
 
-def test_an_edit_embeds_only_the_chunks_it_changed(writer: IndexWriter, notes: Path) -> None:
+def test_an_edit_embeds_only_the_chunks_it_changed(writer: SqliteWriter, notes: Path) -> None:
     text = long_text("apples", sections=12)
     (notes / "a.md").write_text(text)
     index(writer, notes)
@@ -110,7 +111,7 @@ def test_an_edit_embeds_only_the_chunks_it_changed(writer: IndexWriter, notes: P
     assert second.embedded + second.reused == second.chunks
 
 
-def test_one_text_in_two_files_is_embedded_once(writer: IndexWriter, notes: Path) -> None:
+def test_one_text_in_two_files_is_embedded_once(writer: SqliteWriter, notes: Path) -> None:
     for name in ("a.md", "b.md"):
         (notes / name).write_text(long_text("apples"))
     index(writer, notes)
@@ -142,7 +143,7 @@ def test_headings_in_front_of_a_chunk_are_not_read_twice() -> None:
     assert embedded_text(document, chunk) == "Guide > Set-up\nbody\n\n## Guide\n\nmore"
 
 
-def test_front_matter_is_not_embedded(writer: IndexWriter, notes: Path) -> None:
+def test_front_matter_is_not_embedded(writer: SqliteWriter, notes: Path) -> None:
     (notes / "a.md").write_text("---\nsecretkey: zebra\n---\n# Title\n\nplain body")
     index(writer, notes)
     embedder = RecordingEmbedder()
@@ -151,7 +152,7 @@ def test_front_matter_is_not_embedded(writer: IndexWriter, notes: Path) -> None:
 
 
 def test_chunks_that_the_engine_declines_are_left_out_and_the_text_is_complete(
-    writer: IndexWriter, notes: Path
+    writer: SqliteWriter, notes: Path
 ) -> None:
     class Declining(RecordingEmbedder):
         def embeds(self, text: str) -> bool:
@@ -167,7 +168,7 @@ def test_chunks_that_the_engine_declines_are_left_out_and_the_text_is_complete(
     assert writer.status(embedder.fingerprint).pending_documents == 0
 
 
-def test_only_the_given_collections_are_embedded(writer: IndexWriter, notes: Path, tmp_path: Path) -> None:
+def test_only_the_given_collections_are_embedded(writer: SqliteWriter, notes: Path, tmp_path: Path) -> None:
     (notes / "a.md").write_text("apples")
     other = tmp_path / "other"
     other.mkdir()
@@ -178,7 +179,7 @@ def test_only_the_given_collections_are_embedded(writer: IndexWriter, notes: Pat
     assert [content.path for content in writer.pending(HashingEmbedder().fingerprint)] == ["a.md"]
 
 
-def test_a_stop_keeps_what_was_computed_and_the_next_run_finishes(writer: IndexWriter, notes: Path) -> None:
+def test_a_stop_keeps_what_was_computed_and_the_next_run_finishes(writer: SqliteWriter, notes: Path) -> None:
     (notes / "long.md").write_text(long_text("apples", sections=60))
     index(writer, notes)
     asked = iter([True])
@@ -191,7 +192,7 @@ def test_a_stop_keeps_what_was_computed_and_the_next_run_finishes(writer: IndexW
 
 
 def test_runs_that_are_stopped_at_once_finish_all_the_same_when_they_are_repeated(
-    writer: IndexWriter, notes: Path
+    writer: SqliteWriter, notes: Path
 ) -> None:
     (notes / "long.md").write_text(long_text("apples", sections=60))
     index(writer, notes)
@@ -200,7 +201,7 @@ def test_runs_that_are_stopped_at_once_finish_all_the_same_when_they_are_repeate
     assert writer.status(HashingEmbedder().fingerprint).pending_documents == 0
 
 
-def test_a_crash_of_the_model_loses_only_the_batch_it_happened_in(writer: IndexWriter, notes: Path) -> None:
+def test_a_crash_of_the_model_loses_only_the_batch_it_happened_in(writer: SqliteWriter, notes: Path) -> None:
     (notes / "long.md").write_text(long_text("apples", sections=60))
     index(writer, notes)
 
@@ -219,7 +220,7 @@ def test_a_crash_of_the_model_loses_only_the_batch_it_happened_in(writer: IndexW
     assert writer.check() == []
 
 
-def test_the_size_of_a_run_is_known_from_the_start_and_reached_at_its_end(writer: IndexWriter, notes: Path) -> None:
+def test_the_size_of_a_run_is_known_from_the_start_and_reached_at_its_end(writer: SqliteWriter, notes: Path) -> None:
     for number in range(5):
         (notes / f"{number}.md").write_text(long_text(f"subject{number}"))
     index(writer, notes)
@@ -231,7 +232,7 @@ def test_the_size_of_a_run_is_known_from_the_start_and_reached_at_its_end(writer
     assert seen[-1].done == n_chars
 
 
-def test_what_has_its_vectors_already_counts_as_done_at_once(writer: IndexWriter, notes: Path) -> None:
+def test_what_has_its_vectors_already_counts_as_done_at_once(writer: SqliteWriter, notes: Path) -> None:
     text = long_text("apples", sections=40)
     (notes / "a.md").write_text(text)
     index(writer, notes)
@@ -243,7 +244,7 @@ def test_what_has_its_vectors_already_counts_as_done_at_once(writer: IndexWriter
     assert seen[0].percent > 90
 
 
-def test_the_newest_notes_get_their_vectors_first(writer: IndexWriter, notes: Path) -> None:
+def test_the_newest_notes_get_their_vectors_first(writer: SqliteWriter, notes: Path) -> None:
     ages = {"b.md": 2, "old.md": 900, "a.md": 2, "new.md": 0}
     for name, days in ages.items():
         (notes / name).write_text(name)
@@ -254,7 +255,7 @@ def test_the_newest_notes_get_their_vectors_first(writer: IndexWriter, notes: Pa
     assert order == ["dated 2023-11-20.md", "new.md", "a.md", "b.md", "old.md"]
 
 
-def test_no_lock_is_held_while_the_model_computes(writer: IndexWriter, notes: Path) -> None:
+def test_no_lock_is_held_while_the_model_computes(writer: SqliteWriter, notes: Path) -> None:
     (notes / "a.md").write_text(long_text("apples"))
     index(writer, notes)
     path = writer._database.path
@@ -283,12 +284,12 @@ CODE = "import os\n\n\nclass Store:\n" + "".join(
 )
 
 
-def index_code(writer: IndexWriter, folder: Path, name: str, text: str) -> None:
+def index_code(writer: SqliteWriter, folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text)
     update_collection(writer, Collection("notes", folder, "**/*"), verify=True)
 
 
-def test_source_code_is_embedded_by_declaration_under_its_qualified_name(writer: IndexWriter, notes: Path) -> None:
+def test_source_code_is_embedded_by_declaration_under_its_qualified_name(writer: SqliteWriter, notes: Path) -> None:
     index_code(writer, notes, "store.py", CODE)
     embedder = RecordingEmbedder()
     embed_pending(writer, embedder)
@@ -296,7 +297,7 @@ def test_source_code_is_embedded_by_declaration_under_its_qualified_name(writer:
     assert {f"store > class Store > def method_{number}" for number in range(4)} <= heads
 
 
-def test_source_code_is_cut_as_plain_text_when_asked(writer: IndexWriter, notes: Path) -> None:
+def test_source_code_is_cut_as_plain_text_when_asked(writer: SqliteWriter, notes: Path) -> None:
     index_code(writer, notes, "store.py", CODE)
     embedder = RecordingEmbedder()
     embed_pending(writer, embedder, cut_declarations=False)
@@ -304,14 +305,14 @@ def test_source_code_is_cut_as_plain_text_when_asked(writer: IndexWriter, notes:
 
 
 @pytest.mark.parametrize("text", ["def broken((:\n  class\n" * 50, "\0\0", "((((((" * 500, "def ok(): pass\n" + "'''"])
-def test_broken_source_is_embedded_all_the_same(writer: IndexWriter, notes: Path, text: str) -> None:
+def test_broken_source_is_embedded_all_the_same(writer: SqliteWriter, notes: Path, text: str) -> None:
     index_code(writer, notes, "a.rs", text.replace("\0", " "))
     assert not embed_pending(writer, HashingEmbedder()).warnings
     assert writer.count_pending(HashingEmbedder().fingerprint) == (0, 0)
 
 
 def test_texts_that_an_older_chunker_cut_are_cut_again_and_equal_chunks_cost_nothing(
-    writer: IndexWriter, notes: Path
+    writer: SqliteWriter, notes: Path
 ) -> None:
     (notes / "apples.md").write_text(long_text("apples"))
     index(writer, notes)
@@ -324,7 +325,7 @@ def test_texts_that_an_older_chunker_cut_are_cut_again_and_equal_chunks_cost_not
     assert embed_pending(writer, embedder).chunks == 0
 
 
-def test_a_text_stays_searchable_while_it_waits_to_be_cut_again(writer: IndexWriter, notes: Path) -> None:
+def test_a_text_stays_searchable_while_it_waits_to_be_cut_again(writer: SqliteWriter, notes: Path) -> None:
     (notes / "apples.md").write_text(long_text("apples"))
     index(writer, notes)
     embedder = HashingEmbedder()
@@ -336,7 +337,7 @@ def test_a_text_stays_searchable_while_it_waits_to_be_cut_again(writer: IndexWri
 
 
 def test_only_the_files_of_a_grammar_that_was_missing_are_cut_again(
-    writer: IndexWriter, notes: Path, monkeypatch: pytest.MonkeyPatch
+    writer: SqliteWriter, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (notes / "apples.md").write_text(long_text("apples"))
     index_code(writer, notes, "store.PY", CODE)
@@ -371,7 +372,7 @@ class InterruptingEmbedder(RecordingEmbedder):
 
 
 def test_a_cleanup_in_the_middle_costs_an_embedding_run_nothing_but_time(
-    writer: IndexWriter, notes: Path, tmp_path: Path
+    writer: SqliteWriter, notes: Path, tmp_path: Path
 ) -> None:
     for number in range(80):
         (notes / f"{number}.md").write_text(f"# Note {number}\n\nword{number} and more\n")

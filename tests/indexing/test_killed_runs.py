@@ -15,7 +15,7 @@ import pytest
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, Scope
-from qmd.store import open_reader, open_writer
+from qmd.store.opening import open_reader, open_writer
 from tests.fakes import HashingEmbedder
 
 # Counts every statement that changes the index, and dies without warning before the one it was told. Commits after
@@ -26,7 +26,7 @@ from pathlib import Path
 import qmd.indexing.update as update
 from qmd.indexing.embed import embed_pending
 from qmd.records import Collection
-from qmd.store import open_writer
+from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder
 update.COMMIT_BYTES = 1
 index, folder, die_before = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])

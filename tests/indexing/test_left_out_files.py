@@ -14,8 +14,8 @@ from qmd.indexing.read_ahead import read_ahead
 from qmd.indexing.update import update_collection
 from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry
-from qmd.store import open_reader, open_writer
-from qmd.store.index import IndexWriter
+from qmd.store.base import IndexWriter
+from qmd.store.opening import open_reader, open_writer
 from tests.indexing.test_read_ahead import needs_proc, readers_of
 
 LONG_AGO_NS = 1_600_000_000_123_456_789

@@ -16,7 +16,8 @@ from qmd.analysis import ANALYSIS_VERSION
 from qmd.errors import NotFoundError
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, Scope
-from qmd.store import IndexWriter, open_reader, open_writer
+from qmd.store.base import IndexWriter
+from qmd.store.opening import open_reader, open_writer
 
 LONG_AGO_NS = 1_600_000_000_123_456_789
 
@@ -196,7 +197,7 @@ import sys
 from pathlib import Path
 import qmd.indexing.update as update
 from qmd.records import Collection
-from qmd.store import open_writer
+from qmd.store.opening import open_writer
 update.COMMIT_BYTES = 1
 def report(done, total):
     print(done, flush=True)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, Scope
-from qmd.store import IndexWriter, open_writer
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_writer
 
 NAMES = ("alpha", "beta", "gamma", "sub/alpha", "sub/delta")
 TEXTS = ("apple", "banana", "alpha", "two words")
@@ -32,12 +33,12 @@ VAULT = st.dictionaries(st.sampled_from(NAMES), NOTE, max_size=4)
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> Iterator[IndexWriter]:
+def writer(tmp_path: Path) -> Iterator[SqliteWriter]:
     with open_writer(tmp_path / "index.sqlite") as opened:
         yield opened
 
 
-def update(writer: IndexWriter, folder: Path, notes: Mapping[str, str]) -> None:
+def update(writer: SqliteWriter, folder: Path, notes: Mapping[str, str]) -> None:
     """Make the folder hold exactly these notes, and the index what the folder holds."""
     folder.mkdir(exist_ok=True)
     for file in folder.rglob("*.md"):
@@ -50,7 +51,7 @@ def update(writer: IndexWriter, folder: Path, notes: Mapping[str, str]) -> None:
     update_collection(writer, Collection("notes", folder), verify=True)
 
 
-def state(writer: IndexWriter) -> object:
+def state(writer: SqliteWriter) -> object:
     """Every link with what it means, and the notes that each word of the anchors finds."""
     documents = list(writer.iter_documents())
     paths = {one.id: one.path for one in documents}
@@ -64,7 +65,7 @@ def state(writer: IndexWriter) -> object:
     return links, {word: found(writer, word) for word in VOCABULARY}
 
 
-def found(writer: IndexWriter, word: str) -> list[str]:
+def found(writer: SqliteWriter, word: str) -> list[str]:
     rows = writer._database.rows("SELECT rowid FROM anchors WHERE anchors MATCH ?", (f'"{word}"',))
     return sorted(one.path for one in writer.documents([row[0] for row in rows]).values())
 
@@ -83,7 +84,7 @@ def test_links_and_anchors_after_updates_are_those_of_a_fresh_index(vaults: list
 
 
 def test_a_note_is_found_by_what_links_call_it_and_its_own_names_are_not_repeated(
-    writer: IndexWriter, tmp_path: Path
+    writer: SqliteWriter, tmp_path: Path
 ) -> None:
     update(writer, tmp_path / "notes", {"beta": "text", "alpha": "[[beta|the second letter]] and [[beta|Beta]]"})
     assert found(writer, "letter") == ["beta.md"]
@@ -96,21 +97,21 @@ def test_a_note_is_found_by_what_links_call_it_and_its_own_names_are_not_repeate
     ).values())  # fmt: skip
 
 
-def test_a_word_that_only_links_hold_is_no_unknown_word(writer: IndexWriter, tmp_path: Path) -> None:
+def test_a_word_that_only_links_hold_is_no_unknown_word(writer: SqliteWriter, tmp_path: Path) -> None:
     update(writer, tmp_path / "notes", {"beta": "text", "alpha": "[[beta|letters]]"})
     update(writer, tmp_path / "notes", {"beta": "text", "alpha": "[[beta|second]]"})
     assert writer.document_frequencies([LexicalTerm("second", '"second"')]) == [1]
     assert writer.document_frequencies([LexicalTerm("letters", '"letters"')]) == [0]
 
 
-def test_what_a_note_must_not_hold_is_not_brought_back_by_its_anchors(writer: IndexWriter, tmp_path: Path) -> None:
+def test_what_a_note_must_not_hold_is_not_brought_back_by_its_anchors(writer: SqliteWriter, tmp_path: Path) -> None:
     update(writer, tmp_path / "notes", {"beta": "fruit and rot", "gamma": "fruit", "alpha": "[[beta|apple]]"})
     terms = [LexicalTerm("apple", '"apple"'), LexicalTerm("rot", '"rot"', excluded=True)]
     ids = [one.document_id for one in writer.search_lexical(terms, 5, Scope(), anchors=True)]
     assert "beta.md" not in {one.path for one in writer.documents(ids).values()}
 
 
-def test_anchors_of_a_scope_do_not_depend_on_other_collections(writer: IndexWriter, tmp_path: Path) -> None:
+def test_anchors_of_a_scope_do_not_depend_on_other_collections(writer: SqliteWriter, tmp_path: Path) -> None:
     notes = {"beta": "fruit", "alpha": "[[beta|green apple]]", "gamma": "an apple"}
     update(writer, tmp_path / "notes", notes)
     terms, scope = [LexicalTerm("apple", '"apple"')], Scope(collections=("notes",))
@@ -125,7 +126,7 @@ def test_anchors_of_a_scope_do_not_depend_on_other_collections(writer: IndexWrit
 
 
 def test_a_collection_that_goes_takes_its_links_along_and_one_that_is_renamed_keeps_them(
-    writer: IndexWriter, tmp_path: Path
+    writer: SqliteWriter, tmp_path: Path
 ) -> None:
     update(writer, tmp_path / "notes", {"beta": "text", "alpha": "[[beta|apple]]"})
     writer.rename_collection("notes", "renamed")

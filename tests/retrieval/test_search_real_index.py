@@ -20,8 +20,10 @@ from qmd.retrieval.lookup import resolve_document
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query
-from qmd.store import IndexReader, open_reader, open_writer, pack_text
-from qmd.store.documents import NewDocument
+from qmd.store.base import IndexReader
+from qmd.store.opening import open_reader, open_writer
+from qmd.store.packing import pack_text
+from qmd.store.records import NewDocument
 
 WORDS = ("limiter", "window", "token", "garden", "tomato", "engine", "oil", "water", "key", "cache")
 NO_ENGINES = Engines(None, None, None)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import apsw
 
-from qmd.store.blocks import read_slots
-from qmd.store.connection import Database
+from qmd.store.sqlite.blocks import read_slots
+from qmd.store.sqlite.connection import Database
 
 _TABLES = {
     "collections": "SELECT name, path, pattern, ignore_json, context_json, include_by_default, position"

@@ -22,7 +22,7 @@ import apsw
 
 from qmd.config.settings import load_config
 from qmd.errors import QmdError
-from qmd.store import open_reader, open_writer
+from qmd.store.opening import open_reader, open_writer
 from tests.robustness.comparison import Tables, differing, tables
 from tests.robustness.recording import Disk, Operation, recording
 from tests.robustness.replay import Accident, Files, draw_accident, replay

@@ -31,7 +31,7 @@ from qmd.errors import QmdError
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.records import LexicalTerm, Scope
-from qmd.store import open_reader
+from qmd.store.opening import open_reader
 from tests.fakes import HashingEmbedder
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgklmnprstvz" for second in "aeiou" for third in ("rn", "lt", "mp")]

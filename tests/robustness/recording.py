@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import apsw
 
-from qmd.store import connection
-from qmd.store.checksums import register_checksums
+from qmd.store.sqlite import connection
+from qmd.store.sqlite.checksums import register_checksums
 
 Kind = Literal["create", "write", "truncate", "sync", "rename", "unlink"]
 

@@ -22,8 +22,9 @@ from qmd.config.settings import load_config
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Embedder
-from qmd.store import IndexWriter, schema
+from qmd.store.base import IndexWriter
 from qmd.store.runs import embed_lock
+from qmd.store.sqlite import schema
 from tests.fakes import HashingEmbedder
 from tests.old_schema import take_back
 from tests.robustness.recording import without_checksums

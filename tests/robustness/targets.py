@@ -66,7 +66,7 @@ def _open_files(folder: Path) -> Iterator[Check]:
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.update import update_collection
     from qmd.records import Collection
-    from qmd.store import open_writer
+    from qmd.store.sqlite.opening import open_writer
     from tests.robustness.scenarios import EMBEDDER
 
     notes = folder / "notes"
@@ -114,7 +114,7 @@ def _open_configuration(folder: Path) -> Iterator[Check]:
     """Whatever the file holds: the configuration, mirrored into an index and editable, or a `ConfigError`."""
     from qmd.config import edits
     from qmd.config.settings import load_config
-    from qmd.store import open_writer
+    from qmd.store.sqlite.opening import open_writer
     from tests.robustness.scenarios import World
 
     world = World(folder)
@@ -149,7 +149,7 @@ def _indexed(folder: Path) -> Iterator[Path]:
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.update import update_collection
     from qmd.records import Collection
-    from qmd.store import open_writer
+    from qmd.store.sqlite.opening import open_writer
     from tests.robustness.scenarios import EMBEDDER
 
     dice = random.Random(5)
@@ -173,7 +173,7 @@ def _open_queries(folder: Path) -> Iterator[Check]:
     from qmd.retrieval.options import SearchOptions
     from qmd.retrieval.pipeline import search
     from qmd.retrieval.query_parser import parse_query
-    from qmd.store import open_reader
+    from qmd.store.sqlite.opening import open_reader
     from tests.fakes import OverlapReranker
     from tests.robustness.scenarios import EMBEDDER
 
@@ -201,7 +201,7 @@ def _open_globs(folder: Path) -> Iterator[Check]:
     from qmd.ingest.scan import scan_collection
     from qmd.records import Collection
     from qmd.retrieval.lookup import resolve_many
-    from qmd.store import open_reader
+    from qmd.store.sqlite.opening import open_reader
 
     with _indexed(folder) as notes, open_reader(folder / "index.sqlite") as reader:
 

@@ -20,7 +20,7 @@ from qmd.app.searching import SearchRequest
 from qmd.errors import DeadlineError, StoreError, UsageError
 from qmd.server.deadline import within
 from qmd.server.guard import AccessPolicy
-from qmd.store.opening import open_reader
+from qmd.store.sqlite.opening import open_reader
 from tests.server.conftest import Loader, open_with
 from tests.server.test_http import running
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from qmd.records import IndexTerms
-from qmd.store import IndexWriter, open_writer, pack_text
-from qmd.store.documents import NewDocument
+from qmd.store.packing import pack_text
+from qmd.store.records import NewDocument
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_writer
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -22,7 +24,7 @@ def index_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def writer(index_path: Path) -> Iterator[IndexWriter]:
+def writer(index_path: Path) -> Iterator[SqliteWriter]:
     with open_writer(index_path, busy_timeout_ms=200) as opened:
         yield opened
 

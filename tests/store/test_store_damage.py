@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from qmd.records import LexicalTerm, Scope
-from qmd.store import DamagedIndexError, IndexWriter, open_reader, open_writer
-from qmd.store.checksums import CHECKSUM_BYTES
-from qmd.store.chunks import ChunkRecord
-from qmd.store.documents import NewDocument
-from qmd.store.salvage import rebuild
-from qmd.store.schema import MIGRATIONS
+from qmd.store.records import ChunkRecord, NewDocument
+from qmd.store.sqlite.checksums import CHECKSUM_BYTES
+from qmd.store.sqlite.connection import DamagedIndexError
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_reader, open_writer
+from qmd.store.sqlite.salvage import rebuild
+from qmd.store.sqlite.schema import MIGRATIONS
 from tests.old_schema import take_back
 from tests.robustness import flip_bits
 
@@ -29,7 +30,7 @@ def test_a_flipped_bit_is_an_error_or_nothing_and_the_next_index_mends_it(tmp_pa
         assert outcome.healed in ("untouched", "rebuilt"), outcome
 
 
-def fill(writer: IndexWriter, make: MakeDocument, n: int) -> dict[bytes, np.ndarray]:
+def fill(writer: SqliteWriter, make: MakeDocument, n: int) -> dict[bytes, np.ndarray]:
     """`n` documents with a vector each; the vectors by key."""
     documents = [make(f"{number}.md", f"text{number} words") for number in range(n)]
     writer.put_documents("n", documents)
@@ -56,7 +57,7 @@ def damage(path: Path, table: str, share: float) -> None:
 
 @pytest.mark.parametrize("table", ["terms_data", "content", "vector_blocks", "documents", "chunks"])
 def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument, table: str
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, table: str
 ) -> None:
     vectors = fill(writer, make_document, 400)
     writer.close()
@@ -74,7 +75,7 @@ def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
 
 @pytest.mark.parametrize(("table", "most_lost"), [("terms_data", 0), ("vector_blocks", 64), ("vector_keys", 200)])
 def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument, table: str, most_lost: int
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, table: str, most_lost: int
 ) -> None:
     vectors = fill(writer, make_document, 2_000)
     writer.close()
@@ -100,7 +101,7 @@ def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
 
 
 def test_a_file_without_a_readable_schema_is_set_aside_whole(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     fill(writer, make_document, 50)
     writer.close()
@@ -130,7 +131,7 @@ def test_of_two_that_find_the_damage_at_once_one_rebuilds(index_path: Path) -> N
 
 
 def test_a_reader_that_has_the_damaged_file_open_does_not_disturb_its_successor(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     fill(writer, make_document, 50)
     with open_reader(index_path) as reader:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from qmd.errors import StoreError
 from qmd.records import Scope
-from qmd.store import IndexWriter, open_reader, vectors
-from qmd.store.blocks import hamming, pack_rows, pack_signs, score_rows, unpack_rows
-from qmd.store.chunks import ChunkRecord, VectorCoverage
-from qmd.store.documents import NewDocument
+from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
+from qmd.store.sqlite import vectors
+from qmd.store.sqlite.blocks import hamming, pack_rows, pack_signs, score_rows, unpack_rows
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_reader
 
 MakeDocument = Callable[..., NewDocument]
 DIM = 96
@@ -30,7 +31,7 @@ def unit_vectors(n: int, seed: int = 0) -> npt.NDArray[np.float32]:
 
 
 def fill(
-    writer: IndexWriter, make: MakeDocument, n: int, per: int = 3, collection: str = "n"
+    writer: SqliteWriter, make: MakeDocument, n: int, per: int = 3, collection: str = "n"
 ) -> npt.NDArray[np.float32]:
     """`n` documents with `per` chunks each; their vectors, shape (n, per, DIM)."""
     documents = [make(f"d/{number}.md", f"text {number}") for number in range(n)]
@@ -46,7 +47,7 @@ def fill(
     return matrix.reshape(n, per, DIM)
 
 
-def test_documents_rank_by_their_best_chunk(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_documents_rank_by_their_best_chunk(writer: SqliteWriter, make_document: MakeDocument) -> None:
     matrix = fill(writer, make_document, 200)
     query = unit_vectors(1, seed=5)[0]
     best = (matrix @ query).max(axis=1)
@@ -61,7 +62,7 @@ def test_documents_rank_by_their_best_chunk(writer: IndexWriter, make_document: 
 
 
 def test_scope_is_applied_before_the_cut_for_narrow_and_wide_scopes(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     matrix = fill(writer, make_document, 100)
     query = matrix[50, 0]
@@ -76,7 +77,7 @@ def test_scope_is_applied_before_the_cut_for_narrow_and_wide_scopes(
     assert writer.search_dense(query, 5, Scope(path_prefix="none/"), "f") == []
 
 
-def test_one_text_in_several_documents_finds_them_all(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_one_text_in_several_documents_finds_them_all(writer: SqliteWriter, make_document: MakeDocument) -> None:
     matrix = fill(writer, make_document, 3)
     writer.put_documents("copy", [make_document("c.md", "text 1")])
     found = writer.search_dense(matrix[1, 0], 2, Scope(), "f")
@@ -85,7 +86,7 @@ def test_one_text_in_several_documents_finds_them_all(writer: IndexWriter, make_
     assert [candidate.document_id for candidate in only] == [4]
 
 
-def test_scores_of_given_documents_equal_those_of_the_search(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_scores_of_given_documents_equal_those_of_the_search(writer: SqliteWriter, make_document: MakeDocument) -> None:
     fill(writer, make_document, 30)
     query = unit_vectors(1, seed=3)[0]
     searched = {candidate.document_id: candidate for candidate in writer.search_dense(query, 30, Scope(), "f")}
@@ -98,14 +99,14 @@ def test_scores_of_given_documents_equal_those_of_the_search(writer: IndexWriter
     assert writer.dense_scores(query, [], "f") == {}
 
 
-def test_vectors_of_another_model_are_never_compared(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_vectors_of_another_model_are_never_compared(writer: SqliteWriter, make_document: MakeDocument) -> None:
     matrix = fill(writer, make_document, 5)
     assert writer.search_dense(matrix[0, 0], 5, Scope(), "other") == []
     with pytest.raises(StoreError, match="96 dimensions"):
         writer.search_dense(np.ones(7, dtype=np.float32), 5, Scope(), "f")
 
 
-def test_an_open_reader_sees_vectors_that_were_added_later(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_an_open_reader_sees_vectors_that_were_added_later(writer: SqliteWriter, make_document: MakeDocument) -> None:
     matrix = fill(writer, make_document, 5)
     with open_reader(writer._database.path) as reader:
         assert len(reader.search_dense(matrix[0, 0], 10, Scope(), "f")) == 5
@@ -118,7 +119,7 @@ def test_an_open_reader_sees_vectors_that_were_added_later(writer: IndexWriter, 
 
 
 def test_equal_keys_share_one_vector_and_a_vector_may_come_first(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     one, two = make_document("a", "one"), make_document("b", "two")
     writer.put_documents("n", [one, two])
@@ -132,7 +133,7 @@ def test_equal_keys_share_one_vector_and_a_vector_may_come_first(
 
 
 def test_a_chunk_without_a_vector_is_refused_and_nothing_is_stored(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     document = make_document("a", "one")
     writer.put_documents("n", [document])
@@ -141,7 +142,7 @@ def test_a_chunk_without_a_vector_is_refused_and_nothing_is_stored(
     assert [content.hash for content in writer.pending("f")] == [document.hash]
 
 
-def test_a_content_with_nothing_to_embed_counts_as_done(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_a_content_with_nothing_to_embed_counts_as_done(writer: SqliteWriter, make_document: MakeDocument) -> None:
     document = make_document("a", "")
     writer.put_documents("n", [document])
     writer.put_chunks("f", DIM, {document.hash: []})
@@ -150,7 +151,7 @@ def test_a_content_with_nothing_to_embed_counts_as_done(writer: IndexWriter, mak
 
 
 def test_clearing_one_collection_keeps_the_vectors_of_shared_texts(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     fill(writer, make_document, 4)
     writer.put_documents("copy", [make_document("c.md", "text 1")])
@@ -161,7 +162,7 @@ def test_clearing_one_collection_keeps_the_vectors_of_shared_texts(
     assert writer.status("f").vectors == 0
 
 
-def test_vectors_outlive_their_document_until_cleanup(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_vectors_outlive_their_document_until_cleanup(writer: SqliteWriter, make_document: MakeDocument) -> None:
     fill(writer, make_document, 70)
     keys = [number.to_bytes(16, "big") for number in range(210)]
     writer.remove_documents("n", [f"d/{number}.md" for number in range(0, 70, 2)])
@@ -174,7 +175,7 @@ def test_vectors_outlive_their_document_until_cleanup(writer: IndexWriter, make_
 
 
 def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
-    writer: IndexWriter, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+    writer: SqliteWriter, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not hasattr(np, "bitwise_count"):
         pytest.skip("numpy before 2.0 scans exactly")
@@ -218,7 +219,7 @@ def test_a_zero_vector_is_similar_to_nothing() -> None:
 
 @pytest.mark.parametrize("n", [3, 400])
 def test_a_warm_reader_sees_vectors_that_were_all_computed_anew(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument, n: int
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, n: int
 ) -> None:
     before = fill(writer, make_document, n)[:, 0]
     after = unit_vectors(n * 3, seed=7)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from qmd.errors import UsageError
 from qmd.records import Collection, LexicalTerm, Scope
-from qmd.store import IndexWriter, open_reader, open_writer
-from qmd.store.chunks import ChunkRecord, VectorCoverage
-from qmd.store.documents import NewDocument
+from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_reader, open_writer
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -24,14 +24,14 @@ def word(text: str) -> LexicalTerm:
     return LexicalTerm(text, f'"{text}"')
 
 
-def found(writer: IndexWriter, text: str, scope: Scope = Scope()) -> list[str]:
+def found(writer: SqliteWriter, text: str, scope: Scope = Scope()) -> list[str]:
     candidates = writer.search_lexical([word(text)], 10, scope)
     stored = writer.documents([candidate.document_id for candidate in candidates])
     return [stored[candidate.document_id].path for candidate in candidates]
 
 
 def test_a_document_comes_back_with_its_text_and_typed_metadata(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     writer.put_documents("notes", [make_document("a/ü b.md", "Grüße\n", title="T", tags=["x", "y"], draft=True)])
     stored = writer.find_path("notes", "a/ü b.md")
@@ -43,7 +43,7 @@ def test_a_document_comes_back_with_its_text_and_typed_metadata(
     assert writer.find_docid("") == []
 
 
-def test_replacing_a_document_forgets_its_old_terms_and_text(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_replacing_a_document_forgets_its_old_terms_and_text(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("notes", [make_document("a.md", "apple")])
     before = writer.find_path("notes", "a.md")
     writer.put_documents("notes", [make_document("a.md", "banana")])
@@ -54,7 +54,7 @@ def test_replacing_a_document_forgets_its_old_terms_and_text(writer: IndexWriter
     assert writer.check() == []
 
 
-def test_an_id_is_never_given_to_a_second_document(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_an_id_is_never_given_to_a_second_document(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("notes", [make_document("a.md", "apple")])
     old = writer.find_path("notes", "a.md")
     writer.remove_documents("notes", ["a.md"])
@@ -64,7 +64,7 @@ def test_an_id_is_never_given_to_a_second_document(writer: IndexWriter, make_doc
     assert new.id > old.id
 
 
-def test_removing_a_collection_keeps_what_another_one_shares(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_removing_a_collection_keeps_what_another_one_shares(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("one", [make_document("a.md", "shared words"), make_document("b.md", "own words")])
     writer.put_documents("two", [make_document("c.md", "shared words")])
     shared = writer.find_path("two", "c.md")
@@ -78,7 +78,7 @@ def test_removing_a_collection_keeps_what_another_one_shares(writer: IndexWriter
 
 
 def test_renaming_a_collection_moves_its_documents_and_refuses_a_taken_name(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     writer.put_documents("old", [make_document("a.md", "apple")])
     writer.put_documents("taken", [make_document("b.md", "banana")])
@@ -88,7 +88,7 @@ def test_renaming_a_collection_moves_its_documents_and_refuses_a_taken_name(
     assert found(writer, "apple", Scope(collections=("new",))) == ["a.md"]
 
 
-def test_the_configuration_is_mirrored_whole(writer: IndexWriter, index_path: Path) -> None:
+def test_the_configuration_is_mirrored_whole(writer: SqliteWriter, index_path: Path) -> None:
     wiki = Collection("wiki", Path("/w"), "**/*.txt", ("x/**",), {"/": "about"}, "git pull", include_by_default=False)
     notes = Collection("notes", Path("/n"))
     writer.mirror_config([Collection("gone", Path("/g"))], "old", "1")
@@ -98,7 +98,7 @@ def test_the_configuration_is_mirrored_whole(writer: IndexWriter, index_path: Pa
         assert (reader.global_context(), reader.config_hash()) == ("everything", "2")
 
 
-def test_a_failed_transaction_leaves_nothing(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_a_failed_transaction_leaves_nothing(writer: SqliteWriter, make_document: MakeDocument) -> None:
     with pytest.raises(RuntimeError), writer.transaction():
         writer.put_documents("notes", [make_document("a.md", "apple")])
         raise RuntimeError
@@ -107,7 +107,7 @@ def test_a_failed_transaction_leaves_nothing(writer: IndexWriter, make_document:
 
 
 def test_another_program_reads_the_documents_table_while_the_writer_is_open(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     writer.put_documents("notes", [make_document("a.md", "apple")])
     stored = writer.find_path("notes", "a.md")
@@ -125,7 +125,7 @@ def test_another_program_reads_the_documents_table_while_the_writer_is_open(
 
 
 def test_status_counts_documents_and_pending_texts(
-    writer: IndexWriter, make_document: MakeDocument, tmp_path: Path
+    writer: SqliteWriter, make_document: MakeDocument, tmp_path: Path
 ) -> None:
     writer.mirror_config([Collection("notes", tmp_path), Collection("empty", tmp_path)], None, "h")
     writer.put_documents(
@@ -147,7 +147,7 @@ def test_status_counts_documents_and_pending_texts(
     assert writer.vector_coverage("another model") == VectorCoverage(pending=2, has_vectors=False)
 
 
-def test_cleanup_says_what_it_would_drop_and_then_drops_it(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_cleanup_says_what_it_would_drop_and_then_drops_it(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("notes", [make_document("a.md", "apple"), make_document("b.md", "banana")])
     stored = {document.path: document.hash for document in writer.iter_documents()}
     vectors = {bytes([n]) * 16: np.eye(4, dtype=np.float32)[n] for n in range(3)}

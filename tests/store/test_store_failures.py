@@ -14,10 +14,18 @@ import pytest
 
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.records import Collection, Scope
-from qmd.store import DamagedIndexError, ForeignIndexError, IndexWriter, open_reader, open_writer
-from qmd.store.connection import APPLICATION_ID, as_qmd_error, busy_timeout_ms, connect_for_reading
-from qmd.store.documents import NewDocument
-from qmd.store.schema import MIGRATIONS
+from qmd.store.records import NewDocument
+from qmd.store.sqlite.connection import (
+    APPLICATION_ID,
+    DamagedIndexError,
+    ForeignIndexError,
+    as_qmd_error,
+    busy_timeout_ms,
+    connect_for_reading,
+)
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_reader, open_writer
+from qmd.store.sqlite.schema import MIGRATIONS
 from tests.processes import unmeasured
 
 MakeDocument = Callable[..., NewDocument]
@@ -47,7 +55,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_damaged_index_is_reported_by_reading_and_by_check(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document(f"{n}.md", f"text {n} " * 400) for n in range(200)])
     size = writer._database.value("PRAGMA page_size")
@@ -92,7 +100,7 @@ def test_a_database_of_another_program_under_our_own_name_is_refused(tmp_path: P
     assert_one_line_with_hint(caught.value)
 
 
-def test_a_newer_schema_is_refused_with_advice(writer: IndexWriter, index_path: Path) -> None:
+def test_a_newer_schema_is_refused_with_advice(writer: SqliteWriter, index_path: Path) -> None:
     writer.close()
     raw = apsw.Connection(str(index_path))
     raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
@@ -130,13 +138,13 @@ def test_a_reader_shows_nothing_of_a_rewrite_that_was_cut_short(index_path: Path
         assert reader.check() == []
 
 
-def test_the_file_carries_our_mark(writer: IndexWriter, index_path: Path) -> None:
+def test_the_file_carries_our_mark(writer: SqliteWriter, index_path: Path) -> None:
     raw = sqlite3.connect(index_path)
     assert raw.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     raw.close()
 
 
-def test_a_second_writer_waits_and_then_says_busy(writer: IndexWriter, index_path: Path) -> None:
+def test_a_second_writer_waits_and_then_says_busy(writer: SqliteWriter, index_path: Path) -> None:
     with open_writer(index_path, busy_timeout_ms=50) as second, writer.transaction():
         writer.touch(1, 1, 1, "2026-01-01T00:00:00.000Z")
         with pytest.raises(BusyError, match="in use by another process") as caught:
@@ -147,7 +155,7 @@ def test_a_second_writer_waits_and_then_says_busy(writer: IndexWriter, index_pat
 
 
 def test_readers_work_while_a_writer_is_in_the_middle(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "apple")])
     with writer.transaction():
@@ -156,13 +164,13 @@ def test_readers_work_while_a_writer_is_in_the_middle(
             assert [document.path for document in reader.iter_documents()] == ["a"]
 
 
-def test_a_reader_cannot_write(writer: IndexWriter, index_path: Path) -> None:
+def test_a_reader_cannot_write(writer: SqliteWriter, index_path: Path) -> None:
     with pytest.raises(StoreError, match="read-only"):
         connect_for_reading(index_path).run("DELETE FROM documents")
 
 
 def test_a_full_disk_is_named_and_the_index_stays_whole(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "apple")])
     pages = writer._database.value("PRAGMA page_count")
@@ -183,7 +191,7 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
 
 
 def test_an_index_on_read_only_media_opens_as_an_immutable_file(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "apple")])
     writer.close()
@@ -232,11 +240,11 @@ def test_a_path_with_uri_characters_opens(tmp_path: Path) -> None:
 
 
 def test_opening_and_searching_by_words_imports_nothing_heavy(
-    writer: IndexWriter, index_path: Path, make_document: MakeDocument
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "apple")])
     code = (
-        "import sys; from pathlib import Path; from qmd.store import open_reader;"
+        "import sys; from pathlib import Path; from qmd.store.sqlite.opening import open_reader;"
         "from qmd.records import LexicalTerm, Scope;"
         "r = open_reader(Path(sys.argv[1])); assert r.search_lexical([LexicalTerm('apple', 'apple')], 5, Scope());"
         "r.status(None); print([m for m in ('numpy', 'sqlite3', 'asyncio') if m in sys.modules])"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from qmd.records import LexicalTerm, MetadataFilter, Scope
-from qmd.store import IndexWriter
-from qmd.store.documents import NewDocument
-from qmd.store.lexical import PRUNE_FROM_DOCUMENTS, prune_common_terms
+from qmd.store.records import NewDocument
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.lexical import PRUNE_FROM_DOCUMENTS, prune_common_terms
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -18,14 +18,14 @@ def word(text: str, *, required: bool = False, excluded: bool = False) -> Lexica
     return LexicalTerm(text, f'"{text}"', required=required, excluded=excluded)
 
 
-def paths(writer: IndexWriter, terms: list[LexicalTerm], k: int = 10, scope: Scope = Scope()) -> list[str]:
+def paths(writer: SqliteWriter, terms: list[LexicalTerm], k: int = 10, scope: Scope = Scope()) -> list[str]:
     candidates = writer.search_lexical(terms, k, scope)
     stored = writer.documents([candidate.document_id for candidate in candidates])
     return [stored[candidate.document_id].path for candidate in candidates]
 
 
 def test_optional_terms_are_or_ed_and_more_matches_rank_higher(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     filler = [make_document(f"f{n}", f"filler {n}") for n in range(6)]
     writer.put_documents("n", [make_document("one", "apple"), make_document("both", "apple banana"), *filler])
@@ -34,26 +34,26 @@ def test_optional_terms_are_or_ed_and_more_matches_rank_higher(
     assert all(score > 0 for score in scores)
 
 
-def test_required_terms_select_and_optional_ones_rank(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_required_terms_select_and_optional_ones_rank(writer: SqliteWriter, make_document: MakeDocument) -> None:
     texts = {"a": "apple pie", "b": "apple banana", "c": "banana", "d": "cherry"}
     writer.put_documents("n", [make_document(path, text) for path, text in texts.items()])
     assert paths(writer, [word("apple", required=True), word("banana")]) == ["b", "a"]
     assert paths(writer, [word("apple", required=True), word("nothing")]) == ["a", "b"]
 
 
-def test_excluded_terms_leave_documents_out(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_excluded_terms_leave_documents_out(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("n", [make_document("a", "apple pie"), make_document("b", "apple banana")])
     assert paths(writer, [word("apple"), word("pie", excluded=True)]) == ["b"]
     assert paths(writer, [word("pie", excluded=True)]) == []
 
 
-def test_words_are_stemmed_and_accents_folded(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_words_are_stemmed_and_accents_folded(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("n", [make_document("a", "Running in the café")])
     assert paths(writer, [word("runs")]) == ["a"]
     assert paths(writer, [word("cafe")]) == ["a"]
 
 
-def test_scope_is_applied_before_the_cut(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_scope_is_applied_before_the_cut(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("big", [make_document(f"b{n}", "apple apple apple") for n in range(50)])
     writer.put_documents("small", [make_document("s", "apple and a good many other words besides")])
     assert paths(writer, [word("apple")], 1, Scope(collections=("small",))) == ["s"]
@@ -65,14 +65,14 @@ def test_scope_is_applied_before_the_cut(writer: IndexWriter, make_document: Mak
     [("docs/", ["docs/a.md"]), ("Docs/", []), ("100%/", ["100%/b_c.md"]), ("100_/", []), ("doc", ["docs/a.md"])],
 )
 def test_a_path_prefix_is_literal_and_case_sensitive(
-    writer: IndexWriter, make_document: MakeDocument, prefix: str, expected: list[str]
+    writer: SqliteWriter, make_document: MakeDocument, prefix: str, expected: list[str]
 ) -> None:
     writer.put_documents("n", [make_document("docs/a.md", "apple"), make_document("100%/b_c.md", "apple")])
     assert paths(writer, [word("apple")], scope=Scope(path_prefix=prefix)) == expected
 
 
 def test_a_month_without_a_day_lies_in_its_month_and_on_no_day(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("month", "apple", date="2024-02"), make_document("x", "apple")])
     spans = {
@@ -90,7 +90,7 @@ def test_a_month_without_a_day_lies_in_its_month_and_on_no_day(
         assert sorted(paths(writer, [word("apple")], scope=scope)) == expected, (field, value)
 
 
-def test_a_tag_holds_the_tags_nested_in_it(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_a_tag_holds_the_tags_nested_in_it(writer: SqliteWriter, make_document: MakeDocument) -> None:
     documents = [
         make_document("a", "apple", tags=["work/strategy"]),
         make_document("b", "apple b", tags=["x", "#work/plans/2026"]),
@@ -129,7 +129,7 @@ def test_a_tag_holds_the_tags_nested_in_it(writer: IndexWriter, make_document: M
     ],
 )
 def test_filters_select_by_front_matter_title_path_and_date(
-    writer: IndexWriter, make_document: MakeDocument, field: str, op: str, value: str, expected: list[str]
+    writer: SqliteWriter, make_document: MakeDocument, field: str, op: str, value: str, expected: list[str]
 ) -> None:
     documents = [
         make_document("a", "apple", title="über uns", tags=["work", "x"], priority=10, date="2025-02-01"),
@@ -141,7 +141,7 @@ def test_filters_select_by_front_matter_title_path_and_date(
     assert sorted(paths(writer, [word("apple")], scope=scope)) == expected
 
 
-def test_common_terms_are_left_out_only_beside_rarer_ones(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_common_terms_are_left_out_only_beside_rarer_ones(writer: SqliteWriter, make_document: MakeDocument) -> None:
     many = [make_document(f"d{n}", f"common {'rare' if n == 7 else 'word'} {n}") for n in range(PRUNE_FROM_DOCUMENTS)]
     writer.put_documents("n", many)
     database = writer._database
@@ -153,7 +153,7 @@ def test_common_terms_are_left_out_only_beside_rarer_ones(writer: IndexWriter, m
     assert writer.document_frequencies([common, rare, unknown]) == [PRUNE_FROM_DOCUMENTS, 1, 0]
 
 
-def test_similar_terms_find_the_word_that_was_meant(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_similar_terms_find_the_word_that_was_meant(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents(
         "n", [make_document("a", "kubernetes configuration changed quickly; a decision"), make_document("b", "kiwi")]
     )
@@ -166,7 +166,7 @@ def test_similar_terms_find_the_word_that_was_meant(writer: IndexWriter, make_do
     assert writer.similar_terms('"') == []
 
 
-def test_words_are_compared_and_not_their_stems(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_words_are_compared_and_not_their_stems(writer: SqliteWriter, make_document: MakeDocument) -> None:
     texts = [
         "a selection of sets",
         "our representatives, a representative sample",
@@ -179,7 +179,7 @@ def test_words_are_compared_and_not_their_stems(writer: IndexWriter, make_docume
     assert writer.similar_terms("usefull") == ["useful"]
 
 
-def test_the_nearest_word_comes_before_frequent_ones(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_the_nearest_word_comes_before_frequent_ones(writer: SqliteWriter, make_document: MakeDocument) -> None:
     many = [make_document(f"many{n}", "configure configured") for n in range(20)]
     writer.put_documents("n", [*many, make_document("one", "a configurator")])
     assert writer.similar_terms("configuratr") == ["configurator"]
@@ -187,7 +187,7 @@ def test_the_nearest_word_comes_before_frequent_ones(writer: IndexWriter, make_d
 
 
 def test_a_wrong_first_letter_is_corrected_where_nothing_else_is_near(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "an integrated texture was joined")])
     for typed, meant in (("ojined", "joined"), ("exture", "texture"), ("untegrated", "integrated")):
@@ -195,14 +195,14 @@ def test_a_wrong_first_letter_is_corrected_where_nothing_else_is_near(
 
 
 def test_a_stem_stands_for_a_word_that_only_other_endings_of_it_are_written(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "it was pushed aggressively")])
     assert writer.similar_terms("agressive") == ["aggressively"]
 
 
 def test_words_keep_their_accents_and_other_scripts_are_corrected(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     writer.put_documents(
         "n", [make_document("a", "Die Bevölkerung und Übersetzung"), make_document("b", "перевод книги")]
@@ -213,7 +213,7 @@ def test_words_keep_their_accents_and_other_scripts_are_corrected(
 
 
 def test_two_edits_correct_a_long_word_only_where_one_is_meant(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "kubernetes"), make_document("b", "converted, then converged")])
     assert writer.similar_terms("kubrntes") == ["kubernetes"]
@@ -221,7 +221,7 @@ def test_two_edits_correct_a_long_word_only_where_one_is_meant(
     assert writer.similar_terms("kbrnet") == []
 
 
-def test_only_documents_in_scope_suggest_a_word(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_only_documents_in_scope_suggest_a_word(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("n", [make_document("a", "a comet")])
     writer.put_documents("m", [make_document("b", "two combats"), make_document("c", "combat")])
     assert writer.similar_terms("comat", scope=Scope(collections=("m",))) == ["combat"]

@@ -9,7 +9,8 @@ import pytest
 from qmd.analysis.note_names import name_key
 from qmd.indexing.update import update_collection
 from qmd.records import Collection
-from qmd.store import IndexWriter, open_writer
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_writer
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def notes(tmp_path: Path) -> Collection:
     return Collection("notes", tmp_path / "notes")
 
 
-def titles(writer: IndexWriter, notes: Collection) -> dict[str, str]:
+def titles(writer: SqliteWriter, notes: Collection) -> dict[str, str]:
     update_collection(writer, notes)
     return {document.path: document.title for document in writer.iter_documents()}
 

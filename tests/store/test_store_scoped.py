@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store import IndexWriter, open_reader, scoped_ranking
-from qmd.store.documents import NewDocument
+from qmd.store.records import NewDocument
+from qmd.store.sqlite import scoped_ranking
+from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.opening import open_reader
 
 MakeDocument = Callable[..., NewDocument]
 OWN = Scope(collections=("own",))
@@ -25,7 +27,7 @@ TEXTS = {
 }
 
 
-def fill(writer: IndexWriter, make_document: MakeDocument, collection: str, times: int = 1) -> None:
+def fill(writer: SqliteWriter, make_document: MakeDocument, collection: str, times: int = 1) -> None:
     texts = {f"{path}{n}": text for n in range(times) for path, text in TEXTS.items()}
     writer.put_documents(collection, [make_document(path, text, title="apple") for path, text in texts.items()])
 
@@ -35,7 +37,7 @@ def scores(candidates: Sequence[Candidate]) -> list[float]:
 
 
 def test_scores_beside_another_collection_are_those_of_the_table_alone(
-    writer: IndexWriter, make_document: MakeDocument
+    writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
     fill(writer, make_document, "own")
     terms = [APPLE, PLUM]
@@ -47,7 +49,7 @@ def test_scores_beside_another_collection_are_those_of_the_table_alone(
     assert scores(beside) == pytest.approx(scores(alone))
 
 
-def test_frequencies_and_counts_are_those_of_the_scope(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_frequencies_and_counts_are_those_of_the_scope(writer: SqliteWriter, make_document: MakeDocument) -> None:
     fill(writer, make_document, "own")
     fill(writer, make_document, "other", times=3)
     assert writer.document_frequencies([PLUM], OWN) == [2]
@@ -56,7 +58,9 @@ def test_frequencies_and_counts_are_those_of_the_scope(writer: IndexWriter, make
     assert writer.count_documents(Scope(collections=("own",), path_prefix="a")) == 7
 
 
-def test_what_was_counted_is_forgotten_when_the_index_changes(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_what_was_counted_is_forgotten_when_the_index_changes(
+    writer: SqliteWriter, make_document: MakeDocument
+) -> None:
     fill(writer, make_document, "own")
     fill(writer, make_document, "other")
     with open_reader(writer.status(None).path) as reader:
@@ -65,13 +69,13 @@ def test_what_was_counted_is_forgotten_when_the_index_changes(writer: IndexWrite
         assert reader.document_frequencies([PLUM], OWN) == writer.document_frequencies([PLUM], OWN) == [3]
 
 
-def test_a_scope_without_documents_finds_nothing(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_a_scope_without_documents_finds_nothing(writer: SqliteWriter, make_document: MakeDocument) -> None:
     fill(writer, make_document, "other")
     assert writer.search_lexical([APPLE], 10, Scope(collections=("gone",))) == []
     assert writer.document_frequencies([APPLE], Scope(collections=("gone",))) == [0]
 
 
-def test_lengths_of_more_than_one_byte_are_read(writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_lengths_of_more_than_one_byte_are_read(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("own", [make_document("long", "plum " * 20_000), make_document("short", "plum")])
     writer.put_documents("other", [make_document("x", "bread")])
     counted = scoped_ranking.statistics(writer._database, OWN)

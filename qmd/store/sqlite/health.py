@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qmd.status import CollectionStatus, IndexStatus
-from qmd.store import chunks
-from qmd.store.connection import DamagedIndexError, Database, add_checksums, forget_verified
-from qmd.store.documents import read_collections, read_left_out
 from qmd.store.runs import running_embedding
+from qmd.store.sqlite import chunks
+from qmd.store.sqlite.connection import DamagedIndexError, Database, add_checksums, forget_verified
+from qmd.store.sqlite.documents import read_collections, read_left_out
 
 _STEPS: tuple[tuple[str, str, str], ...] = (
     (
@@ -116,7 +116,7 @@ def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:
         if counts[what] and not dry_run:
             with database.transaction():
                 database.run(drop_sql)
-    from qmd.store import vectors
+    from qmd.store.sqlite import vectors
 
     counts["unused vectors"] = vectors.drop_unused(database, dry_run=dry_run)
     if dry_run:

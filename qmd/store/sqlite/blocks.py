@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.store.connection import DamagedIndexError, Database
+from qmd.store.sqlite.connection import DamagedIndexError, Database
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -6,20 +6,18 @@ is added, renamed or removed changes the meaning of links in others, which are n
 
 from __future__ import annotations
 
-import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-
-import msgspec
-from msgspec import Struct
 
 from qmd.analysis.index import analyze_text
 from qmd.analysis.link_targets import Named, choose_target, link_key, place_of
 from qmd.analysis.note_names import name_key
 from qmd.batches import batches
 from qmd.records import Link, StoredDocument
-from qmd.store.connection import Database
+from qmd.store.packing import hash_key, unpack_links
+from qmd.store.records import PackedLinks, ResolvedLink
+from qmd.store.sqlite.connection import Database
 
 MAX_ANCHORS = 50
 """Texts by which one note is found: those of the first links, by path and place."""
@@ -35,37 +33,9 @@ _BATCH = 20_000
 
 _REMOVED_AT_ONCE = 500
 
-# A third less time than level 6 takes, for a twentieth more room.
-_COMPRESSION_LEVEL = 1
-
-_Row = tuple[str, str, str, int, bool]
-"""The fields of `Link` in order."""
 
 _Written = tuple[int, str, str, Link]
 """A link behind the document that holds it, the path of that, and the link's key (`link_key`)."""
-
-
-class PackedLinks(Struct, frozen=True):
-    """The links of a document as the index keeps them, in one piece: ten of them take less room than one alone."""
-
-    packed: bytes
-    counts: Mapping[int, int]
-    """How many there are of each name, as `_hash_of` writes it."""
-
-
-class ResolvedLink(Struct, frozen=True):
-    """A link, the document that holds it, and the one that it means; None where there is no such note."""
-
-    source: int
-    target: int | None
-    link: Link
-
-
-def pack_links(links: Sequence[Link]) -> PackedLinks:
-    """The stored form of links: to be made before the transaction, which should not wait for it."""
-    keys = [key for link in links if (key := link_key(link.target))]
-    packed = zlib.compress(msgspec.json.encode([msgspec.structs.astuple(link) for link in links]), _COMPRESSION_LEVEL)
-    return PackedLinks(packed, dict(Counter(map(_hash_of, keys))))
 
 
 def put_links(database: Database, document_id: int, links: PackedLinks) -> None:
@@ -78,7 +48,7 @@ def put_links(database: Database, document_id: int, links: PackedLinks) -> None:
 def remove_links(database: Database, collection: str, ids: Sequence[int]) -> None:
     """Forget the links and the anchors of documents that go, and remember which names that concerns."""
     for part in batches(ids, _REMOVED_AT_ONCE):
-        links = [(_hash_of(key), source, key) for source, key in _keys_in(database, part)]
+        links = [(hash_key(key), source, key) for source, key in _keys_in(database, part)]
         names = database.select_in("SELECT key FROM names WHERE document IN ({})", part)
         touched = {key for *_, key in links}.union(key for (key,) in names)
         database.run_many("INSERT OR IGNORE INTO touched VALUES (?, ?)", [(collection, key) for key in touched])
@@ -171,17 +141,9 @@ def _anchors_of(database: Database, collection: str, ids: Sequence[int]) -> dict
     return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
 
 
-def _hash_of(key: str) -> int:
-    """A link's key as the index keeps it: 31 bits, the most that SQLite holds in four bytes.
-
-    Two keys may have the same: what is found by it has to be looked at.
-    """
-    return zlib.crc32(key.encode()) >> 1
-
-
 def _unpacked(database: Database, packed: bytes) -> list[Link]:
     with database.decoding():
-        return [Link(*row) for row in msgspec.json.decode(zlib.decompress(packed), type=list[_Row])]
+        return unpack_links(packed)
 
 
 def _keys_in(database: Database, ids: Sequence[int]) -> set[tuple[int, str]]:
@@ -195,7 +157,7 @@ def _names_of(database: Database, ids: Sequence[int]) -> set[str]:
 
 
 def _count_links(database: Database, keys: Collection[str]) -> int:
-    rows = database.select_in("SELECT sum(n) FROM link_keys WHERE key IN ({})", sorted(map(_hash_of, keys)))
+    rows = database.select_in("SELECT sum(n) FROM link_keys WHERE key IN ({})", sorted(map(hash_key, keys)))
     return sum(n or 0 for (n,) in rows)
 
 
@@ -207,7 +169,7 @@ def _written(
         "SELECT source FROM link_keys CROSS JOIN documents ON id = source"
         f" WHERE collection = ? AND key IN ({{}}) LIMIT {-1 if limit is None else limit}"
     )
-    sources = {one for (one,) in database.select_in(sql, sorted(set(map(_hash_of, keys))), (collection,))}
+    sources = {one for (one,) in database.select_in(sql, sorted(set(map(hash_key, keys))), (collection,))}
     sql = "SELECT path, id, packed FROM documents JOIN links ON source = id WHERE id IN ({})"
     for path, source, packed in sorted(database.select_in(sql, sorted(sources))):
         for link in _unpacked(database, packed):

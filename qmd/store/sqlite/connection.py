@@ -14,7 +14,7 @@ import apsw
 from qmd.batches import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.files import create_private, exclusive_lock, make_private_folder
-from qmd.store.checksums import CHECKSUM_BYTES, register_checksums
+from qmd.store.sqlite.checksums import CHECKSUM_BYTES, register_checksums
 
 DEFAULT_BUSY_TIMEOUT_MS = 120_000
 BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"

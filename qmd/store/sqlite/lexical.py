@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.connection import Database
-from qmd.store.scope import Condition, scope_condition
-from qmd.store.scoped_ranking import (
+from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.scope import Condition, scope_condition
+from qmd.store.sqlite.scoped_ranking import (
     CANDIDATES,
     Statistics,
     count_all,

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from qmd.file_names import file_name, is_telling
 from qmd.records import NameKind, Scope
-from qmd.store.connection import Database
-from qmd.store.scope import scope_condition
+from qmd.store.records import NamedDocument
+from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.scope import scope_condition
 
 MANY_NOTES = 3
 """Notes of one collection that make their common heading no title; two may well be drafts of one another."""
-
-
-class NamedDocument(Struct, frozen=True):
-    """A document that has a name, and what the name is there."""
-
-    document_id: int
-    kind: NameKind
 
 
 def put_names(database: Database, document_id: int, names: Mapping[str, NameKind]) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.connection import Database
-from qmd.store.scope import Condition
+from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.scope import Condition
 
 if TYPE_CHECKING:
     import apsw

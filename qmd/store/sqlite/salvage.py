@@ -15,9 +15,9 @@ from msgspec import Struct
 from qmd.config.paths import index_beside
 from qmd.errors import BusyError, StoreError
 from qmd.files import PRIVATE_FILE
-from qmd.store import documents, vectors
-from qmd.store.blocks import ROWS_PER_BLOCK, SCALE_BYTES, block_id
-from qmd.store.connection import (
+from qmd.store.sqlite import documents, vectors
+from qmd.store.sqlite.blocks import ROWS_PER_BLOCK, SCALE_BYTES, block_id
+from qmd.store.sqlite.connection import (
     DamagedIndexError,
     Database,
     Row,
@@ -27,7 +27,7 @@ from qmd.store.connection import (
     file_lock,
     open_file,
 )
-from qmd.store.schema import MIGRATIONS, is_mixed, migrate
+from qmd.store.sqlite.schema import MIGRATIONS, is_mixed, migrate
 
 _SIDE_FILES = ("-wal", "-shm")
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.store.blocks import block_ids, pack_rows, read_all, read_slots, unpack_rows, write_rows, write_signs
-from qmd.store.chunks import model_id, slots_of
-from qmd.store.connection import Database
+from qmd.store.sqlite.blocks import block_ids, pack_rows, read_all, read_slots, unpack_rows, write_rows, write_signs
+from qmd.store.sqlite.chunks import model_id, slots_of
+from qmd.store.sqlite.connection import Database
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -4,39 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from qmd.batches import batches
-from qmd.store.connection import Database
-from qmd.store.documents import fetch_texts
+from qmd.store.records import ChunkRecord, PendingContent, VectorCoverage
+from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.documents import fetch_texts
 
 _TEXTS_AT_ONCE = 64
-
-
-class PendingContent(Struct, frozen=True):
-    """A distinct text whose vectors are missing for a fingerprint."""
-
-    hash: str
-    path: str
-    """Path of one document that holds it (alphabetically first)."""
-    text: str
-
-
-class ChunkRecord(Struct, frozen=True):
-    """One chunk of a content. `key` is 16 bytes over the embedded text; equal keys share one vector."""
-
-    seq: int
-    start: int
-    end: int
-    key: bytes
-
-
-class VectorCoverage(Struct, frozen=True):
-    """How far an index has the vectors of one model."""
-
-    pending: int
-    """Distinct texts without a complete chunk set."""
-    has_vectors: bool
 
 
 def vector_coverage(database: Database, fingerprint: str) -> VectorCoverage:

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from qmd.analysis.distance import edit_distance, front_distance
 from qmd.records import LexicalTerm, Scope
-from qmd.store.connection import Database
-from qmd.store.documents import fetch_texts
-from qmd.store.lexical import document_frequencies
+from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.documents import fetch_texts
+from qmd.store.sqlite.lexical import document_frequencies
 
 LONG_WORD = 8
 """Letters from which a word may have two typing errors; two edits make any shorter word into many others."""
@@ -173,7 +173,7 @@ def _indexed_form(database: Database, term: str, *, stemmed: bool) -> str:
     """The term as the index holds it, or would without its stemmer; empty when it is not exactly one."""
     import apsw
 
-    from qmd.store.schema import TOKENIZER
+    from qmd.store.sqlite.schema import TOKENIZER
 
     name, *arguments = TOKENIZER.split() if stemmed else TOKENIZER.split()[1:]
     tokenize = database.connection.fts5_tokenizer(name, arguments)

@@ -13,10 +13,19 @@ from msgspec import Struct
 
 from qmd.errors import StoreError
 from qmd.records import Candidate, Scope
-from qmd.store.blocks import SCALE_BYTES, hamming, pack_signs, read_all, read_signs, read_slots, score_rows, unpack_rows
-from qmd.store.connection import Database
-from qmd.store.scope import Condition, scope_condition
-from qmd.store.scoped_ranking import count_all
+from qmd.store.sqlite.blocks import (
+    SCALE_BYTES,
+    hamming,
+    pack_signs,
+    read_all,
+    read_signs,
+    read_slots,
+    score_rows,
+    unpack_rows,
+)
+from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.scope import Condition, scope_condition
+from qmd.store.sqlite.scoped_ranking import count_all
 
 CANDIDATES_PER_HIT = 60
 """Rows scored exactly per document asked for, on the sign-bit path; between 50 and 100 recall@10 is flat at 0.99."""

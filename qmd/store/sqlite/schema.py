@@ -7,7 +7,7 @@ keep their names and meaning. `hash` is the full sha-256 of the text in hex, `ac
 from __future__ import annotations
 
 from qmd.errors import NotFoundError, StoreError
-from qmd.store.connection import APPLICATION_ID, Database, ForeignIndexError, add_checksums
+from qmd.store.sqlite.connection import APPLICATION_ID, Database, ForeignIndexError, add_checksums
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 

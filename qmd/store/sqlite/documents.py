@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
-
 from qmd.names import to_disk, to_text
-from qmd.records import Collection, IndexTerms, MetadataValue, NameKind, Scope, StoredDocument
+from qmd.records import Collection, MetadataValue, Scope, StoredDocument
 from qmd.status import LeftOutFile
-from qmd.store import names
-from qmd.store.connection import Database, Row
-from qmd.store.scope import dated_condition, scope_condition
+from qmd.store.packing import unpack_text
+from qmd.store.sqlite import names
+from qmd.store.sqlite.connection import Database, Row
+from qmd.store.sqlite.scope import dated_condition, scope_condition
 
 if TYPE_CHECKING:
-    from qmd.store.links import PackedLinks
+    from qmd.store.records import NewDocument
 
-# A tenth smaller than with zlib's level 1; level 6 takes a sixth more time for half a per cent.
-_COMPRESSION_LEVEL = 5
 
 COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata, date"
 """In the order of `StoredDocument`."""
@@ -31,46 +27,11 @@ _FILES_AT_A_TIME = 2_000
 """Of those that are only looked at: who does so counts milliseconds."""
 
 
-class NewDocument(Struct, frozen=True):
-    """A document to be written."""
-
-    path: str
-    title: str
-    hash: str
-    n_chars: int
-    """Length of the text in code points."""
-    doc: bytes
-    """The text as the index keeps it (`pack_text`)."""
-    terms: IndexTerms
-    metadata_json: str
-    """Compact JSON object of the front matter, `{}` when none."""
-    size_bytes: int
-    mtime_ns: int
-    created_at: str
-    modified_at: str
-    heading: str | None = None
-    """The title where it is a heading of the text, which other notes may share."""
-    names: Mapping[str, NameKind] = field(default_factory=dict)
-    """What the note is called, as keys of `qmd.analysis.note_names`."""
-    date: str | None = None
-    """The day (`2024-02-02`) or month (`2024-02`) that the note is about."""
-    links: PackedLinks | None = None
-
-
-class KnownFile(Struct, frozen=True):
-    """What the index remembers of a file: enough to skip it unread."""
-
-    document_id: int
-    hash: str
-    size_bytes: int
-    mtime_ns: int
-
-
 def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
     """Texts by content hash; unknown hashes are absent."""
     rows = database.select_in("SELECT hash, doc FROM content WHERE hash IN ({})", hashes)
     with database.decoding():
-        return {content_hash: zlib.decompress(doc).decode("utf-8", "surrogatepass") for content_hash, doc in rows}
+        return {content_hash: unpack_text(doc) for content_hash, doc in rows}
 
 
 def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
@@ -159,11 +120,6 @@ def read_meta(database: Database, key: str) -> str | None:
     return value
 
 
-def pack_text(text: str) -> bytes:
-    """The stored form of a text: to be made before the transaction, which should not wait for it."""
-    return zlib.compress(text.encode("utf-8", "surrogatepass"), _COMPRESSION_LEVEL)
-
-
 def _metadata(raw: str) -> Mapping[str, MetadataValue]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in _from_json(raw).items()}
 
@@ -218,7 +174,7 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
     Replaced rows go first, then only plain inserts with ascending ids: an upsert, a RETURNING clause or a lower id
     between them makes FTS5 write out its buffer for every row.
     """
-    from qmd.store.links import put_links
+    from qmd.store.sqlite.links import put_links
 
     batch = {document.path: document for document in documents}
     replaced = _remove_rows(database, collection, list(batch))
@@ -270,7 +226,7 @@ def remove_documents(database: Database, collection: str, paths: Iterable[str]) 
 
 def _remove_rows(database: Database, collection: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Delete documents and their terms; what they were, by path: (created_at, hash)."""
-    from qmd.store.links import remove_links
+    from qmd.store.sqlite.links import remove_links
 
     sql = "SELECT path, created_at, hash, id FROM documents WHERE collection = ? AND path IN ({})"
     found = list(database.select_in(sql, paths, (collection,)))

@@ -1,0 +1,343 @@
+"""The two sides of an index in a SQLite file.
+
+What takes more than a statement of SQL is done by the modules beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from qmd.addresses import is_below
+from qmd.clock import time_text, utc_now
+from qmd.errors import UsageError
+from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
+from qmd.status import IndexStatus, LeftOutFile
+from qmd.store.base import IndexReader, IndexWriter
+from qmd.store.records import (
+    ChunkRecord,
+    KnownFile,
+    NamedDocument,
+    NewDocument,
+    PendingContent,
+    ResolvedLink,
+    VectorCoverage,
+)
+from qmd.store.sqlite import chunks, documents, health, lexical, names
+from qmd.store.sqlite.connection import (
+    Database,
+)
+from qmd.store.sqlite.scope import scope_condition
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from qmd.status import EmbeddingRun
+    from qmd.store.sqlite.dense import VectorCache
+
+_COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
+"""Entries of the key-value table that belong to a collection, its name after a colon."""
+
+_TABLES_OF_COLLECTIONS = (
+    ("qmd_collections", "name"),
+    ("left_out", "collection"),
+    ("touched", "collection"),
+    ("folders", "collection"),
+)
+"""(table, column of the name), `documents` apart."""
+
+
+class SqliteReader(IndexReader):
+    """The read side: opened read-only, any number at a time, never runs DDL.
+
+    Usable as a context manager; not to be shared between threads.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        return self._database.path
+
+    def running_embedding(self) -> EmbeddingRun | None:
+        from qmd.store.runs import running_embedding
+
+        return running_embedding(self.path)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def stop_when(self, is_over: Callable[[], bool] | None) -> None:
+        self._database.stop_when(is_over)
+
+    def collections(self) -> Sequence[Collection]:
+        return documents.read_collections(self._database)
+
+    def global_context(self) -> str | None:
+        return documents.read_meta(self._database, "global_context")
+
+    def config_hash(self) -> str | None:
+        return documents.read_meta(self._database, "config_hash")
+
+    def updated_at(self) -> str | None:
+        updated_at: str | None = self._database.value("SELECT max(value) FROM meta WHERE key GLOB 'updated_at:*'")
+        return updated_at
+
+    def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
+        return documents.recorded_files(self._database, collection)
+
+    def recorded_folders(self, collection: str) -> Mapping[str, int]:
+        return documents.read_folders(self._database, collection)
+
+    def left_out(self, collection: str) -> Sequence[LeftOutFile]:
+        return documents.read_left_out(self._database, collection)
+
+    def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE id IN ({{}})"
+        found = documents.stored_documents(self._database, self._database.select_in(sql, ids))
+        return {document.id: document for document in found}
+
+    def texts(self, hashes: Sequence[str]) -> Mapping[str, str]:
+        return documents.fetch_texts(self._database, hashes)
+
+    def find_path(self, collection: str, path: str) -> StoredDocument | None:
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE collection = ? AND path = ?"
+        found = documents.stored_documents(self._database, self._database.rows(sql, (collection, path)))
+        return found[0] if found else None
+
+    def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
+        return names.find_named(self._database, name, scope, limit)
+
+    def find_dated(
+        self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
+    ) -> Sequence[int]:
+        return documents.find_dated(self._database, days, scope, limit, by_file_time=by_file_time)
+
+    def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
+        from qmd.store.sqlite.links import links_from
+
+        with self._database.snapshot():
+            return links_from(self._database, document)
+
+    def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
+        from qmd.store.sqlite.links import links_to
+
+        with self._database.snapshot():
+            return links_to(self._database, document, limit)
+
+    def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
+        from qmd.store.sqlite.links import count_shared_links
+
+        with self._database.snapshot():
+            return count_shared_links(self._database, document)
+
+    def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
+        if not prefix:
+            return []
+        # A range, because LIKE cannot use the index on hash. "g" follows every hex digit.
+        where = "hash >= ?1 AND hash < ?1 || 'g'"
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE {where} ORDER BY collection, path LIMIT 10"
+        return documents.stored_documents(self._database, self._database.rows(sql, (prefix.lower(),)))
+
+    def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
+        condition = scope_condition(scope)
+        sql = f"SELECT {documents.COLUMNS} FROM documents WHERE {condition.sql or 1} ORDER BY collection, path"
+        for document in documents.stored_documents(self._database, self._database.rows(sql, condition.bindings)):
+            self._database.check()
+            yield document
+
+    def count_documents(self, scope: Scope = Scope()) -> int:
+        return lexical.count_documents(self._database, scope)
+
+    def search_lexical(
+        self,
+        terms: Sequence[LexicalTerm],
+        k: int,
+        scope: Scope,
+        *,
+        within: Sequence[int] | None = None,
+        anchors: bool = False,
+    ) -> Sequence[Candidate]:
+        with self._database.snapshot():
+            return lexical.search_lexical(self._database, terms, k, scope, within=within, anchors=anchors)
+
+    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> Sequence[int]:
+        return lexical.document_frequencies(self._database, terms, scope)
+
+    def similar_terms(self, term: str, limit: int = 5, scope: Scope = Scope()) -> Sequence[str]:
+        from qmd.store.sqlite import spelling
+
+        return spelling.similar_terms(self._database, term, limit, scope)
+
+    def search_dense(
+        self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str
+    ) -> Sequence[Candidate]:
+        with self._database.snapshot():
+            return self._vectors.search(vector, k, scope, fingerprint)
+
+    def dense_scores(
+        self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
+    ) -> Mapping[int, Candidate]:
+        with self._database.snapshot():
+            return self._vectors.score(vector, document_ids, fingerprint)
+
+    def search_like(self, document: StoredDocument, k: int, scope: Scope) -> Sequence[Candidate]:
+        with self._database.snapshot():
+            return self._vectors.search_like(document.id, k, scope)
+
+    def vector_coverage(self, fingerprint: str) -> VectorCoverage:
+        with self._database.snapshot():
+            return chunks.vector_coverage(self._database, fingerprint)
+
+    def status(self, fingerprint: str | None) -> IndexStatus:
+        with self._database.snapshot():
+            return health.read_status(self._database, fingerprint)
+
+    def check(self, *, thorough: bool = True) -> Sequence[str]:
+        return health.check(self._database, thorough=thorough)
+
+    @cached_property
+    def _vectors(self) -> VectorCache:
+        from qmd.store.sqlite.dense import VectorCache
+
+        return VectorCache(self._database)
+
+
+class SqliteWriter(SqliteReader, IndexWriter):
+    """The write side: one at a time per index (waits for the lock, then `BusyError`)."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return self._database.transaction()
+
+    def mirror_config(self, collections: Sequence[Collection], global_context: str | None, config_hash: str) -> None:
+        with self.transaction():
+            documents.mirror_collections(self._database, collections)
+            documents.write_meta(self._database, "global_context", global_context)
+            documents.write_meta(self._database, "config_hash", config_hash)
+
+    def known_files(self, collection: str) -> Mapping[str, KnownFile]:
+        sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?"
+        return {path: KnownFile(*facts) for path, *facts in self._database.rows(sql, (collection,))}
+
+    def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
+        with self.transaction():
+            documents.replace_left_out(self._database, collection, files)
+
+    def record_folders(self, collection: str, folders: Mapping[str, int], below: str = "") -> None:
+        with self.transaction():
+            before = {
+                path: mtime_ns for path, mtime_ns in self.recorded_folders(collection).items() if is_below(path, below)
+            }
+            changed = {path: mtime_ns for path, mtime_ns in folders.items() if before.get(path) != mtime_ns}
+            documents.put_folders(self._database, collection, changed, before.keys() - folders.keys())
+
+    def mark_updated(self, collection: str) -> None:
+        with self.transaction():
+            documents.write_meta(self._database, f"updated_at:{collection}", time_text(utc_now()))
+
+    def version_stamp(self, part: str) -> str | None:
+        return documents.read_meta(self._database, f"made_by:{part}")
+
+    def set_version_stamp(self, part: str, stamp: str) -> None:
+        with self.transaction():
+            documents.write_meta(self._database, f"made_by:{part}", stamp)
+
+    def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
+        with self.transaction():
+            documents.put_documents(self._database, collection, new_documents)
+
+    def settle_titles(self, collection: str) -> None:
+        with self.transaction():
+            names.settle_titles(self._database, collection)
+
+    def settle_anchors(self, collection: str) -> None:
+        from qmd.store.sqlite.links import settle_anchors
+
+        with self.transaction():
+            since = int(documents.read_meta(self._database, f"anchored:{collection}") or 0)
+            newest = settle_anchors(self._database, collection, since)
+            if newest != since:
+                documents.write_meta(self._database, f"anchored:{collection}", str(newest))
+
+    def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
+        sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"
+        self._database.run(sql, (size_bytes, mtime_ns, modified_at, document_id))
+
+    def remove_documents(self, collection: str, paths: Iterable[str]) -> int:
+        with self.transaction():
+            return documents.remove_documents(self._database, collection, paths)
+
+    def collections_with_documents(self) -> Sequence[str]:
+        # A step through the index for each name, not for each document.
+        sql = (
+            "WITH RECURSIVE found (name) AS (SELECT min(collection) FROM documents UNION ALL"
+            " SELECT (SELECT min(collection) FROM documents WHERE collection > name) FROM found WHERE name IS NOT NULL)"
+            " SELECT name FROM found WHERE name IS NOT NULL"
+        )
+        return [name for (name,) in self._database.rows(sql)]
+
+    def remove_collection(self, name: str) -> int:
+        with self.transaction():
+            for fact in _COLLECTION_FACTS:
+                documents.write_meta(self._database, f"{fact}:{name}", None)
+            paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
+            removed = documents.remove_documents(self._database, name, [path for (path,) in paths])
+            for table, column in _TABLES_OF_COLLECTIONS:
+                self._database.run(f"DELETE FROM {table} WHERE {column} = ?", (name,))
+            return removed
+
+    def rename_collection(self, old: str, new: str) -> None:
+        with self.transaction():
+            if self._database.value("SELECT 1 FROM documents WHERE collection = ? LIMIT 1", (new,)):
+                raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
+            self._database.run("DELETE FROM left_out WHERE collection = ?", (new,))
+            for table, column in (("documents", "collection"), *_TABLES_OF_COLLECTIONS):
+                self._database.run(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
+            for fact in _COLLECTION_FACTS:
+                value = documents.read_meta(self._database, f"{fact}:{old}")
+                documents.write_meta(self._database, f"{fact}:{new}", value)
+                documents.write_meta(self._database, f"{fact}:{old}", None)
+
+    def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
+        return chunks.pending(self._database, fingerprint, collections)
+
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        return chunks.count_pending(self._database, fingerprint, collections)
+
+    def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
+        return frozenset(chunks.slots_of(self._database, chunks.known_model(self._database, fingerprint), keys))
+
+    def put_chunks(self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
+        with self.transaction():
+            chunks.put_chunks(self._database, fingerprint, dim, contents)
+
+    def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:
+        with self.transaction():
+            chunks.forget_chunks(self._database, fingerprint, suffixes)
+
+    def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
+        from qmd.store.sqlite import vectors
+
+        with self.transaction():
+            vectors.put_vectors(self._database, fingerprint, dim, new_vectors)
+
+    def clear_vectors(self, collections: Sequence[str] | None = None) -> None:
+        from qmd.store.sqlite import vectors
+
+        with self.transaction():
+            vectors.clear_vectors(self._database, collections)
+
+    def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
+        return health.cleanup(self._database, dry_run=dry_run)

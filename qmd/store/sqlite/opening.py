@@ -1,0 +1,91 @@
+"""Opening an index, wherever it lies and whichever version wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from qmd.config.paths import index_beside, own_index
+from qmd.errors import StoreError
+from qmd.files import tighten
+from qmd.store.sqlite.connection import (
+    DamagedIndexError,
+    Database,
+    ForeignIndexError,
+    connect_for_reading,
+    connect_for_writing,
+)
+from qmd.store.sqlite.index import SqliteReader, SqliteWriter
+from qmd.store.sqlite.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
+
+_MIGRATION_TIMEOUT_MS = 10_000
+"""How long a reader waits to bring an index of an older version up to date."""
+
+
+def open_reader(path: Path) -> SqliteReader:
+    """Open an index for reading; a writer elsewhere does not disturb it.
+
+    Args:
+        path: The database file; where that is another program's, the index beside it is meant.
+
+    Raises:
+        NotFoundError: No index there.
+        StoreError: The file is damaged or cannot be opened.
+    """
+    own = own_index(path)
+    try:
+        return SqliteReader(_checked(connect_for_reading(own), check_schema))
+    except OutdatedIndexError as outdated:
+        try:
+            open_writer(own, busy_timeout_ms=_MIGRATION_TIMEOUT_MS).close()
+        except StoreError:
+            raise outdated from None
+        return SqliteReader(_checked(connect_for_reading(own), check_schema))
+    except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
+        return open_reader(_place_beside(own, exc))
+
+
+def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWriter:
+    """Open an index for writing, creating or migrating it.
+
+    Args:
+        path: The database file, its folder is made when missing; where that is another program's, the index lies
+            beside it.
+        busy_timeout_ms: How long any statement waits for another process; None = environment or two minutes.
+
+    Raises:
+        BusyError: Another process kept the index for longer.
+        StoreError: The file is damaged or the place not writable.
+    """
+    own = own_index(path)
+    try:
+        writer = SqliteWriter(_checked(connect_for_writing(own, busy_timeout_ms), migrate))
+    except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
+        return open_writer(_place_beside(own, exc), busy_timeout_ms=busy_timeout_ms)
+    # Only now it is known to be an index of ours; an older version left it readable by everybody.
+    for name in (writer.path.name, f"{writer.path.name}-wal", f"{writer.path.name}-shm", f".{writer.path.name}.lock"):
+        tighten(writer.path.with_name(name))
+    return writer
+
+
+def _place_beside(own: Path, error: StoreError) -> Path:
+    """Where the index lies, or has been put, when the file at `own` is another program's; else raises `error`."""
+    beside = index_beside(own)
+    if beside == own:
+        raise error
+    if not isinstance(error, ForeignIndexError):
+        from qmd.store.sqlite.salvage import separate
+
+        # What the original writes into an index looks like damage, because it does not know of checksums.
+        if separate(own) is None:
+            raise error
+    return beside
+
+
+def _checked(database: Database, check: Callable[[Database], None]) -> Database:
+    try:
+        check(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
