@@ -78,6 +78,13 @@ class Refresher:
         self._fresh_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
+    def may_write(self) -> bool:
+        """Whether a search may change the index: not where that is switched off, or somebody else's configuration."""
+        try:
+            return not self._is_off and self._configuration.auto_update() and bool(self._configuration.trusted())
+        except (QmdError, OSError):
+            return False
+
     def refresh(self, reader: IndexReader, names: Sequence[str] | None) -> Freshness:
         """Take up what has changed in the collections of these names, None for all.
 

@@ -104,6 +104,7 @@ class ReadingIndex(OpenedIndex):
         deadline: Deadline,
     ) -> SearchResponse:
         from qmd.app.budget import LoadingBudget
+        from qmd.app.supplying import VectorSupply
         from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 
@@ -118,7 +119,11 @@ class ReadingIndex(OpenedIndex):
             deadline.begin("loading models")
         with self._engines.engines(settings, roles, deadline.check) as engines:
             deadline.begin("searching")
-            return search(reader, engines, query, replace(options, budget_ms=budget.left_ms()), deadline)
+            in_time, supply = replace(options, budget_ms=budget.left_ms()), VectorSupply()
+            response = search(reader, engines, query, in_time, deadline, open_source=supply.open)
+        if supply.has_new and self._refresher.may_write():
+            supply.store(reader.path)
+        return response
 
     # --- reading ----------------------------------------------------------------------------------
 

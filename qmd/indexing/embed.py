@@ -60,17 +60,28 @@ class EmbedReport(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class _Chunker(Struct):
+class Chunker(Struct):
     """Splits texts, source files at their declarations, and keeps why that was not possible."""
 
     embedder: Embedder
-    cut_declarations: bool
-    plain: set[str]
+    cut_declarations: bool = True
+    plain: set[str] = field(default_factory=set)
     """Endings of source files that are cut as plain text for want of a grammar."""
     warnings: dict[str, None] = field(default_factory=dict)
 
-    def split(self, content: PendingContent) -> list[tuple[Chunk, str]]:
-        """Chunks with the text to embed; none for an empty text, or, with a warning, for one that cannot be cut."""
+    def cut(self, content: PendingContent) -> list[tuple[ChunkRecord, str]]:
+        """The chunks that the model reads, with the text to embed.
+
+        None for an empty text, or, with a warning, for one that cannot be cut.
+        """
+        split = self._split(content)
+        return [
+            (ChunkRecord(chunk.seq, chunk.start, chunk.end, chunk_key(text)), text)
+            for chunk, text in split
+            if self.embedder.embeds(chunk.text)
+        ]
+
+    def _split(self, content: PendingContent) -> list[tuple[Chunk, str]]:
         try:
             document = parse_stored(content.path, content.text)
             token_starts = self.embedder.token_starts(content.text)
@@ -199,7 +210,7 @@ def embed_pending(
     """
     started = time.monotonic()
     plain = forget_outdated_chunks(writer, embedder.fingerprint)
-    chunker = _Chunker(embedder, cut_declarations, set(plain))
+    chunker = Chunker(embedder, cut_declarations, set(plain))
     n_chars = writer.count_pending(embedder.fingerprint, collections)[1] if on_progress else 0
     run = _Run(writer, embedder, Pace(n_chars), on_progress, should_stop)
     groups = _groups(writer.pending(embedder.fingerprint, collections), chunker)
@@ -253,17 +264,14 @@ def chunk_key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _groups(pending: Iterator[PendingContent], chunker: _Chunker) -> Iterator[_Group]:
+def _groups(pending: Iterator[PendingContent], chunker: Chunker) -> Iterator[_Group]:
     group = _Group()
     for content in pending:
         records = group.contents.setdefault(content.hash, [])
         group.n_chars += len(content.text)
-        for chunk, text in chunker.split(content):
-            if not chunker.embedder.embeds(chunk.text):
-                continue
-            key = chunk_key(text)
-            group.texts[key] = text
-            records.append(ChunkRecord(chunk.seq, chunk.start, chunk.end, key))
+        for record, text in chunker.cut(content):
+            group.texts[record.key] = text
+            records.append(record)
         group.n_chunks += len(records)
         if group.n_chunks >= _GROUP_CHUNKS or len(group.contents) >= _GROUP_CHUNKS:
             yield group

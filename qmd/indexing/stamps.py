@@ -70,3 +70,16 @@ def forget_outdated_chunks(writer: IndexWriter, fingerprint: str) -> frozenset[s
 def stamp_chunks(writer: IndexWriter, fingerprint: str, plain: Iterable[str]) -> None:
     """Note the endings whose files were cut as plain text for want of a grammar."""
     writer.set_version_stamp(f"chunks:{fingerprint}", str(Stamp(CHUNKING_VERSION, frozenset(plain))))
+
+
+def may_add_chunks(writer: IndexWriter, fingerprint: str) -> bool:
+    """Whether chunks of this version may be added to those of an index; one that has no vectors is stamped.
+
+    Not beside those of another version, nor beside vectors of another model alone.
+    """
+    if writer.vector_coverage(fingerprint).has_vectors:
+        return Stamp.parse(writer.version_stamp(f"chunks:{fingerprint}")).version == CHUNKING_VERSION
+    if writer.status(None).vectors:
+        return False
+    forget_outdated_chunks(writer, fingerprint)
+    return True

@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from qmd.inference.base import Embedder
 from qmd.records import Candidate, Ranking, Scope, SubQuery
+from qmd.retrieval.supply import Supplied
 from qmd.retrieval.trace import Trace
 from qmd.store.base import IndexReader
+from qmd.store.records import VectorCoverage
 
 EMBED_ESTIMATE_MS = 30.0
 """One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
@@ -32,9 +34,10 @@ def dense_rankings(
     also_score: Sequence[int],
     k: int,
     scope: Scope,
+    supplied: Supplied,
     trace: Trace,
 ) -> list[DenseRanking]:
-    """One ranking per text: the top `k` and, beyond them, every document in `also_score`.
+    """One ranking per text: the top `k` and, beyond them, every document in `also_score` and in `supplied`.
 
     Texts that the model does not understand at all are left out. Raises what the embedder raises.
     """
@@ -46,11 +49,14 @@ def dense_rankings(
     trace.used(embedder.description)
     rankings = []
     for (item, trust), vector in zip(known, vectors, strict=True):
-        candidates = list(reader.search_dense(vector, k, scope, embedder.fingerprint))
-        if not candidates:
+        fresh = {candidate.document_id: candidate for candidate in supplied.score(vector)}
+        found = reader.search_dense(vector, k, scope, embedder.fingerprint)
+        if not found and not fresh:
             continue
-        found = {candidate.document_id for candidate in candidates}
-        rest = [number for number in also_score if number not in found]
+        # What was supplied takes in what the index has of these texts.
+        candidates = [*fresh.values(), *(candidate for candidate in found if candidate.document_id not in fresh)]
+        held = {candidate.document_id for candidate in candidates}
+        rest = [number for number in also_score if number not in held]
         candidates.extend(reader.dense_scores(vector, rest, embedder.fingerprint).values() if rest else ())
         candidates.sort(key=lambda candidate: (-candidate.score, candidate.document_id))
         kind = "original" if isinstance(item, str) else item.kind
@@ -58,8 +64,13 @@ def dense_rankings(
     return rankings
 
 
-def has_vectors(reader: IndexReader, embedder: Embedder, trace: Trace) -> bool:
-    """Whether the index holds any vector of this model; warns about documents that have none."""
+def is_understood(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
+    """Whether the model can say anything about one of the texts."""
+    return any(embedder.query_trust(_text(item)) > 0 for item in texts)
+
+
+def vector_coverage(reader: IndexReader, embedder: Embedder, trace: Trace) -> VectorCoverage:
+    """How far the index has the vectors of this model; warns about documents that have none."""
     coverage = reader.vector_coverage(embedder.fingerprint)
     pending, total = coverage.pending, reader.count_documents()
     if pending > 0 and pending >= MANY_PENDING * total:
@@ -67,7 +78,7 @@ def has_vectors(reader: IndexReader, embedder: Embedder, trace: Trace) -> bool:
         trace.warn(f"{pending} documents ({percent}%) need embeddings{_remedy(reader, 'for better results')}")
     elif pending > 0:
         trace.warn(f"{pending} documents need embeddings{_remedy(reader, 'to index them')}")
-    return coverage.has_vectors
+    return coverage
 
 
 def _remedy(reader: IndexReader, aim: str) -> str:
@@ -83,7 +94,7 @@ def explain_absence(
 ) -> None:
     """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
     model = embedder.description.model
-    if not any(embedder.query_trust(_text(item)) > 0 for item in texts):
+    if not is_understood(embedder, texts):
         trace.warn(f"{model} cannot read the query's script: searched by words only")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
         hint = f" of {model}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.records import Contribution, Ranking
 
@@ -19,6 +20,10 @@ and without a cap on either, a rare word that one document alone holds is found 
 SPREAD_FLOOR = 1e-9
 
 
+FEW_PAIRS = 5
+"""Documents with both scores below which their cosines are averaged: a line through fewer says nothing."""
+
+
 class Fused(Struct, frozen=True):
     """One document in the fused ranking."""
 
@@ -27,15 +32,39 @@ class Fused(Struct, frozen=True):
     contributions: tuple[Contribution, ...]
 
 
-def fuse_zscores(rankings: Sequence[Ranking], weights: Sequence[float]) -> tuple[Fused, ...]:
+class _Part(Struct, frozen=True):
+    """A ranking with its standardised scores: document → (rank, score, standardised)."""
+
+    ranking: Ranking
+    weight: float
+    standard: Mapping[int, tuple[int | None, float, float]]
+    floor: float
+    """What a document counts that the ranking does not hold,"""
+    expected: Mapping[int, float] = {}
+    """but for these."""
+
+    def value(self, document_id: int) -> float:
+        """What a document counts, before the weight."""
+        held = self.standard.get(document_id)
+        return self.expected.get(document_id, self.floor) if held is None else held[2]
+
+
+def fuse_zscores(
+    rankings: Sequence[Ranking], weights: Sequence[float], unknown: Set[int] = frozenset()
+) -> tuple[Fused, ...]:
     """Merge rankings by the weighted sum of standardised scores.
 
     Each list is standardised over its own first `SCORE_DEPTH` candidates. A document that a list does not hold takes
     that list's lowest score, or 0 where a lexical list ended before that depth.
 
+    A document without vectors is no document without meaning: with the lowest cosine, an index that has the vectors of
+    a quarter of its notes answers worse than words alone (nDCG@10 of five sets .488 against .565). The cosine of
+    `unknown` ones is expected from their words instead.
+
     Args:
         rankings: Best first, documents unique in each; empty ones are ignored.
         weights: One per ranking, >= 0.
+        unknown: Documents that dense rankings do not hold for want of vectors.
 
     Returns:
         Every document of every ranking by descending score, ties by document id.
@@ -50,32 +79,67 @@ def fuse_zscores(rankings: Sequence[Ranking], weights: Sequence[float]) -> tuple
         raise ValueError(f"{len(rankings)} rankings, {len(weights)} weights")
     used = [(ranking, weight) for ranking, weight in zip(rankings, weights, strict=True) if ranking.candidates]
     ids = {candidate.document_id for ranking, _ in used for candidate in ranking.candidates}
-    parts: list[tuple[Ranking, float, Mapping[int, tuple[int | None, float, float]], float]] = []
-    for ranking, weight in used:
-        raw = [candidate.score for candidate in ranking.candidates]
-        head = raw[:SCORE_DEPTH]
-        if ranking.source == "bm25":
-            # A list that ended early left out documents that hold no term at all: their score is known, it is 0.
-            head += [0.0] * (min(SCORE_DEPTH, len(ids)) - len(head))
-        mean, spread = _moments(head)
-        least = -math.inf if ranking.source == "bm25" else COSINE_FLOOR
-        standard: Mapping[int, tuple[int | None, float, float]] = {
-            candidate.document_id: (rank, candidate.score, max((candidate.score - mean) / spread, least))
-            for rank, candidate in enumerate(ranking.candidates, start=1)
-        }
-        parts.append((ranking, weight, standard, max((min(head) - mean) / spread, least)))
+    parts = [_standardised(ranking, weight, len(ids)) for ranking, weight in used]
+    words = [part for part in parts if part.ranking.source == "bm25"]
+    parts = [
+        part if part.ranking.source == "bm25" else replace(part, expected=_expected(part, words, unknown))
+        for part in parts
+    ]
     fused = []
     for document_id in ids:
         contributions = []
-        for ranking, weight, standard, floor in parts:
-            rank, score, value = standard.get(document_id, (None, 0.0, floor))
-            part = Contribution(ranking.source, ranking.kind, ranking.query, rank, score, weight, weight * value)
-            contributions.append(part)
+        for part in parts:
+            ranking, counted = part.ranking, part.weight * part.value(document_id)
+            rank, score, _ = part.standard.get(document_id, (None, 0.0, 0.0))
+            contributions.append(
+                Contribution(ranking.source, ranking.kind, ranking.query, rank, score, part.weight, counted)
+            )
         # fsum is exact, so the order of the lists cannot change the last digit, and with it the order of near ties.
         score = math.fsum(part.contribution for part in contributions)
         fused.append(Fused(document_id, score, tuple(contributions)))
     fused.sort(key=lambda entry: (-entry.score, entry.document_id))
     return tuple(fused)
+
+
+def _standardised(ranking: Ranking, weight: float, n_documents: int) -> _Part:
+    raw = [candidate.score for candidate in ranking.candidates]
+    head = raw[:SCORE_DEPTH]
+    if ranking.source == "bm25":
+        # A list that ended early left out documents that hold no term at all: their score is known, it is 0.
+        head += [0.0] * (min(SCORE_DEPTH, n_documents) - len(head))
+    mean, spread = _moments(head)
+    least = -math.inf if ranking.source == "bm25" else COSINE_FLOOR
+    standard: Mapping[int, tuple[int | None, float, float]] = {
+        candidate.document_id: (rank, candidate.score, max((candidate.score - mean) / spread, least))
+        for rank, candidate in enumerate(ranking.candidates, start=1)
+    }
+    return _Part(ranking, weight, standard, max((min(head) - mean) / spread, least))
+
+
+def _expected(dense: _Part, words: Sequence[_Part], unknown: Set[int]) -> dict[int, float]:
+    """The cosine, standardised, that the words of unknown documents make likely.
+
+    By least squares over the documents that both have; the slope is kept between 0 and 1.
+    """
+    found = {document_id for part in words for document_id in part.standard}
+    missing = found & unknown - dense.standard.keys()
+    known = sorted(found & dense.standard.keys())
+    if not missing or not known:
+        return {}
+
+    def by_words(document_id: int) -> float:
+        return math.fsum(part.weight * part.value(document_id) for part in words)
+
+    total = math.fsum(part.weight for part in words) or 1.0
+    x = [by_words(document_id) / total for document_id in known]
+    y = [dense.value(document_id) for document_id in known]
+    middle, level = math.fsum(x) / len(x), math.fsum(y) / len(y)
+    spread = math.fsum((one - middle) ** 2 for one in x)
+    slope = 0.0
+    if len(known) >= FEW_PAIRS and spread > SPREAD_FLOOR:
+        slope = math.fsum((one - middle) * (other - level) for one, other in zip(x, y, strict=True)) / spread
+        slope = min(max(slope, 0.0), 1.0)
+    return {document_id: level + slope * (by_words(document_id) / total - middle) for document_id in missing}
 
 
 def put_first(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Sequence, Set
 from itertools import islice
 from typing import Literal
 
 from msgspec.structs import replace
 
 from qmd.errors import UsageError
-from qmd.inference.base import Engines, Expansion
+from qmd.inference.base import Embedder, Engines, Expansion
 from qmd.records import Hit, Query, Ranking, Scope, SearchResponse, Sort, SubQuery
 from qmd.retrieval import calibration, dating, dense, lexical, naming
 from qmd.retrieval.calibration import Evidence
@@ -26,6 +27,7 @@ from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.query_parser import check_size
 from qmd.retrieval.reranking import rerank
 from qmd.retrieval.snippets import best_passage
+from qmd.retrieval.supply import ChunkSource, Supplied, supply_vectors
 from qmd.retrieval.trace import Trace
 from qmd.store.base import IndexReader
 
@@ -34,6 +36,11 @@ DEPTH = 100
 
 DENSE_WEIGHT = 0.5
 """Weight of the dense rankings of a text that the model fully understands, in [0, 1]; stable over ten collections."""
+
+KNOWN_DEPTH = 5
+"""Best candidates by words that vectors should know: their weight falls with the square root of the share they know.
+Without it an index that has a tenth of its vectors, and no time to compute more, answers worse than words alone (mean
+nDCG@10 of five sets .554, with it .567, words .565); with a quarter of them .559 and .568."""
 
 EXPANSION_WEIGHT = 0.5
 """Weight of a proposed sub-query against the user's own words, which count 1 (the original's ratio)."""
@@ -49,6 +56,7 @@ def search(
     options: SearchOptions,
     listener: Listener = Listener(),
     *,
+    open_source: Callable[[Embedder], ChunkSource] | None = None,
     judge: Callable[[Evidence], float] = calibration.relevance,
 ) -> SearchResponse:
     """Answer a query.
@@ -62,6 +70,8 @@ def search(
         query: What is asked, and of which documents.
         options: The caller's choices.
         listener: Hears of the stages in which a model works.
+        open_source: Lets the best candidates that have no vectors yet get some, of that embedder; None answers with
+            what the index holds.
         judge: Turns the evidence for a document into its relevance; only fitting replaces it.
 
     Raises:
@@ -77,24 +87,33 @@ def search(
     if not any(map(str.isalnum, "".join(texts))):
         return SearchResponse(query, (), "none", ("no words to search for: the query has no letter or digit",))
     trace = Trace(options.budget_ms, listener, strict=options.strict)
-    return _Search(reader, engines, query, options, trace).run(judge)
+    return _Search(reader, engines, query, options, trace, open_source).run(judge)
 
 
 class _Search:
     """One search under way: what was asked, the rankings so far, and what they were made from."""
 
     def __init__(
-        self, reader: IndexReader, engines: Engines, query: Query, options: SearchOptions, trace: Trace
+        self,
+        reader: IndexReader,
+        engines: Engines,
+        query: Query,
+        options: SearchOptions,
+        trace: Trace,
+        open_source: Callable[[Embedder], ChunkSource] | None,
     ) -> None:
         self._reader = reader
         self._engines = engines
         self._query = query
         self._options = options
         self._trace = trace
+        self._open_source = open_source
         self._depth = max(DEPTH, options.limit, options.candidate_limit)
         self._lexical_queries: list[LexicalQuery] = []
         self._lexical: list[Ranking] = []
         self._dense: list[DenseRanking] = []
+        self._by_words: list[int] = []
+        self._supplied = Supplied()
         self._dated = dating.Dated({}, query.text)
 
     def run(self, judge: Callable[[Evidence], float]) -> SearchResponse:
@@ -107,9 +126,10 @@ class _Search:
         expansion = self._expand()
         self._search_dense(expansion.subqueries)
         chunks = dense.best_chunks(self._dense)
+        unknown = self._supplied.waiting - chunks.keys()
         keep = max(options.candidate_limit, options.limit)
         terms = self._lexical_queries[0].weighted
-        entries = {fused.document_id: fused for fused in self._fuse()}
+        entries = {fused.document_id: fused for fused in self._fuse(unknown)}
         # Before any cut, so that copies take no place that another text could have.
         documents = self._reader.documents(list(entries))
         found = [documents[id_] for id_ in entries if id_ in documents]
@@ -223,21 +243,34 @@ class _Search:
             for note in self._engines.notes:
                 trace.warn(note)
             return
-        if not dense.has_vectors(reader, embedder, trace):
+        coverage = dense.vector_coverage(reader, embedder, trace)
+        if not (coverage.has_vectors or self._open_source) or not trace.has_time(dense.EMBED_ESTIMATE_MS, "vectors"):
             return
-        if not trace.has_time(dense.EMBED_ESTIMATE_MS, "vectors"):
+        if coverage.pending and dense.is_understood(embedder, texts):
+            self._supply_vectors(embedder)
+        if not (coverage.has_vectors or self._supplied.vectors):
             return
         also = {candidate.document_id for ranking in self._lexical for candidate in ranking.candidates}
         also.update(self._dated.documents)
-        self._dense = dense.dense_rankings(reader, embedder, texts, sorted(also), self._depth, scope, trace)
+        self._dense = dense.dense_rankings(
+            reader, embedder, texts, sorted(also), self._depth, scope, self._supplied, trace
+        )
         if not self._dense:
             dense.explain_absence(reader, embedder, texts, scope, trace)
 
-    def _fuse(self) -> Sequence[Fused]:
+    def _supply_vectors(self, embedder: Embedder) -> None:
+        """Vectors for the best candidates by words that have none, also where words do not rank."""
+        rankings = self._lexical or [self._lexical_ranking(self._lexical_queries[0], "original", DEPTH)]
+        self._by_words = [one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings))]
+        terms = self._lexical_queries[0].weighted
+        with self._trace.stage("embed"):
+            source = self._open_source(embedder) if self._open_source is not None else None
+            self._supplied = supply_vectors(self._reader, embedder, source, self._by_words, terms, self._trace)
+
+    def _fuse(self, unknown: Set[int]) -> Sequence[Fused]:
         """One ranking of everything; what the user required or excluded holds for documents found by vectors, too."""
-        fused: Sequence[Fused] = fuse_zscores(
-            [*self._lexical, *(entry.ranking for entry in self._dense)], self._weights()
-        )
+        rankings = [*self._lexical, *(entry.ranking for entry in self._dense)]
+        fused: Sequence[Fused] = fuse_zscores(rankings, self._weights(unknown), unknown)
         if not self._query.subqueries:
             named = naming.find_named(self._reader, self._query.text, self._query.scope)
             fused = naming.put_first(dating.put_first(fused, self._dated), named, self._query.text)
@@ -246,11 +279,12 @@ class _Search:
         is_admitted = lexical.term_filter(self._reader, self._lexical_queries, self._query.scope)
         return [entry for entry in fused if is_admitted(entry.document_id)]
 
-    def _weights(self) -> list[float]:
+    def _weights(self, unknown: Set[int]) -> list[float]:
         """Weights of the rankings, lexical first, that sum to 1.
 
-        Dense rankings get their share times the model's trust in the texts; what they do not get goes to the lexical
-        ones. Among either the user's own words count 1 and proposed sub-queries `EXPANSION_WEIGHT`.
+        Dense rankings get their share times the model's trust in the texts, less where the best candidates by words are
+        unknown to them; what they do not get goes to the lexical ones. Among either the user's own words count 1 and
+        proposed sub-queries `EXPANSION_WEIGHT`.
         """
         is_typed = bool(self._query.subqueries)
         words = [1.0 if is_typed or ranking.kind == "original" else EXPANSION_WEIGHT for ranking in self._lexical]
@@ -259,7 +293,9 @@ class _Search:
         share = 0.0
         if meanings:
             trust = sum(w * entry.trust for w, entry in zip(meanings, self._dense, strict=True)) / sum(meanings)
-            share = DENSE_WEIGHT * trust if has_words else 1.0
+            best = self._by_words[:KNOWN_DEPTH]
+            known = 1.0 - sum(number in unknown for number in best) / max(len(best), 1)
+            share = DENSE_WEIGHT * trust * math.sqrt(known) if has_words else 1.0
         return [(1 - share) * w / sum(words) for w in words] + [share * w / sum(meanings) for w in meanings]
 
     def _title_coverage(self, ranking: Ranking) -> float:

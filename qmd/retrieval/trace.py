@@ -59,8 +59,11 @@ class Trace:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage; a model that fails in it is a warning, not the end of the search, unless that is strict."""
-        started = time.monotonic()
+        """Time a stage, without those inside of it.
+
+        A model that fails in it is a warning, not the end of the search, unless that is strict.
+        """
+        started, n_before = time.monotonic(), len(self.timings)
         try:
             yield
         except ModelError as exc:
@@ -69,4 +72,5 @@ class Trace:
             hint = f"; {exc.hint}" if exc.hint else ""
             self.warn(f"{name} skipped: {exc.message}{hint}")
         finally:
-            self.timings.append(StageTiming(name, (time.monotonic() - started) * 1000))
+            inside_ms = sum(timing.elapsed_ms for timing in self.timings[n_before:])
+            self.timings.append(StageTiming(name, (time.monotonic() - started) * 1000 - inside_ms))

@@ -154,6 +154,12 @@ class IndexReader(Protocol):
     def vector_coverage(self, fingerprint: str) -> VectorCoverage:
         """How many texts lack vectors of a model, and whether there are any."""
 
+    def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> Mapping[str, str]:
+        """Those contents that have no complete chunk set: hash → the path that `pending` gives them."""
+
+    def vectors(self, fingerprint: str, keys: Sequence[bytes]) -> Mapping[bytes, npt.NDArray[np.float32]]:
+        """The stored vectors of chunks by key, nearly as they were put; keys without one are absent."""
+
     def status(self, fingerprint: str | None) -> IndexStatus:
         """Counts of what the index holds; vectors of the model of that fingerprint, None for the last used."""
 
@@ -225,10 +231,18 @@ class IndexWriter(IndexReader, Protocol):
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         """Those keys that already have a vector."""
 
-    def put_chunks(self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
-        """Store complete chunk sets by content hash, whose vectors are there; one call is all or nothing.
+    def put_chunks(
+        self,
+        fingerprint: str,
+        dim: int,
+        contents: Mapping[str, Sequence[ChunkRecord]],
+        *,
+        is_complete: bool = True,
+    ) -> None:
+        """Store chunk sets by content hash, whose vectors are there; one call is all or nothing.
 
-        An empty sequence marks a content as done with nothing to embed.
+        Complete ones mark a content as done, an empty one with nothing to embed. Others are searched, and the content
+        waits for the rest.
         """
 
     def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:

@@ -21,6 +21,16 @@ def vector_coverage(database: Database, fingerprint: str) -> VectorCoverage:
     return VectorCoverage(contents - done, bool(has_vectors))
 
 
+def without_vectors(database: Database, fingerprint: str, hashes: Sequence[str]) -> dict[str, str]:
+    """Contents without a complete chunk set among `hashes`, with the path that `pending` gives them."""
+    sql = (
+        "SELECT documents.hash, min(documents.path) FROM documents JOIN content USING (hash) "
+        "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
+        "WHERE embedded.content IS NULL AND documents.hash IN ({}) GROUP BY documents.hash"
+    )
+    return dict(database.select_in(sql, hashes, (known_model(database, fingerprint),)))
+
+
 def pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> Iterator[PendingContent]:
     """Contents without a complete chunk set for `fingerprint`; safe while the caller writes.
 
@@ -55,8 +65,15 @@ def count_pending(database: Database, fingerprint: str, collections: Sequence[st
     return contents, characters
 
 
-def put_chunks(database: Database, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
-    """Store complete chunk sets by content hash; contents that are gone meanwhile are passed over.
+def put_chunks(
+    database: Database,
+    fingerprint: str,
+    dim: int,
+    contents: Mapping[str, Sequence[ChunkRecord]],
+    *,
+    is_complete: bool = True,
+) -> None:
+    """Store chunk sets by content hash; contents that are gone meanwhile are passed over.
 
     Raises:
         ValueError: A chunk's key has no vector.
@@ -72,10 +89,11 @@ def put_chunks(database: Database, fingerprint: str, dim: int, contents: Mapping
         "INSERT INTO chunks (model, content, seq, start, end, slot) VALUES (?, ?, ?, ?, ?, ?)",
         [(model, content, c.seq, c.start, c.end, slots[c.key]) for content, chunks in known for c in chunks],
     )
-    database.run_many(
-        "INSERT OR REPLACE INTO embedded (model, content, n_chunks) VALUES (?, ?, ?)",
-        [(model, content, len(chunks)) for content, chunks in known],
-    )
+    if is_complete:
+        database.run_many(
+            "INSERT OR REPLACE INTO embedded (model, content, n_chunks) VALUES (?, ?, ?)",
+            [(model, content, len(chunks)) for content, chunks in known],
+        )
 
 
 def forget_chunks(database: Database, fingerprint: str, suffixes: Sequence[str] | None) -> None:

@@ -201,6 +201,15 @@ class SqliteReader(IndexReader):
         with self._database.snapshot():
             return chunks.vector_coverage(self._database, fingerprint)
 
+    def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> Mapping[str, str]:
+        return chunks.without_vectors(self._database, fingerprint, hashes)
+
+    def vectors(self, fingerprint: str, keys: Sequence[bytes]) -> Mapping[bytes, npt.NDArray[np.float32]]:
+        from qmd.store.sqlite import vectors
+
+        with self._database.snapshot():
+            return vectors.read_vectors(self._database, fingerprint, keys)
+
     def status(self, fingerprint: str | None) -> IndexStatus:
         with self._database.snapshot():
             return health.read_status(self._database, fingerprint)
@@ -319,9 +328,16 @@ class SqliteWriter(SqliteReader, IndexWriter):
     def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
         return frozenset(chunks.slots_of(self._database, chunks.known_model(self._database, fingerprint), keys))
 
-    def put_chunks(self, fingerprint: str, dim: int, contents: Mapping[str, Sequence[ChunkRecord]]) -> None:
+    def put_chunks(
+        self,
+        fingerprint: str,
+        dim: int,
+        contents: Mapping[str, Sequence[ChunkRecord]],
+        *,
+        is_complete: bool = True,
+    ) -> None:
         with self.transaction():
-            chunks.put_chunks(self._database, fingerprint, dim, contents)
+            chunks.put_chunks(self._database, fingerprint, dim, contents, is_complete=is_complete)
 
     def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:
         with self.transaction():

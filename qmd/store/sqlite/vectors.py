@@ -41,6 +41,17 @@ def put_vectors(
     _append(database, model, dim, new, pack_rows(matrix))
 
 
+def read_vectors(database: Database, fingerprint: str, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
+    """The vectors of those of `keys` that have one."""
+    row = database.row("SELECT id, dim FROM models WHERE fingerprint = ?", (fingerprint,))
+    if row is None:
+        return {}
+    model, dim = row
+    slots = slots_of(database, model, keys)
+    rows = unpack_rows(read_slots(database, model, np.array(list(slots.values()), dtype=np.int64), dim))
+    return dict(zip(slots, rows, strict=True))
+
+
 def put_stored_rows(
     database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.uint8]]
 ) -> None:

@@ -1,0 +1,80 @@
+"""Vectors that a search has computed → the index, ahead of the run that completes them.
+
+Texts are cut by the rules of that run, so that it finds every vector under its key and computes none again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from qmd.chunking.languages import suffix_of
+from qmd.indexing.embed import Chunker
+from qmd.indexing.stamps import may_add_chunks
+from qmd.store.base import IndexWriter
+from qmd.store.records import ChunkRecord, PendingContent
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from qmd.inference.base import Embedder
+
+
+class _Kept(Struct, frozen=True):
+    """The chunks of a text that have a vector, and whether these are all."""
+
+    chunks: Sequence[ChunkRecord]
+    is_complete: bool
+
+
+class ChunksAhead:
+    """Cuts texts as an embedding run does, and holds what was computed of them until it is stored."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._chunker = Chunker(embedder)
+        self._cut: dict[str, Sequence[ChunkRecord]] = {}
+        self._kept: dict[str, _Kept] = {}
+        self._vectors: dict[bytes, npt.NDArray[np.float32]] = {}
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether any are held."""
+        return bool(self._vectors)
+
+    def cut(self, content: PendingContent) -> Sequence[tuple[ChunkRecord, str]]:
+        """The chunks of a text that the model reads, each with the text to embed."""
+        pieces = self._chunker.cut(content)
+        self._cut[content.hash] = [chunk for chunk, _ in pieces]
+        return pieces
+
+    def keep(self, content: PendingContent, vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
+        """Hold vectors of a text that was cut, by the keys of its chunks."""
+        every = self._cut[content.hash]
+        chunks = [chunk for chunk in every if chunk.key in vectors]
+        # Source code that was cut without its grammar is cut again once there is one: a run notes such endings.
+        is_complete = len(chunks) == len(every) and suffix_of(content.path) not in self._chunker.plain
+        self._kept[content.hash] = _Kept(chunks, is_complete)
+        self._vectors.update(vectors)
+
+    def store(self, writer: IndexWriter) -> None:
+        """Store what is held, whole texts as done and the others as waiting for the rest.
+
+        Nothing where another version has cut what the index holds, or where its vectors are another model's: which
+        model an index has is decided by a run.
+        """
+        fingerprint, dim = self._embedder.fingerprint, self._embedder.dim
+        with writer.transaction():
+            if not may_add_chunks(writer, fingerprint):
+                return
+            # A run may have completed some of them meanwhile.
+            waiting = writer.without_vectors(fingerprint, list(self._kept))
+            kept = {name: one for name, one in self._kept.items() if name in waiting}
+            keys = {chunk.key for one in kept.values() for chunk in one.chunks}
+            writer.put_vectors(fingerprint, dim, {key: self._vectors[key] for key in keys})
+            for is_complete in (True, False):
+                sets = {name: one.chunks for name, one in kept.items() if one.is_complete == is_complete}
+                writer.put_chunks(fingerprint, dim, sets, is_complete=is_complete)
