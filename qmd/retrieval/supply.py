@@ -40,8 +40,11 @@ MOST_S = 2.0
 BUDGET_SHARE = 0.5
 """The same as a share of what a budget leaves; dense search, reranking and passages need the rest."""
 
+CUTTING_SHARE = 0.5
+"""Of that time the most for cutting texts, whose tokens have to be found: one of 100,000 characters takes 0.1 s."""
+
 MOST_CHARS = 200_000
-"""A longer text is left to its words: to parse it and find its tokens takes a quarter of a second."""
+"""A longer text is left to its words."""
 
 _FIRST_BATCH = 2
 """Chunks embedded before the clock is looked at; later batches are what fits into the time that is left."""
@@ -108,8 +111,10 @@ def supply_vectors(
         return Supplied(frozenset(one.id for one in waiting))
     trace.listener.begin("embedding")
     remaining_ms = trace.remaining_ms()
-    end = time.monotonic() + (MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000))
-    cut = _cut(reader, source, {one.hash: paths[one.hash] for one in waiting}, end)
+    time_s = MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000)
+    end = time.monotonic() + time_s
+    hashes = list(dict.fromkeys(one.hash for one in waiting))[:DEPTH]
+    cut = _cut(reader, source, {name: paths[name] for name in hashes}, end - (1 - CUTTING_SHARE) * time_s)
     stored = reader.vectors(embedder.fingerprint, [chunk.key for one in cut for chunk, _ in one.pieces])
     orders = [_promising(one, terms) for one in cut]
     wanted = {
@@ -129,20 +134,21 @@ def supply_vectors(
             n_new += 1
     if n_new:
         trace.used(embedder.description)
-        late = "" if len(computed) == len(wanted) else ", as far as there was time"
+        is_all = len(computed) == len(wanted) and len(cut) == len(hashes)
+        late = "" if is_all else ", as far as there was time"
         trace.warn(f"vectors of {n_new} of the best notes were missing and computed now{late}")
     chunks = {one.id: held[one.hash] for one in waiting if held.get(one.hash)}
     return Supplied(frozenset(one.id for one in waiting), chunks, vectors)
 
 
 def _cut(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end: float) -> list[_CutText]:
-    """The first `DEPTH` texts with their chunks, by hash and path, those that are cut before `end`."""
-    texts = reader.texts(list(paths)[:DEPTH])
+    """Texts, by hash and path, with their chunks, as far as that takes until a `time.monotonic` value."""
+    texts = reader.texts(list(paths))
     cut = []
-    for content_hash in list(paths)[:DEPTH]:
+    for content_hash, path in paths.items():
         text = texts.get(content_hash)
         if text is not None and len(text) <= MOST_CHARS and time.monotonic() < end:
-            content = PendingContent(content_hash, paths[content_hash], text)
+            content = PendingContent(content_hash, path, text)
             cut.append(_CutText(content, source.cut(content)))
     return cut
 
