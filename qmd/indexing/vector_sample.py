@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.chunking.split import split_document
-from qmd.indexing.embed import embedded_text, parse_stored
+from qmd.indexing.embed import chunk_key, embedded_text, parse_stored
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder
@@ -55,8 +55,8 @@ def sample_vectors(
         readable = [chunk for chunk in chunks if embedder.embeds(chunk.text)]
         if not readable:
             continue
-        vector = embedder.embed_documents([embedded_text(parsed, readable[0])])[0]
-        stored = reader.dense_scores(vector, [document.id], embedder.fingerprint).get(document.id)
+        embedded = embedded_text(parsed, readable[0])
+        stored = reader.vectors(embedder.fingerprint, [chunk_key(embedded)]).get(chunk_key(embedded))
         if stored is not None:
-            distances.append(1.0 - stored.score)
+            distances.append(1.0 - float(embedder.embed_documents([embedded])[0] @ stored))
     return VectorSample(len(distances), max(distances)) if distances else None

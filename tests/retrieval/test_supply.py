@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.indexing.ahead import ChunksAhead
 from qmd.indexing.embed import embed_pending
+from qmd.indexing.vector_sample import sample_vectors
 from qmd.inference.base import Embedder
 from qmd.records import Candidate, Ranking, SearchResponse
 from qmd.retrieval import supply
@@ -187,3 +188,13 @@ def test_the_cosine_of_a_note_without_vectors_is_expected_from_its_words() -> No
     fair = {one.document_id: one for one in fuse_zscores([words, dense], [0.5, 0.5], {1})}
     assert fair[1].score > fair[2].score > cut[1].score
     assert {i: fair[i].score for i in range(2, 9)} == {i: cut[i].score for i in range(2, 9)}
+
+
+def test_doctor_does_not_take_a_note_with_some_vectors_for_a_drifted_model() -> None:
+    index = NoteIndex()
+    filler = "\n\n".join(f"## Part {number}\n\n" + "lorem ipsum dolor " * 60 for number in range(8))
+    index.add("long.md", f"# Long\n\n{filler}\n\n## Last\n\nThe automobile engine is loud.\n")
+    index.add("short.md", "# Engine\n\nOil.\n")
+    ask(index, "car engine")
+    sample = sample_vectors(index, EMBEDDER)
+    assert sample is not None and sample.agrees
