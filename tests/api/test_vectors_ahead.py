@@ -1,4 +1,4 @@
-"""Searches of an index without vectors, with the built-in model: they compute a few, keep them, and never fail for it."""
+"""Searches of an index without vectors, with the built-in model: they compute a few, keep them, and do not fail."""
 
 from __future__ import annotations
 

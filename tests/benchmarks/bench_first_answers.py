@@ -5,8 +5,8 @@
 Folders are BEIR collections; indexes with all vectors are those of bench_quality.py, made where they are missing.
 Copies without vectors, or with some of them, are asked the queries: by words alone, by what the index holds (as with a
 spent budget), and as `qmd query` does. Nothing is kept of these answers, so that each is a first one, but of the
-hundred queries asked before. Vectors come from the complete index, so that quality does not depend on the machine; the time of
-ten queries is processor time with the model at work, without reranking.
+hundred queries asked before. Vectors come from the complete index, so that quality does not depend on the machine; the
+time of ten queries is processor time with the model at work, without reranking.
 """
 
 from __future__ import annotations
