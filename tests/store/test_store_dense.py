@@ -14,7 +14,7 @@ import sqlite_vec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.errors import StoreError
+from qmd.errors import ModelError, StoreError
 from qmd.records import Scope
 from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
 from qmd.store.sqlite import vector_blocks, vectors
@@ -279,7 +279,7 @@ def test_without_sqlite_vec_vectors_are_read_and_writing_them_says_what_is_missi
     monkeypatch.setitem(sys.modules, "sqlite_vec", None)
     with open_writer(index_path) as second:
         assert second.search_dense(matrix[2, 0], 1, Scope(), "f")[0].document_id == 3
-        with pytest.raises(StoreError, match="sqlite-vec cannot be loaded"):
+        with pytest.raises(ModelError, match="sqlite-vec is not installed"):
             second.put_vectors("f", DIM, {b"late" * 4: matrix[0, 0]})
         assert second.existing_keys("f", [b"late" * 4]) == frozenset()
 

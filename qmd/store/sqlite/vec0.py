@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.errors import StoreError
+from qmd.errors import ModelError
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.quantisation import sign_bytes
 
@@ -212,21 +212,23 @@ def enable(database: Database) -> None:
     """Load the extension into a connection, once.
 
     Raises:
-        StoreError: There is none for this platform, or this build of SQLite cannot load it.
+        ModelError: There is none for this platform, or this build of SQLite cannot load it.
     """
     if database.has_vec0:
         return
     import apsw
 
+    hint = "search by words: qmd search"
     try:
         import sqlite_vec
 
         database.connection.enable_load_extension(True)
         database.connection.load_extension(sqlite_vec.loadable_path())
         database.connection.enable_load_extension(False)
-    except (ImportError, apsw.Error) as exc:
-        message = f"vectors cannot be written: the SQLite extension sqlite-vec cannot be loaded ({exc})"
-        raise StoreError(message, "search by words: qmd search; or reinstall it: pip install sqlite-vec") from exc
+    except ImportError as exc:
+        raise ModelError("vectors cannot be kept: sqlite-vec is not installed", hint) from exc
+    except apsw.Error as exc:
+        raise ModelError(f"vectors cannot be kept: sqlite-vec cannot be loaded: {exc}", hint) from exc
     database.has_vec0 = True
 
 
