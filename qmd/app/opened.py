@@ -13,6 +13,7 @@ from qmd.app.freshness import Refresher
 from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
+from qmd.app.turns import Turns
 from qmd.errors import StoreError
 from qmd.retrieval.listening import CancelledSearch, Listener
 
@@ -61,6 +62,7 @@ class OpenedIndex:
         self._allow_gpu = allow_gpu
         self._readers = ReaderPool(configuration.open_reader, (locations.database, locations.config_file))
         self._refresher = Refresher(configuration, locations.project_root, self._environ)
+        self._turns = Turns()
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
     @cached_property
@@ -128,7 +130,7 @@ class OpenedIndex:
     def _request(self, listener: Listener = Listener()) -> Iterator[tuple[IndexReader, Deadline]]:
         """A reader that stops when the time is over or the listener has gone, and who to ask about that."""
         deadline = Deadline(listener, self.timeout_s)
-        with self._readers.reader() as reader:
+        with self._turns.request(), self._readers.reader() as reader:
             reader.stop_when(lambda: deadline.is_gone)
             try:
                 yield reader, deadline
