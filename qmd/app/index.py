@@ -22,7 +22,6 @@ from qmd.app.collections import (
 from qmd.app.reading import ReadingIndex
 from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest, Part
 from qmd.config.paths import expand_home
-from qmd.environment import is_off
 from qmd.errors import ModelError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -321,12 +320,11 @@ class Index(ReadingIndex):
             StoreError: The index is damaged, or cannot be written.
         """
         from qmd.app.behind import SLICE_S, PatientEmbedder, refuse_another_model
-        from qmd.app.engines import machine_lacks_memory
+        from qmd.app.engines import is_words_only, machine_lacks_memory
         from qmd.app.updating import embed, embedding_run
         from qmd.store.opening import open_writer
 
-        is_wanted = not is_off(self._environ.get("QMD_AUTO_EMBED")) and self._configuration.auto_embed()
-        if not is_wanted or not os.access(self.path, os.W_OK) or machine_lacks_memory():
+        if not self.embeds_behind or is_words_only() or not os.access(self.path, os.W_OK) or machine_lacks_memory():
             return False
         with self._readers.reader() as reader:
             known = reader.status(None)

@@ -14,6 +14,7 @@ from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
 from qmd.app.turns import Turns
+from qmd.environment import is_off
 from qmd.errors import StoreError
 from qmd.retrieval.listening import CancelledSearch, Listener
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader
 
 _CLOSE_TIMEOUT_S = 2.0
+
+_AUTO_EMBED = "QMD_AUTO_EMBED"
 
 
 class OpenedIndex:
@@ -95,6 +98,11 @@ class OpenedIndex:
     def path(self) -> Path:
         """The index file."""
         return self._locations.database
+
+    @property
+    def embeds_behind(self) -> bool:
+        """Whether an idle server may compute the vectors that are missing."""
+        return not is_off(self._environ.get(_AUTO_EMBED)) and self._configuration.auto_embed()
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""

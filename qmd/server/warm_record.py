@@ -31,6 +31,8 @@ _MAX_SOCKET_PATH = 100
 
 _START_TIMEOUT_S = 10.0
 
+_PROBE_TIMEOUT_S = 0.5
+
 
 class WarmFiles(Struct, frozen=True):
     """The files of one index's warm process."""
@@ -77,6 +79,18 @@ def read_record(files: WarmFiles) -> WarmRecord | None:
         return json.decode(files.record.read_bytes(), type=WarmRecord)
     except (OSError, ValueError):
         return None
+
+
+def serving_process(locations: Locations, environ: Mapping[str, str]) -> int | None:
+    """The process that serves an index under the same settings as this one's, if there is one that answers."""
+    record = read_record(warm_files(locations))
+    if record is None or (record.version, record.environment) != (qmd.__version__, environment_digest(environ)):
+        return None
+    try:
+        connect(record.address or 0, _PROBE_TIMEOUT_S).close()
+    except OSError:
+        return None
+    return record.pid
 
 
 def is_starting(files: WarmFiles, record: WarmRecord | None) -> bool:
@@ -127,7 +141,7 @@ def connect(address: str | int, timeout_s: float) -> socket.socket:
 _NEUTRAL = frozenset(
     {"QMD_DAEMON", "QMD_DAEMON_IDLE", "QMD_MODEL_TTL", "QMD_REQUEST_TIMEOUT", "QMD_HOST", "QMD_TOKEN", "QMD_DEBUG"}
     | {"QMD_ALLOWED_HOSTS", "QMD_ALLOWED_ORIGINS", "QMD_EDITOR_URI", "QMD_SKILLS_DIR", "QMD_SQLITE_BUSY_TIMEOUT"}
-    | {"QMD_CONFIG_DIR", "QMD_PAGER", "QMD_AUTO_EMBED"}
+    | {"QMD_CONFIG_DIR", "QMD_PAGER"}
 )
 _ALSO_RELEVANT = ("CI", "CUDA_VISIBLE_DEVICES", "HF_ENDPOINT", "OMP_NUM_THREADS", "OPENAI_API_KEY")
 

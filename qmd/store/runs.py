@@ -39,6 +39,10 @@ def embed_lock(database: Path, wait_s: float = _PROBE_S, by: Runner = "embed") -
 
     A run that gives way is asked to end, unless this one would give way itself.
     """
+    if by != "embed" and is_locked(_wanted_file(database)):
+        # Who gave way would else be back before the command finds the lock free.
+        yield False
+        return
     run = running_embedding(database) if by == "embed" else None
     is_asked = run is not None and run.gives_way
     with ExitStack() as held:
