@@ -330,6 +330,8 @@ class Index(ReadingIndex):
             known = reader.status(None)
         if not known.pending_documents:
             return False
+        # A request that came while the model is opened would wait for that.
+        self._turns.wait(should_stop)
         request = EmbedRequest(timeout_s=SLICE_S, resumes=True)
         # `open_writer` as what left the configuration is deleted by commands alone.
         with (

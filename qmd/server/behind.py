@@ -11,7 +11,6 @@ from qmd.app.index import Index
 from qmd.app.turns import StoppedError
 from qmd.app.updating import AlreadyEmbeddingError
 from qmd.errors import QmdError
-from qmd.processes import thread_gives_way
 
 _logger = logging.getLogger("qmd.behind")
 
@@ -55,7 +54,7 @@ class VectorWorker:
             self._thread.join(_END_S)
 
     def _run(self) -> None:
-        thread_gives_way()
+        # Not at a low priority itself: it holds locks of Python and of the models that a search may wait for.
         pause_s = self._start_s
         while not self._is_stopped.wait(pause_s):
             self.is_busy = True

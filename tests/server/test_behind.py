@@ -21,6 +21,7 @@ from qmd.app import engines as app_engines
 from qmd.app.engines import EnginePool
 from qmd.app.index import Index
 from qmd.app.opening import open_index
+from qmd.app.turns import StoppedError
 from qmd.app.updating import AlreadyEmbeddingError
 from qmd.errors import ModelError, NotFoundError
 from qmd.inference.base import EngineDescription, Engines
@@ -170,12 +171,12 @@ def test_the_end_of_a_server_waits_for_no_vectors_and_leaves_no_text_without(not
 
 
 def test_a_stop_while_texts_are_cut_does_not_count_them_as_done(notes: Path) -> None:
+    answers = iter([False, False])
     with open_notes(notes, HashingEmbedder()) as index:
-        with VectorWorker(index, start_s=0.0).running(), index.reader():
-            # The first text waits before it is cut, and is interrupted there.
-            wait_until(lambda: index.status().embedding is not None)
-            time.sleep(0.1)
+        with pytest.raises(StoppedError):
+            index.embed_behind(lambda: next(answers, True))
         assert index.status().pending_documents == N_NOTES
+        assert index.status().embedding is None
 
 
 def test_a_killed_server_loses_at_most_a_slice(notes: Path) -> None:
@@ -281,3 +282,29 @@ def test_only_the_threads_that_compute_have_a_low_priority(notes: Path) -> None:
         assert not index.embed_behind(never)
     assert min(seen) >= 10
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < 10
+
+
+_AT_ONCE = (
+    "import sys; from qmd.cli.app import main; from qmd.server.behind import VectorWorker\n"
+    "VectorWorker.__init__.__defaults__ = (0.0,)\n"
+    "sys.exit(main(sys.argv[1:]))\n"
+)
+
+
+@pytest.mark.parametrize("command", [("mcp",), ("serve", "--port", "0"), ("mcp", "--http", "--socket-only")])
+def test_every_server_has_a_worker(tmp_path: Path, command: tuple[str, ...]) -> None:
+    folder = tmp_path / "few"
+    folder.mkdir()
+    (folder / "a.md").write_text("# Tea\n\nGreen tea is steeped at 80 degrees.\n")
+    environ = environment(tmp_path, INDEX_PATH=str(tmp_path / "index.sqlite"))
+    subprocess.run([sys.executable, "-m", "qmd", "index", folder, "--no-embed"], env=environ, check=True)
+
+    def vectors() -> int:
+        with open_reader(tmp_path / "index.sqlite") as reader:
+            return reader.status(None).vectors
+
+    with subprocess.Popen([sys.executable, "-c", _AT_ONCE, *command], env=environ, stdin=subprocess.PIPE) as process:
+        try:
+            wait_until(lambda: vectors() == 1)
+        finally:
+            process.terminate()
