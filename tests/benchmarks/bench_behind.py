@@ -1,9 +1,9 @@
-"""How long a search takes that comes while a server computes missing vectors.
-
-Two servers on copies of one index without vectors, one with `QMD_AUTO_EMBED=0`, are asked in turn; each stands still
-while the other is asked. Between two questions the server that computes has time to begin again.
+"""How long a search takes that comes while its server computes missing vectors.
 
     python -m tests.benchmarks.bench_behind INDEX.sqlite [--asks 30]
+
+The server gets a copy of the index without vectors. Each question is asked while it computes, and once more a moment
+later, when it rests because it was asked; so both are asked of the same process with the same models and vectors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from qmd.app.turns import REST_S
@@ -36,16 +35,17 @@ QUESTIONS = (
 
 
 @contextmanager
-def _server(index: Path, folder: Path, auto_embed: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def _server(index: Path) -> Iterator[tuple[int, int]]:
+    """The process and the port of a server of an index, whose configuration lies beside it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "INDEX_PATH": str(index), "QMD_AUTO_EMBED": auto_embed}
+    # Looking for changed files every three seconds would count against the first of two questions.
+    environ = {"PATH": os.environ["PATH"], "HOME": str(index.parent), "INDEX_PATH": str(index), "QMD_AUTO_UPDATE": "0"}
     command = [sys.executable, "-m", "qmd", "mcp", "--http", "--port", str(port)]
     with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as process:
         try:
-            yield process, port
+            yield process.pid, port
         finally:
-            process.send_signal(signal.SIGCONT)
             process.terminate()
 
 
@@ -60,6 +60,11 @@ def _ask(port: int, question: Mapping[str, object]) -> float:
 def _memory_mb(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _vectors(index: Path) -> int:
@@ -82,42 +87,35 @@ def _without_vectors(source: Path, folder: Path) -> Path:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("index", type=Path)
     parser.add_argument("--asks", type=int, default=30)
     arguments = parser.parse_args()
-    with ExitStack() as open_files:
-        base = Path(open_files.enter_context(tempfile.TemporaryDirectory()))
-        indexes = {name: _without_vectors(arguments.index, base / name) for name in ("on", "off")}
-        servers = {
-            name: open_files.enter_context(_server(index, base / name, "1" if name == "on" else "0"))
-            for name, index in indexes.items()
-        }
-        time.sleep(START_S + 5)
-        taken: dict[tuple[str, int], list[float]] = {}
-        for number in range(arguments.asks):
-            for name in ("off", "on"):
-                process, port = servers[name]
-                process.send_signal(signal.SIGCONT)
-                # A second and a bit into what it does behind.
-                time.sleep(REST_S + 1.3 if name == "on" else 0.3)
+    taken: dict[tuple[int, str], list[float]] = {}
+    with tempfile.TemporaryDirectory() as base:
+        index = _without_vectors(arguments.index, Path(base) / "copy")
+        with _server(index) as (pid, port):
+            time.sleep(START_S - 4)
+            before_mb = _memory_mb(pid)
+            time.sleep(24)
+            print(f"memory: {before_mb:.0f} MB before it begins, {_memory_mb(pid):.0f} MB while it computes")
+            print(
+                f"processor: {_processor_s(pid):.1f} s for {_vectors(index)} vectors in the first 20 s, models included"
+            )
+            for number in range(arguments.asks):
                 kind = number % len(QUESTIONS)
-                taken.setdefault((name, kind), []).append(_ask(port, QUESTIONS[kind]))
-                if name == "off":
-                    process.send_signal(signal.SIGSTOP)
-                else:
-                    time.sleep(0.2)
-                    process.send_signal(signal.SIGSTOP)
-        for kind, question in enumerate(QUESTIONS):
-            for name in ("off", "on"):
-                # The first one of each loads models.
-                times = sorted(taken[name, kind][1:])
-                print(
-                    f"{json.dumps(question)[:60]:62} {name:4} median {statistics.median(times):6.1f} ms"
-                    f"  worst {times[-1]:6.1f} ms  ({len(times)} asked)"
-                )
-        for name, index in indexes.items():
-            print(f"{name:4} {_memory_mb(servers[name][0].pid):.0f} MB resident, {_vectors(index)} vectors")
+                time.sleep(REST_S + 1.3)
+                for state in ("computing", "resting"):
+                    taken.setdefault((kind, state), []).append(_ask(port, QUESTIONS[kind]))
+                    time.sleep(0.3)
+            print(f"memory: {_memory_mb(pid):.0f} MB after all questions, {_vectors(index)} vectors")
+    for (kind, state), times in sorted(taken.items()):
+        # The first loads what is not there yet.
+        rest = sorted(times[1:])
+        print(
+            f"{json.dumps(QUESTIONS[kind])[:58]:60}{state:11}median {statistics.median(rest):6.1f} ms"
+            f"  worst {rest[-1]:6.1f} ms  ({len(rest)} asked)"
+        )
 
 
 if __name__ == "__main__":
