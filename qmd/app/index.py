@@ -314,7 +314,7 @@ class Index(ReadingIndex):
             should_stop: Asked all the time; what was computed in the last three seconds is lost then.
 
         Raises:
-            StoppedError: `should_stop` says so.
+            StoppedError: `should_stop` says so, or a command wants to do the same.
             ModelError: There is no embedding model, or another one than that whose vectors the index holds.
             AlreadyEmbeddingError: Another process is embedding.
             StoreError: The index is damaged, or cannot be written.
@@ -340,10 +340,8 @@ class Index(ReadingIndex):
             open_writer(self.path) as writer,
         ):
             refuse_another_model(embedder, known.fingerprint)
-            patient = PatientEmbedder(embedder, lambda: self._turns.wait(should_stop))
-            done = embed(
-                writer, patient, request, on_start=None, on_progress=run.update, should_stop=lambda: run.is_wanted
-            )
+            patient = PatientEmbedder(embedder, lambda: self._turns.wait(lambda: should_stop() or run.is_wanted))
+            done = embed(writer, patient, request, on_start=None, on_progress=run.update, should_stop=None)
             if done.stopped:
                 run.pause()
             return done.stopped

@@ -16,7 +16,7 @@ _POLL_S = 0.05
 
 
 class StoppedError(QmdError):
-    """The process ends, and what is under way is of no use any more."""
+    """What is under way has no time left: its process ends, or another one takes over."""
 
 
 class Turns:
@@ -59,4 +59,4 @@ class Turns:
             if self.is_quiet:
                 return
             time.sleep(_POLL_S)
-        raise StoppedError("the process ends")
+        raise StoppedError("the work was given up")

@@ -27,7 +27,7 @@ _PAUSE_S = 5.0
 """A process that computes vectors in slices (`watch`) looks at files between two of them, without the lock."""
 
 _HANDOVER_S = 15.0
-"""Longest wait for a run that gives way: it stores what it has computed first, which is the work of some seconds."""
+"""Longest wait for a run that gives way: `watch` stores what it has computed first, the work of some seconds."""
 
 _INTERVAL_S = 1.0
 """Between two records of how far a run is."""
