@@ -56,10 +56,13 @@ class VectorWorker:
     def _run(self) -> None:
         # Not at a low priority itself: it holds locks of Python and of the models that a search may wait for.
         pause_s = self._start_s
-        while not self._is_stopped.wait(pause_s):
-            self.is_busy = True
-            pause_s = self._work()
-            self.is_busy = not pause_s
+        try:
+            while not self._is_stopped.wait(pause_s):
+                self.is_busy = True
+                pause_s = self._work()
+                self.is_busy = not pause_s
+        finally:
+            self.is_busy = False
 
     def _work(self) -> float:
         """Compute a slice; for how long there is then nothing to do."""
@@ -68,8 +71,10 @@ class VectorWorker:
         except (AlreadyEmbeddingError, StoppedError):
             return LOOK_S
         except (QmdError, OSError) as error:
-            if str(error) != self._failure:
-                self._failure = str(error)
-                _logger.warning("missing vectors are not computed: %s", error)
+            remedy = f"; {error.hint}" if isinstance(error, QmdError) and error.hint else ""
+            failure = f"missing vectors are not computed: {error}{remedy}"
+            if failure != self._failure:
+                self._failure = failure
+                _logger.warning(failure)
             return RETRY_S
         return 0.0 if is_behind else LOOK_S

@@ -264,7 +264,8 @@ def test_a_failure_is_told_once(notes: Path, caplog: pytest.LogCaptureFixture, m
         index._engines = EnginePool(lambda asked, roles: Engines(None, None, None, ("no model here",)))
         with VectorWorker(index, start_s=0.0).running():
             time.sleep(0.3)
-    assert [record.getMessage() for record in caplog.records] == ["missing vectors are not computed: no model here"]
+    said = "missing vectors are not computed: no model here; search by words works; see: qmd doctor"
+    assert [record.getMessage() for record in caplog.records] == [said]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own on Linux alone")
