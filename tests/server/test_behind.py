@@ -309,3 +309,14 @@ def test_every_server_has_a_worker(tmp_path: Path, command: tuple[str, ...]) -> 
             wait_until(lambda: vectors() == 1)
         finally:
             process.terminate()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the process is asked through a socket")
+def test_a_warm_process_that_nobody_asks_ends_when_the_vectors_are_complete(tmp_path: Path) -> None:
+    folder = make_notes(tmp_path / "many")
+    environ = environment(tmp_path, INDEX_PATH=str(tmp_path / "index.sqlite"), QMD_DAEMON_IDLE="1")
+    subprocess.run([sys.executable, "-m", "qmd", "index", folder, "--no-embed"], env=environ, check=True)
+    command = [sys.executable, "-c", _AT_ONCE, "mcp", "--http", "--socket-only"]
+    assert subprocess.run(command, env=environ, timeout=120, check=False).returncode == 0
+    with open_reader(tmp_path / "index.sqlite") as reader:
+        assert reader.status(None).pending_documents == 0
