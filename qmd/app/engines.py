@@ -233,8 +233,8 @@ def open_engines(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
 
 
 def is_words_only() -> bool:
-    """Whether this installation cannot run any model: its platform has no package of ONNX Runtime or of tokenizers."""
-    return any(find_spec(name) is None for name in ("onnxruntime", "tokenizers"))
+    """Whether this installation can neither run models nor keep vectors: its platform lacks one of the packages."""
+    return any(find_spec(name) is None for name in ("onnxruntime", "tokenizers", "sqlite_vec"))
 
 
 def models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:

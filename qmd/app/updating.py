@@ -101,6 +101,7 @@ def embed(
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.stamps import forget_outdated_chunks
 
+    writer.prepare_vectors()
     if request.force:
         writer.clear_vectors(request.collections)
     if on_start is not None:
