@@ -12,7 +12,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from qmd.errors import UsageError
-from qmd.names import to_text, typed_path
+from qmd.names import to_disk, to_text, typed_path
 
 PROJECT_FOLDER = ".qmd"
 _BESIDE = ".qmd"
@@ -103,14 +103,20 @@ def index_address(text: str, cwd: Path, home: Path) -> str | None:
     if ":" not in text or len(scheme) < 2 or not scheme.isascii() or not scheme.isalnum():
         return None
     if scheme == "lance" and rest.strip("/"):
-        path = rest if rest != "~" and not rest.startswith("~/") else f"{home}{rest[1:]}"
-        # Two slashes at the start would stay, and mean another folder to some.
-        return "lance:" + os.path.normpath(cwd / (f"/{path.lstrip('/')}" if path.startswith("/") else path))
+        path = f"{home}{rest[1:]}" if rest == "~" or rest.startswith("~/") else rest
+        # Two slashes at the start would stay.
+        path = f"/{path.lstrip('/')}" if path.startswith("/") else path
+        return "lance:" + to_text(os.path.normpath(cwd / typed_path(path)))
     if scheme == "s3" and rest.startswith("//") and rest.strip("/"):
         return "s3://" + rest.strip("/")
     raise UsageError(
         f"index '{text}' is at no place that qmd knows", "give a name, lance:/path/to/folder or s3://bucket/prefix"
     )
+
+
+def address_folder(address: str) -> Path | None:
+    """The folder at an address; None for one in an object store."""
+    return Path(to_disk(address.removeprefix("lance:"))) if address.startswith("lance:") else None
 
 
 def address_stem(address: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from qmd.config.paths import address_folder
 from qmd.errors import NotFoundError, QmdError, StoreError
+from qmd.files import make_private_folder
 from qmd.store.base import IndexReader, IndexWriter
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def open_writer(
 
     Raises:
         BusyError: Another process kept the index for longer.
+        QmdError: As for `open_reader`.
         StoreError: The index is damaged or unfinished, or the place not writable.
     """
     writer: IndexWriter
@@ -60,7 +63,12 @@ def open_writer(
 
         writer = opening.open_writer(path, busy_timeout_ms=busy_timeout_ms)
     else:
-        writer = _engine_at(address).open_writer(address, path, busy_timeout_ms=busy_timeout_ms)
+        folder = address_folder(address)
+        engine = _engine_at(address)
+        # One that is there may be shared on purpose.
+        if folder is not None:
+            make_private_folder(folder)
+        writer = engine.open_writer(address, path, busy_timeout_ms=busy_timeout_ms)
     return writer if takes_unfinished else _finished(writer, address or str(path))
 
 
