@@ -111,7 +111,7 @@ def test_a_copy_knows_of_documents_what_the_index_knows(source: IndexReader, cop
     assert documents[0] == documents[1]
     hashes = [document.hash for document in documents[0]]
     assert copy.texts(hashes) == source.texts(hashes)
-    assert "a\0b" in copy.texts([doc.hash for doc in documents[0] if doc.path == "odd.md"]).popitem()[1]
+    assert "a\0b" in "".join(copy.texts([doc.hash for doc in documents[0] if doc.path == "odd.md"]).values())
     for document in documents[0]:
         assert copy.links_from(document) == source.links_from(document)
         assert copy.links_to(document) == source.links_to(document)
