@@ -25,6 +25,8 @@ from qmd.store.records import (
     NewDocument,
     PendingContent,
     ResolvedLink,
+    StoredFile,
+    StoredModel,
     VectorCoverage,
 )
 from qmd.store.sqlite import chunks, documents, health, lexical, names
@@ -78,6 +80,9 @@ class SqliteReader(IndexReader):
 
     def close(self) -> None:
         self._database.close()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self._database.snapshot()
 
     def stop_when(self, is_over: Callable[[], bool] | None) -> None:
         self._database.stop_when(is_over)
@@ -208,6 +213,29 @@ class SqliteReader(IndexReader):
         with self._database.snapshot():
             return health.read_status(self._database, fingerprint)
 
+    def version_stamp(self, part: str) -> str | None:
+        return documents.read_meta(self._database, f"made_by:{part}")
+
+    def stored_files(self) -> Iterator[Sequence[StoredFile]]:
+        from qmd.store.sqlite import export
+
+        return export.stored_files(self._database)
+
+    def models(self) -> Sequence[StoredModel]:
+        from qmd.store.sqlite import export
+
+        return export.models(self._database)
+
+    def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
+        from qmd.store.sqlite import export
+
+        return export.chunk_sets(self._database, fingerprint)
+
+    def vectors(self, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
+        from qmd.store.sqlite import export
+
+        return export.vectors(self._database, fingerprint)
+
     def check(self, *, thorough: bool = True) -> Sequence[str]:
         return health.check(self._database, thorough=thorough)
 
@@ -246,12 +274,9 @@ class SqliteWriter(SqliteReader, IndexWriter):
             changed = {path: mtime_ns for path, mtime_ns in folders.items() if before.get(path) != mtime_ns}
             documents.put_folders(self._database, collection, changed, before.keys() - folders.keys())
 
-    def mark_updated(self, collection: str) -> None:
+    def mark_updated(self, collection: str, moment: str | None = None) -> None:
         with self.transaction():
-            documents.write_meta(self._database, f"updated_at:{collection}", time_text(utc_now()))
-
-    def version_stamp(self, part: str) -> str | None:
-        return documents.read_meta(self._database, f"made_by:{part}")
+            documents.write_meta(self._database, f"updated_at:{collection}", moment or time_text(utc_now()))
 
     def set_version_stamp(self, part: str, stamp: str) -> None:
         with self.transaction():
