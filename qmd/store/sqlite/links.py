@@ -49,8 +49,7 @@ class SqliteLinks:
 
     def names_of(self, ids: Sequence[int]) -> Iterator[tuple[int, str]]:
         sql = "SELECT document, key FROM names WHERE document IN ({})"
-        for document_id, key in self._database.select_in(sql, ids):
-            yield document_id, key
+        yield from self._database.select_in(sql, ids)
 
     def named(self, collection: str, keys: Collection[str]) -> dict[str, list[Named]]:
         sql = (
