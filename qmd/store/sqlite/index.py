@@ -131,22 +131,25 @@ class SqliteReader(IndexReader):
         return documents.find_dated(self._database, days, scope, limit, by_file_time=by_file_time)
 
     def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
-        from qmd.store.sqlite.links import links_from
+        from qmd.store.linking import links_from
+        from qmd.store.sqlite.links import SqliteLinks
 
         with self._database.snapshot():
-            return links_from(self._database, document)
+            return links_from(SqliteLinks(self._database), document)
 
     def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
-        from qmd.store.sqlite.links import links_to
+        from qmd.store.linking import links_to
+        from qmd.store.sqlite.links import SqliteLinks
 
         with self._database.snapshot():
-            return links_to(self._database, document, limit)
+            return links_to(SqliteLinks(self._database), document.id, document.collection, limit)
 
     def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
-        from qmd.store.sqlite.links import count_shared_links
+        from qmd.store.linking import count_shared_links
+        from qmd.store.sqlite.links import SqliteLinks
 
         with self._database.snapshot():
-            return count_shared_links(self._database, document)
+            return count_shared_links(SqliteLinks(self._database), document)
 
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         if not prefix:

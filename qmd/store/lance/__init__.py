@@ -1,0 +1,4 @@
+"""The engine that keeps an index in LanceDB tables, in a folder or an object store that several machines share.
+
+Full text, vectors and filters are the tables' own indexes. No other package knows `lancedb`.
+"""
