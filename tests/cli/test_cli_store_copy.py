@@ -14,7 +14,7 @@ from tests.cli.conftest import Qmd
 from tests.cli.test_cli_addresses import ADDRESS, bucket  # noqa: F401
 
 
-def found(qmd: Qmd, index: str, question: str = "what does a seat cost") -> list[tuple[object, ...]]:
+def found(qmd: Qmd, index: str, question: str = "what does a seat cost") -> list[tuple[str, float, str]]:
     rows = json.loads(qmd("query", question, "--json", "--index", index).out)
     return [(row["file"].partition("?")[0], row["score"], row["snippet"]) for row in rows]
 
@@ -84,3 +84,15 @@ def test_index_path_has_no_say_in_a_copy(embedded: Qmd, home: Path, monkeypatch:
     monkeypatch.setenv("INDEX_PATH", os.fspath(home / "elsewhere.sqlite"))
     assert embedded("store", "copy", "index", "spare").status == 0
     assert not (home / "elsewhere.sqlite").exists()
+
+
+def test_a_copy_goes_to_a_folder_of_the_other_engine_and_back(embedded: Qmd, home: Path) -> None:
+    pytest.importorskip("lancedb")
+    assert embedded("store", "copy", "index", "lance:shared").status == 0
+    assert (home / "shared").stat().st_mode & 0o077 == 0 or os.name != "posix"
+    assert [row[0] for row in found(embedded, "lance:shared")] == [row[0] for row in found(embedded, "index")]
+    assert embedded("store", "copy", "lance:shared", "back").status == 0
+    assert found(embedded, "back") == found(embedded, "index")
+    assert embedded("embed", "--index", "lance:shared").status == 0
+    assert embedded("collection", "rename", "notes", "vault", "--index", "lance:shared").status == 0
+    assert {row[0].split("/")[2] for row in found(embedded, "lance:shared")} == {"vault"}

@@ -246,3 +246,43 @@ def test_a_text_that_cannot_be_analysed_is_left_out_with_a_warning(tmp_path: Pat
         report = copy_index(Odd(), writer)  # type: ignore[arg-type]
         assert report.documents == source.count_documents() - 1
     assert [warning.split("'")[1] for warning in report.warnings] == ["notes/basil.md"]
+
+
+def test_an_index_comes_back_from_the_other_engine_as_it_went(source: IndexReader, tmp_path: Path) -> None:
+    pytest.importorskip("lancedb")
+    address, state = f"lance:{tmp_path}/shared", tmp_path / "state"
+    with open_writer(state, address, takes_unfinished=True) as writer:
+        begin_copy(writer, "source", address)
+        copy_index(source, writer)
+    with open_reader(state, address) as shared, copied(shared, tmp_path / "back.sqlite") as back:
+        assert all_files(back) == all_files(source)
+        assert back.collections() == source.collections()
+        assert back.status(None).collections == source.status(None).collections
+        assert [one.path for one in back.left_out("notes")] == ["binary.md"]
+        assert back.models() == source.models()
+        for model in source.models():
+            assert all_vectors(back, model.fingerprint) == all_vectors(source, model.fingerprint)
+            assert all_chunks(back, model.fingerprint) == all_chunks(source, model.fingerprint)
+
+
+@pytest.mark.parametrize("stage", ["Texts", "Vectors"])
+def test_an_interrupted_copy_to_the_other_engine_is_no_index_either(
+    source: IndexReader, tmp_path: Path, stage: str
+) -> None:
+    pytest.importorskip("lancedb")
+    address, state = f"lance:{tmp_path}/shared", tmp_path / "state"
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        if what == stage:
+            raise _Interrupted
+
+    with open_writer(state, address, takes_unfinished=True) as writer, pytest.raises(_Interrupted):
+        begin_copy(writer, "source", address)
+        copy_index(source, writer, interrupt)
+    with pytest.raises(StoreError, match="unfinished copy of 'source'"):
+        open_reader(state, address)
+    with open_writer(state, address, takes_unfinished=True) as writer:
+        begin_copy(writer, "source", address)
+        copy_index(source, writer)
+    with open_reader(state, address) as reader:
+        assert sorted(map(str, all_files(reader))) == sorted(map(str, all_files(source)))
