@@ -74,7 +74,7 @@ def _configure(source: Locations, target: Locations, reader: IndexReader) -> lis
     The user's own file is copied as it is. Of a project, or an index that somebody else has made, only what the index
     holds is taken: commands that `qmd update` runs are not, as the user's own configuration is trusted.
     """
-    if not target.config_file.suffix or target.config_file.exists():
+    if not target.keeps_configuration or target.config_file.exists():
         return []
     if source.config_file.parent == target.config_dir and source.config_file.exists():
         with locked_config_file(target.config_file):

@@ -50,6 +50,6 @@ def copy(
         f"✓ Copied {report.documents} documents with {report.vectors} vectors of {report.models}"
         f" model{'' if report.models == 1 else 's'} to {places[1].place}\n"
     )
-    if not target.endswith(".sqlite"):
+    if places[1].keeps_configuration:
         say(f"next: qmd status --index {target}")
     return 0

@@ -53,6 +53,11 @@ class Locations(Struct, frozen=True):
         return self.address or to_text(self.database)
 
     @property
+    def keeps_configuration(self) -> bool:
+        """Whether an index has a configuration of its own; one that is opened by its path alone has only its copy."""
+        return bool(self.config_file.suffix)
+
+    @property
     def stem(self) -> str:
         """The name of the index as a part of names of files."""
         return self.config_file.stem
