@@ -2,3 +2,8 @@
 
 Full text, vectors and filters are the tables' own indexes. No other package knows `lancedb`.
 """
+
+import os
+
+# Its Rust library writes a warning to stderr for every table that it makes. Read once, when it is loaded.
+os.environ.setdefault("LANCE_LOG", "error")

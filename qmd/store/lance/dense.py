@@ -46,7 +46,7 @@ def search(tables: Tables, vector: npt.NDArray[np.float32], k: int, scope: Scope
     total = tables.count(model.table)
     wanted = min(total, _CHUNKS_PER_DOCUMENT * k)
     while wanted:
-        cosines = _nearest(tables, model, vector, wanted)
+        cosines = _nearest(tables, model, vector, wanted, is_all=wanted == total)
         chunks = list(tables.select_in("chunks", _SPAN, "key", list(cosines), f"model = {model.id}"))
         hashes = list({row["hash"] for row in chunks})
         documents = list(tables.select_in("documents", ("id", "hash"), "hash", hashes, where))
@@ -98,7 +98,9 @@ def known_model(tables: Tables, vector: npt.NDArray[np.float32], fingerprint: st
     return model
 
 
-def _nearest(tables: Tables, model: Model, vector: npt.NDArray[np.float32], wanted: int) -> dict[bytes, float]:
+def _nearest(
+    tables: Tables, model: Model, vector: npt.NDArray[np.float32], wanted: int, *, is_all: bool
+) -> dict[bytes, float]:
     """The cosines of the nearest vectors, by key."""
     tables.check()
     table = tables.table(model.table)
@@ -106,8 +108,9 @@ def _nearest(tables: Tables, model: Model, vector: npt.NDArray[np.float32], want
         return {}
     with tables.connection.failing():
         query = table.search(_unit(vector), vector_column_name="vector").distance_type("cosine")
-        query = query.nprobes(PROBES).refine_factor(REFINE).limit(wanted).select(["key", "_distance"])
-        found = query.to_arrow()
+        # An index looks at a part of them and so cannot give all.
+        query = query.bypass_vector_index() if is_all else query.nprobes(PROBES).refine_factor(REFINE)
+        found = query.limit(wanted).select(["key", "_distance"]).to_arrow()
     distances = found["_distance"].to_pylist()
     return {key: 1.0 - distance for key, distance in zip(found["key"].to_pylist(), distances, strict=True)}
 

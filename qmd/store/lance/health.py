@@ -14,7 +14,7 @@ from lancedb.table import LanceTable
 from qmd.errors import StoreError
 from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
 from qmd.store.lance import chunks
-from qmd.store.lance.tables import OpenTables, Tables, both, literal
+from qmd.store.lance.tables import STATE, OpenTables, Tables, both, literal
 from qmd.store.runs import running_embedding
 
 UNINDEXED = 1_000
@@ -24,8 +24,8 @@ about 0.2 ms each. Bringing them in writes the whole index anew, 0.5 ms for each
 _VERSIONS = 100
 """Changes of a table after which its many small files are joined."""
 
-KEPT = timedelta(hours=1)
-"""How long a reader can go on with a state that another one has replaced."""
+KEPT = timedelta(hours=2)
+"""How long what was replaced stays for readers that were opened before: an hour, and one for the longest change."""
 
 INDEXED_VECTORS = 200_000
 """Vectors of a model from which on they have an index; fewer are all compared."""
@@ -139,6 +139,11 @@ def drop_unused(tables: OpenTables) -> None:
     chunks.drop_unused_vectors(tables)
     for name in list(tables.state.versions):
         tidy(tables, name, always=True)
+    for name in set(tables.connection.names()) - tables.state.versions.keys() - {STATE}:
+        # Of a model whose vectors were all cleared; a reader may still look at them.
+        [*_, last] = tables.connection.open(name).list_versions()
+        if datetime.now(UTC) - last["timestamp"].astimezone(UTC) > KEPT:
+            tables.connection.drop(name)
 
 
 def _is_due(tables: OpenTables, name: str, table: LanceTable) -> bool:

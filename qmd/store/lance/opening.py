@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qmd.errors import NotFoundError
+from qmd.files import make_private_folder
 from qmd.store import waiting
 from qmd.store.lance.index import LanceReader
 from qmd.store.lance.tables import Connection
@@ -40,6 +41,9 @@ def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None)
     try:
         connection.open_state()
     except NotFoundError:
+        if connection.folder is not None:
+            with connection.failing():
+                make_private_folder(connection.folder)
         connection.create_state()
     wait_ms = waiting.busy_timeout_ms() if busy_timeout_ms is None else busy_timeout_ms
     return LanceWriter(connection, path, wait_ms / 1000)

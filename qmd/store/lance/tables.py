@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 LOCAL = "lance:"
 """What the address of an index in a folder begins with."""
 
-_STATE = "state"
+STATE = "state"
+"""The table of the one row."""
+
 _IN_ONE_QUERY = 1_000
 
 Row = dict[str, Any]
@@ -106,7 +108,7 @@ class Connection:
     def names(self) -> list[str]:
         """All tables that are there, those of unfinished changes among them."""
         with self.failing():
-            return list(self._database.table_names(limit=10_000))
+            return list(self._database.list_tables(limit=10_000).tables)
 
     def create(self, name: str, schema: pa.Schema) -> LanceTable:
         """A new table with its indexes, in the place of one that nobody knows of."""
@@ -129,9 +131,9 @@ class Connection:
             NotFoundError: There is no index.
         """
         # Connecting would make the folder of an index that is only asked for.
-        if self.folder is None or self.folder.joinpath(f"{_STATE}.lance").is_dir():
+        if self.folder is None or self.folder.joinpath(f"{STATE}.lance").is_dir():
             try:
-                return self._database.open_table(_STATE)
+                return self._database.open_table(STATE)
             except (FileNotFoundError, ValueError) as exc:
                 if "not found" not in str(exc):
                     with self.failing():
@@ -146,7 +148,7 @@ class Connection:
         row = pa.table({"owner": [""], "beat": [0], "state": [encode_state(State())]})
         with self.failing():
             try:
-                self._database.create_table(_STATE, data=row)
+                self._database.create_table(STATE, data=row)
             except (ValueError, OSError, RuntimeError) as exc:
                 if "exist" not in str(exc):
                     raise

@@ -86,7 +86,7 @@ class LanceWriter(LanceReader, IndexWriter):
             with suppress(StoreError):
                 claim.end(None)
             raise
-        self._changing = None
+        self._changing, self._words = None, (None, None)
         claim.end(state if encode_state(state) != before else None)
         self._words = (state.versions.get("words"), tables.words)
         self._pinned = Tables(self._connection, state)

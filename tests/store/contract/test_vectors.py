@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -216,3 +217,27 @@ def test_an_index_is_copied_from_any_engine_to_any_other(place: Place, make_docu
         assert len(vectors) == 15
         assert float(vectors[key_of(13)] @ matrix[4, 1]) == pytest.approx(1.0, abs=0.01)
         assert list(reader.chunk_sets("g")) == []
+
+
+def test_vectors_with_an_index_are_found_as_without(
+    tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, "lance")
+    from qmd.store.lance import health
+
+    monkeypatch.setattr(health, "INDEXED_VECTORS", 1_000)
+    with place.writer() as writer:
+        matrix = fill(writer, make_document, 600)
+        writer.cleanup()
+        late = make_document("late.md", "late")
+        writer.put_documents("n", [late])
+        vector = unit_vectors(1, seed=77)[0]
+        writer.put_vectors("f", DIM, {b"late" * 4: vector})
+        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
+    with place.reader() as reader:
+        assert reader.search_dense(vector, 1, Scope(), "f")[0].document_id == 601
+        query = unit_vectors(1, seed=8)[0]
+        expected = {int(n) + 1 for n in np.argsort(-(matrix @ query).max(axis=1))[:10]}
+        found = reader.search_dense(query, 10, Scope(), "f")
+        assert len({candidate.document_id for candidate in found} & expected) >= 9
+        assert len(reader.search_dense(query, 601, Scope(), "f")) == 601

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -202,3 +203,34 @@ def test_a_search_that_nobody_waits_for_ends(place: Place, make_document: MakeDo
             list(reader.iter_documents())
         reader.stop_when(None)
         assert len(paths(reader)) == 300
+
+
+def test_a_place_that_cannot_be_written_is_one_line(place: Place, tmp_path: Path) -> None:
+    for name in ("cache", "tables"):
+        (tmp_path / name).write_text("a file in the way")
+    with pytest.raises(StoreError) as caught:
+        place.writer()
+    assert "\n" not in caught.value.message
+
+
+def test_tidying_joins_files_and_keeps_what_readers_look_at(
+    tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, "lance")
+    from qmd.store.lance import health
+
+    monkeypatch.setattr(health, "_VERSIONS", 3)
+    with place.writer() as writer, ExitStack() as readers:
+        before = []
+        for n in range(8):
+            writer.put_documents("n", [make_document(f"{n}", f"apple number{n}")])
+            before.append((n + 1, readers.enter_context(place.reader())))
+            writer.mark_updated("n")
+        writer.cleanup()
+        for n, reader in before:
+            assert (len(paths(reader)), finds(reader, "apple")) == (n, n)
+            assert reader.check() == []
+        assert finds(writer, "apple") == 8
+    with place.reader() as reader:
+        assert finds(reader, "number7") == 1
+        assert reader.status(None).documents == 8
