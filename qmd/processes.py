@@ -27,7 +27,10 @@ def command_on(
     """Arguments and environment of a `qmd WORDS` on the index of these places, however they were chosen."""
     if locations.project_root is not None:
         return list(words), dict(environ)
-    return [*words, "--index", locations.index_name], {**environ, "INDEX_PATH": str(locations.database)}
+    return [*words, "--index", locations.index_name], {
+        **environ,
+        "INDEX_PATH": locations.address or str(locations.database),
+    }
 
 
 def start_process(

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from qmd.names import to_text
 from qmd.pace import duration_text
 
 
@@ -94,3 +95,10 @@ class IndexStatus(Struct, frozen=True):
     left_out: tuple[LeftOutFile, ...] = ()
     embedding: EmbeddingRun | None = None
     """The run that computes vectors now."""
+    address: str | None = None
+    """Where an index lies that is no file."""
+
+    @property
+    def place(self) -> str:
+        """Where it lies, as a person is told."""
+        return self.address or to_text(self.path)

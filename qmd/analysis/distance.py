@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONG_WORD = 8
+"""Letters from which a word may have two typing errors; two edits make any shorter word into many others."""
+
 
 def edit_distance(left: str, right: str, limit: int) -> int:
     """Edits (insert, delete, substitute, swap of neighbours) between two words, or `limit + 1` when there are more."""

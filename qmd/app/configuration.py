@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from qmd.app.notices import Notices
@@ -85,11 +85,12 @@ class FileConfiguration:
 
     def written(self) -> Config:
         """The file, or where there is none the copy that an index of that place holds."""
-        if self._locations.config_file.exists() or not self._locations.database.exists():
-            return self._read()
-        from qmd.store.opening import open_reader
+        from qmd.store.opening import index_exists, open_reader
 
-        with open_reader(self._locations.database) as reader:
+        places = self._locations
+        if places.config_file.exists() or not index_exists(places.database, places.address):
+            return self._read()
+        with open_reader(places.database, places.address) as reader:
             collections, note = tuple(reader.collections()), reader.global_context()
         return Config(collections, note, digest=config_digest(self._locations))
 
@@ -145,6 +146,8 @@ class FileConfiguration:
     def open_reader(self) -> IndexReader:
         """The index, with its copy of the configuration made equal to the file if that was edited since.
 
+        At an address others use it as well, and no search changes it.
+
         Raises:
             NotFoundError: There is no index yet.
             StoreError: The index is damaged or foreign.
@@ -152,9 +155,10 @@ class FileConfiguration:
         from qmd.store.opening import open_reader
 
         places = self._locations
-        reader = open_reader(places.database)
+        reader = open_reader(places.database, places.address)
         # Without the file (an index copied alone) the index's own copy is all there is.
-        if reader.config_hash() == config_digest(places) or not places.config_file.exists():
+        is_shared = places.address is not None
+        if is_shared or reader.config_hash() == config_digest(places) or not places.config_file.exists():
             return reader
         reader.close()
         from qmd.app.mirroring import mirror_for_reading
@@ -165,7 +169,7 @@ class FileConfiguration:
             self._notices.warn(
                 f"'{places.config_file.name}' changed, but this run still uses its old settings: {exc.message}"
             )
-        return open_reader(places.database)
+        return open_reader(places.database, places.address)
 
     def open_writer(self) -> IndexWriter:
         """The index, made when missing."""
@@ -234,9 +238,9 @@ class MappingConfiguration:
         from qmd.app.mirroring import MIRROR_TIMEOUT_MS, with_the_rest
         from qmd.store.opening import open_reader, open_writer
 
-        reader = open_reader(self._locations.database)
+        reader = open_reader(self._locations.database, self._locations.address)
         config = self.load()
-        if reader.config_hash() == config.digest:
+        if self._locations.address is not None or reader.config_hash() == config.digest:
             return reader
         collections = with_the_rest(config.collections, reader.collections())
         reader.close()
@@ -245,11 +249,15 @@ class MappingConfiguration:
                 writer.mirror_config(collections, config.global_context, config.digest)
         except BusyError as exc:
             self._notices.warn(f"the index still has its old settings: {exc.message}")
-        return open_reader(self._locations.database)
+        return open_reader(self._locations.database, self._locations.address)
 
     def open_writer(self) -> IndexWriter:
-        """The index, made when missing, without the documents of collections that are not in the mapping."""
-        return _mirrored_writer(self._locations, self.load(), self._notices)
+        """The index, made when missing, without the documents of collections that are not in the mapping.
+
+        At an address those stay, as they may be another machine's.
+        """
+        is_shared = self._locations.address is not None
+        return _mirrored_writer(self._locations, self.load(), self._notices, is_shared=is_shared)
 
     def _edit(self, change: Change) -> Config:
         change(self._content)
@@ -291,7 +299,7 @@ class IndexConfiguration:
         """The index as it is."""
         from qmd.store.opening import open_reader
 
-        return open_reader(self._locations.database)
+        return open_reader(self._locations.database, self._locations.address)
 
     def open_writer(self) -> IndexWriter:
         """The index, made when missing."""
@@ -312,30 +320,34 @@ class IndexConfiguration:
         except NotFoundError:
             return {}
         with reader:
-            content: dict[str, Any] = {
-                "collections": {
-                    one.name: {
-                        "path": to_text(one.path),
-                        "pattern": one.pattern,
-                        "ignore": list(one.ignore),
-                        "context": dict(one.context),
-                        "update": one.update_command,
-                        "includeByDefault": one.include_by_default,
-                        "gitignore": one.gitignore,
-                    }
-                    for one in reader.collections()
-                }
+            return written_form(reader.collections(), reader.global_context())
+
+
+def written_form(collections: Sequence[Collection], global_context: str | None) -> dict[str, Any]:
+    """What an index holds of its configuration, of the shape of `index.yml`."""
+    content: dict[str, Any] = {
+        "collections": {
+            one.name: {
+                "path": to_text(one.path),
+                "pattern": one.pattern,
+                "ignore": list(one.ignore),
+                "context": dict(one.context),
+                "update": one.update_command,
+                "includeByDefault": one.include_by_default,
+                "gitignore": one.gitignore,
             }
-            note = reader.global_context()
-        return {**content, "global_context": note} if note else content
+            for one in collections
+        }
+    }
+    return {**content, "global_context": global_context} if global_context else content
 
 
-def _mirrored_writer(locations: Locations, config: Config, notices: Notices) -> IndexWriter:
+def _mirrored_writer(locations: Locations, config: Config, notices: Notices, *, is_shared: bool = False) -> IndexWriter:
     from qmd.app.mirroring import mirror, open_or_make
 
     writer = open_or_make(locations, notices.say)
     try:
-        mirror(writer, config, config)
+        mirror(writer, config, config, is_shared=is_shared)
     except BaseException:
         writer.close()
         raise

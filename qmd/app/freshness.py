@@ -26,6 +26,7 @@ from qmd.records import Scope
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
+    from qmd.config.paths import Locations
     from qmd.records import Collection
     from qmd.store.base import IndexReader
 
@@ -66,15 +67,15 @@ class Refresher:
 
     Args:
         configuration: Says whether that is wanted, and what the folders hold.
-        project_root: For a project's own index the folder outside of which nothing is looked at, as the index may have
-            come with the project.
+        locations: Where the index lies. Outside of the folder of a project's own one nothing is looked at, as the index
+            may have come with the project; and one at an address, which others use as well, no search changes.
         environ: `QMD_AUTO_UPDATE=0` switches it off.
     """
 
-    def __init__(self, configuration: Configuration, project_root: Path | None, environ: Mapping[str, str]) -> None:
+    def __init__(self, configuration: Configuration, locations: Locations, environ: Mapping[str, str]) -> None:
         self._configuration = configuration
-        self._project_root = project_root
-        self._is_off = is_off(environ.get(_SWITCH))
+        self._project_root = locations.project_root
+        self._is_off = locations.address is not None or is_off(environ.get(_SWITCH))
         self._fresh_at: dict[str, float] = {}
         self._lock = threading.Lock()
 

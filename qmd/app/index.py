@@ -194,7 +194,7 @@ class Index(ReadingIndex):
 
         config = self._configuration.written()
         places = [(one.name, "") for one in config.collections if not one.context]
-        if self.path.exists():
+        if self.exists():
             with self.reader() as reader:
                 for one in config.collections:
                     paths = (document.path for document in reader.iter_documents(Scope((one.name,))))
@@ -205,7 +205,7 @@ class Index(ReadingIndex):
 
     def mirror_configuration(self) -> None:
         """Bring an existing index's copy of the configuration up to date, after an edit or a change of trust."""
-        if self.path.exists():
+        if self.exists():
             self._configuration.open_writer().close()
 
     # --- indexing ---------------------------------------------------------------------------------
@@ -358,10 +358,10 @@ class Index(ReadingIndex):
         """
         from qmd.app.locks import clean_index
 
-        if not self.path.exists():
-            raise NotFoundError(f"no index at '{self.path}'", "make one: qmd index .")
+        if not self.exists():
+            raise NotFoundError(f"no index at '{self._locations.place}'", "make one: qmd index .")
         with self._configuration.open_writer() as writer:
-            return clean_index(writer, self.path, dry_run=dry_run)
+            return clean_index(writer, self._locations, dry_run=dry_run)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ def mirror_for_reading(locations: Locations, environ: Mapping[str, str]) -> None
         StoreError: The index cannot be written.
     """
     config = load_config(locations)
-    with _open_writer(locations.database, MIRROR_TIMEOUT_MS) as writer, writer.transaction():
+    with _open_writer(locations, MIRROR_TIMEOUT_MS) as writer, writer.transaction():
         config = _as_it_is_now(config, locations)
         collections = with_the_rest(_trusted_collections(locations, config, environ), writer.collections())
         writer.mirror_config(collections, config.global_context, config.digest)
@@ -47,7 +47,8 @@ def open_current_writer(
 ) -> IndexWriter:
     """The index for writing, holding exactly the collections of the configuration file; made when missing.
 
-    Where another program has the place, the index lies beside its file.
+    At an address it keeps those of other machines as well. Where another program has the place, the index lies beside
+    its file.
 
     Args:
         locations: The index.
@@ -76,7 +77,7 @@ def _mirror_file(writer: IndexWriter, locations: Locations, config: Config, envi
     # `config` may lack what is not trusted; documents are deleted only with their collection's entry in the file.
     written = _as_it_is_now(config, locations) if locations.project_root is None else load_config(locations)
     trusted = replace(written, collections=tuple(_trusted_collections(locations, written, environ)))
-    mirror(writer, trusted, written)
+    mirror(writer, trusted, written, is_shared=locations.address is not None)
 
 
 def _as_it_is_now(config: Config, locations: Locations) -> Config:
@@ -87,8 +88,8 @@ def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWrite
     """The index for writing, made when missing; where another program has the place, beside its file."""
     for folder in locations.own_folders:
         tighten(folder)
-    writer = _open_writer(locations.database, None)
-    if writer.path != locations.database and locations.database.exists():
+    writer = _open_writer(locations, None)
+    if locations.address is None and writer.path != locations.database and locations.database.exists():
         say(f"'{locations.database}' belongs to another program and stays as it is; this index is '{writer.path}'")
     return writer
 
@@ -97,8 +98,11 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     """Verify the index and, where it is damaged, begin a new one that has its sound vectors; the old file is kept.
 
     The texts and words come from the files with the next update of their collections. Reads the whole file, at one to
-    two seconds per gigabyte: once a day, and when damage was met since, unless `always`.
+    two seconds per gigabyte: once a day, and when damage was met since, unless `always`. What an index at an address
+    consists of is verified by its engine whenever it is read, and cannot be salvaged in part.
     """
+    if locations.address is not None:
+        return
     from qmd.store.sqlite.connection import DamagedIndexError, verified_mark
 
     path = own_index(locations.database)
@@ -109,7 +113,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
         return
     found = path.stat()
     try:
-        with _open_writer(path, None) as writer:
+        with _open_writer(locations, None) as writer:
             problems = writer.check(thorough=False)
     except DamagedIndexError as exc:
         problems = [exc.message]
@@ -135,8 +139,14 @@ def _is_recent(mark: Path) -> bool:
         return False
 
 
-def mirror(writer: IndexWriter, config: Config, written: Config) -> None:
-    """Make the index's copy of the configuration equal to `config`, and delete what left `written`, its full form."""
+def mirror(writer: IndexWriter, config: Config, written: Config, *, is_shared: bool = False) -> None:
+    """Make the index's copy of the configuration equal to `config`, and delete what left `written`, its full form.
+
+    Of an index that is shared each machine's configuration tells a part: what it does not name stays as it is.
+    """
+    if is_shared:
+        _mirror_part(writer, config)
+        return
     names = {collection.name for collection in written.collections}
     with writer.transaction():
         # An update that ran while its collection was removed or renamed may have stored documents under the old name.
@@ -145,6 +155,15 @@ def mirror(writer: IndexWriter, config: Config, written: Config) -> None:
             writer.remove_collection(gone)
         collections = with_the_rest(config.collections, writer.collections())
         writer.mirror_config(collections, config.global_context, config.digest)
+
+
+def _mirror_part(writer: IndexWriter, config: Config) -> None:
+    with writer.transaction():
+        known = {collection.name: collection for collection in writer.collections()}
+        collections = {**known, **{collection.name: collection for collection in config.collections}}
+        global_context = config.global_context or writer.global_context()
+        if list(collections.values()) != list(known.values()) or global_context != writer.global_context():
+            writer.mirror_config(tuple(collections.values()), global_context, config.digest)
 
 
 def with_the_rest(collections: Sequence[Collection], known: Sequence[Collection]) -> list[Collection]:
@@ -162,7 +181,7 @@ def _trusted_collections(locations: Locations, config: Config, environ: Mapping[
     return trusted_part(config, locations, environ).collections
 
 
-def _open_writer(database: Path, busy_timeout_ms: int | None) -> IndexWriter:
+def _open_writer(locations: Locations, busy_timeout_ms: int | None) -> IndexWriter:
     from qmd.store.opening import open_writer
 
-    return open_writer(database, busy_timeout_ms=busy_timeout_ms)
+    return open_writer(locations.database, locations.address, busy_timeout_ms=busy_timeout_ms)

@@ -63,8 +63,13 @@ class OpenedIndex:
         self._environ = {name: value for name, value in environ.items() if name.startswith("QMD_")}
         self._notices = notices
         self._allow_gpu = allow_gpu
-        self._readers = ReaderPool(configuration.open_reader, (locations.database, locations.config_file))
-        self._refresher = Refresher(configuration, locations.project_root, self._environ)
+        # A reader of an index at an address sees the version that was there when it was opened.
+        self._readers = ReaderPool(
+            configuration.open_reader,
+            (locations.database, locations.config_file),
+            keeps_idle=locations.address is None,
+        )
+        self._refresher = Refresher(configuration, locations, self._environ)
         self._turns = Turns()
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
@@ -96,13 +101,19 @@ class OpenedIndex:
 
     @property
     def path(self) -> Path:
-        """The index file."""
+        """The index file; of an index at an address, the path beside which this machine keeps its locks."""
         return self._locations.database
 
     @property
     def embeds_behind(self) -> bool:
         """Whether an idle server may compute the vectors that are missing."""
         return not is_off(self._environ.get(_AUTO_EMBED)) and self._configuration.auto_embed()
+
+    def exists(self) -> bool:
+        """Whether anything was indexed yet."""
+        from qmd.store.opening import index_exists
+
+        return index_exists(self._locations.database, self._locations.address)
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from qmd.app.configuration import FileConfiguration, IndexConfiguration, MappingConfiguration
 from qmd.app.index import Index
 from qmd.app.notices import Notices
-from qmd.config.paths import PROJECT_FOLDER, Locations, locate, own_index
+from qmd.config.paths import PROJECT_FOLDER, Locations, address_state, index_address, locate, own_index
 from qmd.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -34,14 +34,15 @@ def open_index(
     Without arguments it is the index that `qmd` itself would use here: the nearest project's, else the user's.
 
     Args:
-        path: The index file, made by the first write. With it, the configuration is `config` or the index's own copy.
+        path: The index file, or the address of an index (`lance:/path`, `s3://bucket/prefix`), made by the first write.
+            With it, the configuration is `config` or the index's own copy.
         config: With `path` only: a mapping of the shape of `index.yml`, which stays in memory, or the path of a file,
             which edits are written to. Relative paths inside start at the working directory, or at the file's folder.
-        index: Without `path`: the name of an index, as in `qmd --index NAME`.
+        index: Without `path`: the name or address of an index, as in `qmd --index NAME`.
         environ: Read in place of the process's environment variables.
 
     Raises:
-        UsageError: The arguments contradict each other.
+        UsageError: The arguments contradict each other, or the address is none that qmd knows.
         NotFoundError: `config` names a file that does not exist.
         ConfigError: The mapping is not of the shape of `index.yml`.
     """
@@ -55,7 +56,7 @@ def open_index(
     elif index is not None:
         raise UsageError(f"both a path and the index name '{index}' are given", "name one of the two")
     else:
-        locations = _at(locations, Path(path))
+        locations = _at(locations, os.fspath(path))
         if config is None:
             configuration = IndexConfiguration(locations, notices)
         elif isinstance(config, Mapping):
@@ -67,8 +68,24 @@ def open_index(
     return Index(locations, configuration, environ, notices=notices)
 
 
+def locate_store(place: str, cwd: Path, environ: Mapping[str, str]) -> Locations:
+    """Where the index lies that a person names by a name, an address, or the path of a `.sqlite` file.
+
+    Such a file has no configuration but its own copy. `INDEX_PATH` has no say here, where every index is named.
+
+    Raises:
+        UsageError: The address is none that qmd knows.
+    """
+    named = {name: value for name, value in environ.items() if name != "INDEX_PATH"}
+    if place.endswith(".sqlite"):
+        return _at(locate("index", cwd, named), place)
+    return locate(place, cwd, named)
+
+
 def default_index_path(index: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
     """The file of the index that `qmd` would use here; it need not exist.
+
+    Of an index at an address it is the path beside which this machine keeps its locks.
 
     Args:
         index: The name of an index, as in `qmd --index NAME`.
@@ -77,11 +94,15 @@ def default_index_path(index: str | None = None, environ: Mapping[str, str] | No
     return locate(index, Path.cwd(), os.environ if environ is None else environ).database
 
 
-def _at(locations: Locations, path: Path) -> Locations:
+def _at(locations: Locations, path: str) -> Locations:
     """The places of an index that lies at `path` and has no configuration file: relative paths start here."""
-    database = locations.expand(str(path)) if str(path).startswith("~") else (locations.cwd / path)
+    address = index_address(path, locations.cwd, locations.home)
+    if address is not None:
+        database = address_state(address, locations.cache)
+    else:
+        database = own_index(locations.expand(path) if path.startswith("~") else locations.cwd / path)
     absent = locations.cwd / "the given configuration"
-    return replace(locations, database=own_index(database), config_file=absent, project_root=None)
+    return replace(locations, database=database, address=address, config_file=absent, project_root=None)
 
 
 def _configured_by(locations: Locations, path: Path) -> Locations:

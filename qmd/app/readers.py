@@ -24,11 +24,15 @@ class ReaderPool:
         open_reader: Opens one more.
         watched: The index file, which is opened anew when another one takes its place, and files (the configuration)
             after whose change readers are opened anew as well.
+        keeps_idle: Whether a reader that has served a request may serve another one.
     """
 
-    def __init__(self, open_reader: Callable[[], IndexReader], watched: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self, open_reader: Callable[[], IndexReader], watched: tuple[Path, ...] = (), *, keeps_idle: bool = True
+    ) -> None:
         self._open = open_reader
         self._watched = watched
+        self._most_idle = _IDLE_READERS if keeps_idle else 0
         self._idle: list[tuple[_Identity, IndexReader]] = []
         self._lock = threading.Lock()
 
@@ -71,7 +75,7 @@ class ReaderPool:
 
     def _give_back(self, identity: _Identity, reader: IndexReader) -> None:
         with self._lock:
-            keep = len(self._idle) < _IDLE_READERS
+            keep = len(self._idle) < self._most_idle
             if keep:
                 self._idle.append((identity, reader))
         if not keep:

@@ -206,7 +206,7 @@ class ReadingIndex(OpenedIndex):
             with self._request() as (reader, _):
                 return list_documents(reader, place)
         except NotFoundError:
-            if not self.path.exists():
+            if not self.exists():
                 split_place(place, self._configuration.written().collections)
                 raise NotFoundError("nothing is indexed yet", "run: qmd index") from None
             raise
@@ -274,9 +274,9 @@ class ReadingIndex(OpenedIndex):
         """What the index holds, its vectors being those of the model that was used last; zeros before there is one."""
         try:
             with self._request() as (reader, _):
-                return reader.status(None)
+                return replace(reader.status(None), address=self._locations.address)
         except NotFoundError:
-            return IndexStatus(self.path, 0, 0, 0, 0, 0, 0, None, None, ())
+            return IndexStatus(self.path, 0, 0, 0, 0, 0, 0, None, None, (), address=self._locations.address)
 
     def days_since_update(self) -> int | None:
         """Whole days since the last completed update; None before the first."""

@@ -383,7 +383,7 @@ class BrowseApp(App[Note]):
 
     def _complain(self, error: QmdError) -> None:
         """Say what went wrong; an index that is not there yet is no mistake of anybody."""
-        if isinstance(error, NotFoundError) and not self._index.path.exists():
+        if isinstance(error, NotFoundError) and not self._index.exists():
             self._say(NOTHING_YET)
         else:
             self._say(". ".join(part for part in (error.message, error.hint) if part))

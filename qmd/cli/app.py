@@ -264,7 +264,7 @@ def _print_help(arguments: Arguments) -> int:
     if arguments.words or "--help" in arguments.asked:
         from qmd.cli.help import general_help
 
-        return _show_help(general_help(COMMANDS, locations.database), arguments)
+        return _show_help(general_help(COMMANDS, locations.place), arguments)
     from qmd.cli.first_page import first_page
 
     _show_help(first_page(locations, os.environ), arguments)

@@ -114,6 +114,12 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("update", "indexing:update", "[-c <collection>]", "Index the words of new and changed files."),
     CommandSpec("embed", "indexing:embed", "[-f] [-c <collection>]", "Compute missing vectors."),
     CommandSpec("cleanup", "indexing:cleanup", "[--dry-run]", "Remove unused data and make the index file smaller."),
+    CommandSpec(
+        "store copy",
+        "store_command:copy",
+        "<from> <to>",
+        "Copy an index with its vectors to another place.",
+    ),
     CommandSpec("init", "project:init", "", "Create an index for this folder only, in ./.qmd."),
     CommandSpec(
         "trust", "project:trust", "[list|revoke]", "Allow this project's .qmd to run commands and choose models."

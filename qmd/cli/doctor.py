@@ -79,7 +79,7 @@ def doctor(
 
 def _plain_lines(found: Diagnosis, environment: Mapping[str, str]) -> Iterator[str]:
     """The report for programs."""
-    yield from ("QMD Doctor", "", f"Index: {found.locations.database}", f"Runtime: {found.runtime}", "")
+    yield from ("QMD Doctor", "", f"Index: {found.locations.place}", f"Runtime: {found.runtime}", "")
     for check in found.checks:
         advice = f"; {check.advice}" if check.advice else ""
         yield f"{'✓' if check.is_well else '⚠'} {check.name}: {check.detail}{advice}"
@@ -172,7 +172,7 @@ def _cuda() -> str:
 
 
 def _vectors(index: OpenIndex) -> str:
-    if not index.path.exists():
+    if not index.exists():
         return "no index yet"
     with index.reader() as reader, index.engines(frozenset({"embed"})) as engines:
         if engines.embedder is None:
@@ -259,7 +259,7 @@ def _as_json(found: Diagnosis, environment: Mapping[str, str]) -> str:
     import json
 
     content = {
-        "index": str(found.locations.database),
+        "index": found.locations.place,
         "python": python_version(),
         "platform": sys.platform,
         "checks": [

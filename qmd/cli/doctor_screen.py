@@ -67,7 +67,7 @@ def draw_diagnosis(screen: Screen, found: Diagnosis) -> Styled:
     width = max(len(row.name) for rows in groups.values() for row in rows)
     parts: list[RenderableType] = [heading("qmd doctor", f"qmd {__version__}, {found.runtime}")]
     for name, rows in groups.items():
-        place = folded_home(locations.database, locations.home) if name == "Index" else ""
+        place = (locations.address or folded_home(locations.database, locations.home)) if name == "Index" else ""
         parts += ["", heading(name, place), indented(_table(rows, width, locations.index_name))]
     parts += _in_force("Environment", "variables that are set", found.variables)
     parts += _in_force("Settings", folded_home(locations.config_file, locations.home), found.settings)

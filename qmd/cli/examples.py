@@ -50,6 +50,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "update": ("qmd update", "qmd update -c notes --pull"),
     "embed": ("qmd embed", "qmd embed -c notes --timeout 5"),
     "cleanup": ("qmd cleanup --dry-run", "qmd cleanup"),
+    "store copy": ("qmd store copy index spare", "qmd store copy index notes.sqlite"),
     "init": ("cd ~/projects/site && qmd init", "qmd init && qmd index ."),
     "trust": ("qmd trust", "qmd trust list"),
     "serve": ("qmd serve --open", "qmd serve --port 9000 --watch"),

@@ -37,14 +37,12 @@ def first_page(locations: Locations, environ: Mapping[str, str]) -> str:
     return _PAGE.format(
         version=qmd.__version__,
         state=_state(locations, environ),
-        database=locations.database,
+        database=locations.place,
         examples="\n  ".join(FIRST_EXAMPLES),
     )
 
 
 def _state(locations: Locations, environ: Mapping[str, str]) -> str:
-    if not locations.database.exists():
-        return "nothing indexed yet"
     from qmd.app.configuration import FileConfiguration
     from qmd.app.index import Index
     from qmd.app.notices import Notices

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,8 +127,8 @@ def command_help(page: CommandPage) -> str:
     return "\n".join([*lines, ""])
 
 
-def general_help(commands: Sequence[CommandSpec], database: Path) -> str:
-    """What `qmd --help` prints; `database` is the index that a command would use here."""
+def general_help(commands: Sequence[CommandSpec], place: str) -> str:
+    """What `qmd --help` prints; `place` is the index that a command would use here."""
     width = max(len(spec.name) for spec in commands)
     lines = ["Usage: qmd <command> [options]", "", "Search your own markdown files, on this machine."]
     for title, members in grouped(commands):
@@ -144,7 +143,7 @@ def general_help(commands: Sequence[CommandSpec], database: Path) -> str:
         "One command: qmd help COMMAND. Every command takes --index NAME (a separate",
         "index), --color auto|always|never, --no-pager and --help; qmd --version.",
         "",
-        f"Index: {database}",
+        f"Index: {place}",
     ]
     return "\n".join([*lines, ""])
 

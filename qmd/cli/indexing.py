@@ -219,7 +219,7 @@ def embed(
         "cut_declarations": cut_declarations,
     }
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
-        if not opened.path.exists() and not opened.collections():
+        if not opened.exists() and not opened.collections():
             out("No collections found. Run 'qmd index .' to create one.\n")
         elif background:
             embed_in_background(invocation, opened, locations, collection or None, no_gpu, **options)

@@ -46,10 +46,10 @@ class Invocation(Struct, frozen=True):
         """The places of the index that `--index` names.
 
         Raises:
-            UsageError: No file can have that name.
+            UsageError: No file can have that name, or the address is none that qmd knows.
         """
         locations = locate(index, self.cwd, self.environ)
-        if len(os.fsencode(locations.index_name)) > _LONGEST_NAME:
+        if len(os.fsencode(locations.stem)) > _LONGEST_NAME:
             raise UsageError(f"--index '{index}' is too long for the name of a file", "choose a shorter one")
         return locations
 

@@ -80,7 +80,7 @@ def _stop(action: str, locations: Locations) -> int:
         raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, or qmd mcp stop")
     from qmd.server.lifecycle import server_files, stop_server
 
-    say(stop_server(server_files(locations.cache, locations.index_name)))
+    say(stop_server(server_files(locations.cache, locations.stem)))
     return 0
 
 
@@ -104,7 +104,7 @@ def serve_http(
     from qmd.server.http_app import serve
     from qmd.server.lifecycle import end_process, remove_own_pid, running_server, server_files, write_pid
 
-    files = server_files(locations.cache, locations.index_name)
+    files = server_files(locations.cache, locations.stem)
     index = invocation.serve(locations)
     if running_server(files) is None:
         with contextlib.suppress(OSError):
@@ -167,7 +167,7 @@ def _start(
     if token_file is not None:
         arguments += ["--token-file", str(token_file.absolute())]
     url = server_url(reachable_host(policy.bind_host), port)
-    files = server_files(locations.cache, locations.index_name)
+    files = server_files(locations.cache, locations.stem)
     pid = start_server(files, arguments, url, environ, policy.token)
     say(f"Started on {url}/mcp (PID {pid})")
     say(f"Logs: {files.log}")

@@ -17,7 +17,12 @@ LARGEST_NUMBER = 1_000_000_000
 
 Index = Annotated[
     str | None,
-    Option("--index", metavar="NAME", help="Use a separate index named NAME.", autocompletion=completion.indexes),
+    Option(
+        "--index",
+        metavar="NAME",
+        help="Use a separate index: a name, lance:/path or s3://bucket/prefix.",
+        autocompletion=completion.indexes,
+    ),
 ]
 Collections = Annotated[
     list[str] | None,

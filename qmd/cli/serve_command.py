@@ -51,7 +51,7 @@ def serve(
         return serve_http(
             invocation, locations, policy, port, watches=watch, announce=announce_and_open if opens else announce
         )
-    if pid != running_server(server_files(locations.cache, locations.index_name)):
+    if pid != running_server(server_files(locations.cache, locations.stem)):
         raise UsageError(f"port {port} is taken by another qmd server (process {pid})", f"qmd serve --port {port + 1}")
     say(f"this index is served already (process {pid})")
     announce(url, "")

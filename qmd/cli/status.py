@@ -42,7 +42,7 @@ def _daemon_pid(locations: Locations) -> int | None:
         return None
     from qmd.server.lifecycle import running_server, server_files
 
-    return running_server(server_files(locations.cache, locations.index_name))
+    return running_server(server_files(locations.cache, locations.stem))
 
 
 def _tips(counts: IndexStatus, collections: Sequence[Collection]) -> tuple[str, ...]:

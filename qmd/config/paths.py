@@ -11,11 +11,14 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from qmd.names import typed_path
+from qmd.errors import UsageError
+from qmd.names import to_disk, to_text, typed_path
 
 PROJECT_FOLDER = ".qmd"
 _BESIDE = ".qmd"
 _PROJECT_FILES = ("index.yaml", "index.yml")
+_READABLE = 100
+"""Characters of an address that names of files tell; the digits behind them tell the rest apart."""
 
 
 class Locations(Struct, frozen=True):
@@ -24,6 +27,7 @@ class Locations(Struct, frozen=True):
     index_name: str
     config_file: Path
     database: Path
+    """The file of the index. At an address there is none, and beside this path lies what this machine keeps of it."""
     cache: Path
     """Folder for pid files, logs and markers."""
     models: Path
@@ -35,11 +39,28 @@ class Locations(Struct, frozen=True):
     cwd: Path
     own_folders: tuple[Path, ...] = ()
     """Folders that hold nothing but what qmd keeps: closed to others when the index is written."""
+    address: str | None = None
+    """Where an index lies that is no file of SQLite's: `lance:/path` or `s3://bucket/prefix`."""
 
     @property
     def base(self) -> Path:
         """Folder against which relative collection paths resolve."""
         return self.project_root or self.config_file.parent
+
+    @property
+    def place(self) -> str:
+        """Where the index lies, as a person is told and may type it."""
+        return self.address or to_text(self.database)
+
+    @property
+    def keeps_configuration(self) -> bool:
+        """Whether an index has a configuration of its own; one that is opened by its path alone has only its copy."""
+        return bool(self.config_file.suffix)
+
+    @property
+    def stem(self) -> str:
+        """The name of the index as a part of names of files."""
+        return self.config_file.stem
 
     @property
     def key(self) -> str:
@@ -76,13 +97,55 @@ def own_index(path: Path) -> Path:
     return beside if os.path.exists(beside) else path  # noqa: PTH110
 
 
+def index_address(text: str, cwd: Path, home: Path) -> str | None:
+    """The address that a person means by `text`, in full; None for the name of an index and the path of a file.
+
+    Raises:
+        UsageError: It is at a place that qmd does not know.
+    """
+    scheme, _, rest = text.partition(":")
+    # One letter is a drive of Windows.
+    if ":" not in text or len(scheme) < 2 or not scheme.isascii() or not scheme.isalnum():
+        return None
+    if scheme == "lance" and rest.strip("/"):
+        path = f"{home}{rest[1:]}" if rest == "~" or rest.startswith("~/") else rest
+        # Two slashes at the start would stay.
+        path = f"/{path.lstrip('/')}" if path.startswith("/") else path
+        return "lance:" + to_text(os.path.normpath(cwd / typed_path(path)))
+    if scheme == "s3" and rest.startswith("//") and rest.strip("/"):
+        return "s3://" + rest.strip("/")
+    raise UsageError(
+        f"index '{text}' is at no place that qmd knows", "give a name, lance:/path/to/folder or s3://bucket/prefix"
+    )
+
+
+def address_folder(address: str) -> Path | None:
+    """The folder at an address; None for one in an object store."""
+    return Path(to_disk(address.removeprefix("lance:"))) if address.startswith("lance:") else None
+
+
+def address_stem(address: str) -> str:
+    """A name for files of the index at `address`: readable, and no other address's."""
+    readable = "".join(one if one.isalnum() or one in "-." else "_" for one in address)[:_READABLE]
+    return f"{'_'.join(filter(None, readable.split('_')))}-{crc32(os.fsencode(address)):08x}"
+
+
+def address_state(address: str, cache: Path) -> Path:
+    """The path beside which this machine keeps what concerns the index at `address`: locks, marks, how far a run is."""
+    return cache / f"{address_stem(address)}.lance"
+
+
 def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Locations:
     """Paths of the index that a command started in `cwd` works on.
 
     Args:
-        index_name: Value of `--index`; None selects the nearest project-local index, else the user's default one.
+        index_name: Value of `--index`, a name or an address; None selects the nearest project-local index, else the
+            user's default one.
         cwd: Working directory, absolute.
         environ: `QMD_CONFIG_DIR`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`, `INDEX_PATH`, `HOME` and `USERPROFILE` are read.
+
+    Raises:
+        UsageError: The address is none that qmd knows.
     """
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
     # A folder that the user chose (`QMD_CONFIG_DIR`, `INDEX_PATH`) may hold more than what qmd keeps.
@@ -90,17 +153,20 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
     chosen = environ.get("QMD_CONFIG_DIR")
     config_dir = Path(chosen).absolute() if chosen else own_config_dir
     cache = _user_folder("cache", home, environ)
-    name = _plain_name(index_name, cwd)
+    address = index_address(index_name, cwd, home) if index_name else None
+    name = address or _plain_name(index_name, cwd)
     project_file = _find_project_file(cwd) if index_name is None else None
     if project_file is not None:
         config_file, database = project_file, project_file.parent / "index.sqlite"
     else:
-        config_file = config_dir / f"{name}.yml"
-        database = cwd / environ["INDEX_PATH"] if environ.get("INDEX_PATH") else cache / f"{name}.sqlite"
+        config_file = config_dir / f"{address_stem(address) if address else name}.yml"
+        path = environ.get("INDEX_PATH")
+        address = index_address(path, cwd, home) if path and not address else address
+        database = cwd / path if path else cache / f"{name}.sqlite"
     return Locations(
         index_name=name,
         config_file=config_file,
-        database=own_index(database),
+        database=address_state(address, cache) if address else own_index(database),
         cache=cache,
         models=cache / "models",
         config_dir=config_dir,
@@ -108,6 +174,7 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
         home=home,
         cwd=cwd,
         own_folders=(cache, own_config_dir, *([project_file.parent] if project_file else [])),
+        address=address,
     )
 
 

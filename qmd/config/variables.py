@@ -43,7 +43,7 @@ _FILE_LINK = "file://, in a vault obsidian://"
 
 VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_CONFIG_DIR", "folder of index.yml", "~/.config/qmd"),
-    Variable("INDEX_PATH", "file of the index", "~/.cache/qmd/index.sqlite"),
+    Variable("INDEX_PATH", "file or address of the index", "~/.cache/qmd/index.sqlite"),
     Variable("XDG_CONFIG_HOME", "holds the folder qmd with index.yml", "~/.config"),
     Variable("XDG_CACHE_HOME", "holds the folder qmd with indexes and models", "~/.cache"),
     Variable("QMD_AUTO_UPDATE", "searches look for changed files first; 0: they do not", "on"),

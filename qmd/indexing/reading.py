@@ -79,8 +79,7 @@ def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
     warnings = [f"'{entry.path}': {warning}" for warning in document.warnings]
     is_plain = False
     try:
-        headings = tuple(declared_headings(find_declarations(entry.path, document.text)))
-        document = replace(document, headings=headings) if headings else document
+        document = with_declarations(document)
     except GrammarError as exc:
         warnings.append(f"{exc.message}; {exc.hint}")
         is_plain = True
@@ -88,6 +87,16 @@ def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
     # What the index cannot store must be noticed here, where it concerns this file alone.
     "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
     return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
+
+
+def with_declarations(document: Document) -> Document:
+    """A file of source code with the names that it declares as its headings; any other as it is.
+
+    Raises:
+        GrammarError: The grammar of its language is missing.
+    """
+    headings = tuple(declared_headings(find_declarations(document.path, document.text)))
+    return replace(document, headings=headings) if headings else document
 
 
 def stored_form(

@@ -147,7 +147,7 @@ def render_contexts(notes: Sequence[ContextNote]) -> str:
 def render_status(report: StatusReport, now: datetime) -> str:
     """`status` as text. `Vectors:  N embedded` is parsed by programs."""
     index = report.index
-    lines = ["QMD Status", "", f"Index: {to_text(index.path)}", f"Size:  {human_size(index.size_bytes)}"]
+    lines = ["QMD Status", "", f"Index: {index.place}", f"Size:  {human_size(index.size_bytes)}"]
     if report.daemon_pid is not None:
         lines.append(f"MCP:   running (PID {report.daemon_pid})")
     lines += ["", "Documents", f"  Total:    {index.documents} files indexed", f"  Vectors:  {index.vectors} embedded"]
@@ -209,7 +209,7 @@ def status_json(report: StatusReport) -> str:
                 }
                 for one in report.collections
             ],
-            "index": to_text(index.path),
+            "index": index.place,
             "sizeBytes": index.size_bytes,
             "embeddedDocuments": index.embedded_documents,
             "chunks": index.chunks,

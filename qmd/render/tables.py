@@ -216,7 +216,8 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
 
 
 def _index_file(report: StatusReport, home: Path) -> RenderableType:
-    path = folded_home(report.index.path, home)
+    index = report.index
+    path = index.address or folded_home(index.path, home)
     table = columns("", " ", fold=("",))
     table.add_row(Elided(path), shown(human_size(report.index.size_bytes), "faint"))
     return table

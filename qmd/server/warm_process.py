@@ -39,7 +39,7 @@ class WarmProcess:
     """
 
     def __init__(self, locations: Locations, environ: Mapping[str, str]) -> None:
-        self._database = locations.database
+        self._locations = locations
         self._files = warm_files(locations)
         self._idle_exit_s = parse_duration(_IDLE, environ.get(_IDLE), _DEFAULT_IDLE_S)
         make_private_folder(locations.cache)
@@ -57,7 +57,9 @@ class WarmProcess:
     def has_served(self, idle_s: float) -> bool:
         """Whether nobody will miss it: asked too long ago, without an index, or replaced by another one."""
         is_forgotten = self._idle_exit_s is not None and idle_s >= self._idle_exit_s
-        return is_forgotten or not self._database.exists() or not self._is_published
+        # Whether there is an index at an address is not asked time and again.
+        is_gone = self._locations.address is None and not self._locations.database.exists()
+        return is_forgotten or is_gone or not self._is_published
 
     def withdraw(self) -> None:
         """Let no command knock in vain."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         NewDocument,
         PendingContent,
         ResolvedLink,
+        StoredFile,
+        StoredModel,
         VectorCoverage,
     )
 
@@ -47,6 +49,9 @@ class IndexReader(Protocol):
 
     def close(self) -> None:
         """Release the file."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Several reads of one state, whatever a writer commits meanwhile."""
 
     def stop_when(self, is_over: Callable[[], bool] | None) -> None:
         """End what reads from here with a `StoreError` once `is_over`; None lets it run."""
@@ -163,6 +168,27 @@ class IndexReader(Protocol):
     def status(self, fingerprint: str | None) -> IndexStatus:
         """Counts of what the index holds; vectors of the model of that fingerprint, None for the last used."""
 
+    def version_stamp(self, part: str) -> str | None:
+        """Which version of the program made a part of the index: `analysis:COLLECTION` or `chunks:FINGERPRINT`."""
+
+    def stored_files(self) -> Iterator[Sequence[StoredFile]]:
+        """What is known of every document's file, some hundred at a time, in the order in which they were stored."""
+
+    def models(self) -> Sequence[StoredModel]:
+        """The models that vectors are of, the one used last at the end."""
+
+    def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
+        """The complete chunk sets of a model by content hash, some hundred at a time; empty where nothing is embedded.
+
+        As `put_chunks` takes them. To be read inside of a `snapshot`, like `vectors`.
+        """
+
+    def all_vectors(self, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
+        """Every vector of a model by key, of unit length, some thousand at a time; as `put_vectors` takes them.
+
+        Those that no chunk refers to yet are among them. The order is that in which they were stored.
+        """
+
     def check(self, *, thorough: bool = True) -> Sequence[str]:
         """Everything found wrong with the file, one line each; empty when it is sound. Reads the whole file."""
 
@@ -185,11 +211,8 @@ class IndexWriter(IndexReader, Protocol):
     def record_folders(self, collection: str, folders: Mapping[str, int], below: str = "") -> None:
         """Remember the folders of a collection, or of the part of it that lies `below` a path, as a scan found them."""
 
-    def mark_updated(self, collection: str) -> None:
-        """Remember that a collection's update was completed now."""
-
-    def version_stamp(self, part: str) -> str | None:
-        """Which version of the program made a part of the index: `analysis:COLLECTION` or `chunks:FINGERPRINT`."""
+    def mark_updated(self, collection: str, moment: str | None = None) -> None:
+        """Remember that a collection's update was completed now, or at another moment."""
 
     def set_version_stamp(self, part: str, stamp: str) -> None:
         """Remember which version of the program made a part of the index, so that a later one can make it anew."""

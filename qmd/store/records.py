@@ -44,6 +44,25 @@ class KnownFile(Struct, frozen=True):
     mtime_ns: int
 
 
+class StoredFile(Struct, frozen=True):
+    """The file that a document was read from, as it was then."""
+
+    collection: str
+    path: str
+    hash: str
+    size_bytes: int
+    mtime_ns: int
+    created_at: str
+    modified_at: str
+
+
+class StoredModel(Struct, frozen=True):
+    """A model that an index holds vectors of."""
+
+    fingerprint: str
+    dim: int
+
+
 class PackedLinks(Struct, frozen=True):
     """The links of a document as the index keeps them, in one piece: ten of them take less room than one alone."""
 

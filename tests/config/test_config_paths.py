@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from qmd.config.paths import locate
+from qmd.errors import UsageError
 
 LINUX_ONLY = pytest.mark.skipif("sys.platform == 'win32'", reason="platformdirs decides on Windows")
 
@@ -99,3 +100,56 @@ def test_on_windows_platformdirs_finds_the_folders(home: Path, tmp_path: Path, m
     assert str(places.models).replace("\\", "/") == "C:/Users/me/AppData/Local/qmd/models"
     moved = locate(None, tmp_path, {"HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "k")})
     assert moved.cache == tmp_path / "k/qmd"
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        ("lance:/srv/notes", "lance:/srv/notes"),
+        ("lance:///srv/notes/", "lance:/srv/notes"),
+        ("lance:notes", "lance:/work/notes"),
+        ("lance:../notes/x", "lance:/notes/x"),
+        ("lance:~/notes", "lance:/home/ann/notes"),
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        ("s3://bucket", "s3://bucket"),
+    ],
+)
+@LINUX_ONLY
+def test_an_index_may_lie_at_an_address(typed: str, address: str) -> None:
+    environ = {"HOME": "/home/ann"}
+    for places in (locate(typed, Path("/work"), environ), locate("n", Path("/work"), {**environ, "INDEX_PATH": typed})):
+        assert places.address == places.place == address
+        assert places.database.parent == places.cache == Path("/home/ann/.cache/qmd")
+    assert locate(typed, Path("/work"), environ).index_name == address
+    assert locate("n", Path("/work"), {**environ, "INDEX_PATH": typed}).config_file.name == "n.yml"
+
+
+@LINUX_ONLY
+def test_what_belongs_to_an_address_has_a_readable_name_of_its_own(home: Path) -> None:
+    names = {}
+    for address in ("s3://team/a_b", "s3://team/a/b", "lance:/team/a/b", f"s3://team/{'long' * 100}"):
+        places = locate(address, Path("/work"), {"HOME": str(home)})
+        names[address] = places.stem
+        assert places.config_file.parent == places.config_dir
+        assert set(places.stem) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")
+        assert len(places.stem) < 120
+    assert names["s3://team/a/b"].startswith("s3_team_a_b-")
+    assert len(set(names.values())) == len(names)
+
+
+@pytest.mark.parametrize("typed", ["gs://bucket/x", "lancedb:/srv/x", "lance:", "s3:bucket", "s3://", "http://x/y"])
+def test_an_address_that_qmd_does_not_know_says_what_is_possible(typed: str, home: Path) -> None:
+    for index, environ in ((typed, {}), (None, {"INDEX_PATH": typed})):
+        with pytest.raises(UsageError, match=f"index '{typed}'") as refused:
+            locate(index, Path("/work"), {"HOME": str(home), **environ})
+        assert refused.value.hint == "give a name, lance:/path/to/folder or s3://bucket/prefix"
+
+
+@pytest.mark.parametrize("name", ["notes", "my.notes", "./a:b", "C:/notes", "C:\\notes", "notes.v2:x"])
+def test_names_and_paths_are_no_addresses(name: str, home: Path) -> None:
+    assert locate(name, home, {"HOME": str(home)}).address is None
+
+
+def test_an_address_on_the_command_line_wins_over_index_path(home: Path, tmp_path: Path) -> None:
+    environ = {"HOME": str(home), "INDEX_PATH": str(tmp_path / "x.db")}
+    assert locate("s3://bucket/x", tmp_path, environ).address == "s3://bucket/x"

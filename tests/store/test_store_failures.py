@@ -20,12 +20,12 @@ from qmd.store.sqlite.connection import (
     DamagedIndexError,
     ForeignIndexError,
     as_qmd_error,
-    busy_timeout_ms,
     connect_for_reading,
 )
 from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.schema import MIGRATIONS
+from qmd.store.waiting import busy_timeout_ms
 from tests.processes import unmeasured
 
 MakeDocument = Callable[..., NewDocument]

@@ -15,9 +15,7 @@ from qmd.batches import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.files import create_private, exclusive_lock, make_private_folder
 from qmd.store.sqlite.checksums import CHECKSUM_BYTES, register_checksums
-
-DEFAULT_BUSY_TIMEOUT_MS = 120_000
-BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
+from qmd.store.waiting import busy_timeout_ms as busy_timeout_ms
 
 # SQLite decides the type of every value at run time, so a row cannot be typed further here; callers unpack at once.
 Row = tuple[Any, ...]
@@ -66,13 +64,6 @@ def forget_verified(path: Path) -> None:
 
 HAS_CHECKSUMS = register_checksums()
 """Done while the module is imported, which happens once whatever threads there are."""
-
-
-def busy_timeout_ms() -> int:
-    """How long to wait for another process, from the environment or the default, in milliseconds."""
-    raw = os.environ.get(BUSY_TIMEOUT_VARIABLE, "").strip()
-    # SQLite counts to no more.
-    return min(int(raw), 2**31 - 1) if raw.isdecimal() and len(raw) < 20 else DEFAULT_BUSY_TIMEOUT_MS
 
 
 def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:

@@ -25,6 +25,8 @@ from qmd.store.records import (
     NewDocument,
     PendingContent,
     ResolvedLink,
+    StoredFile,
+    StoredModel,
     VectorCoverage,
 )
 from qmd.store.sqlite import chunks, documents, health, lexical, names
@@ -79,6 +81,9 @@ class SqliteReader(IndexReader):
     def close(self) -> None:
         self._database.close()
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self._database.snapshot()
+
     def stop_when(self, is_over: Callable[[], bool] | None) -> None:
         self._database.stop_when(is_over)
 
@@ -126,22 +131,25 @@ class SqliteReader(IndexReader):
         return documents.find_dated(self._database, days, scope, limit, by_file_time=by_file_time)
 
     def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
-        from qmd.store.sqlite.links import links_from
+        from qmd.store.linking import links_from
+        from qmd.store.sqlite.links import SqliteLinks
 
         with self._database.snapshot():
-            return links_from(self._database, document)
+            return links_from(SqliteLinks(self._database), document)
 
     def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
-        from qmd.store.sqlite.links import links_to
+        from qmd.store.linking import links_to
+        from qmd.store.sqlite.links import SqliteLinks
 
         with self._database.snapshot():
-            return links_to(self._database, document, limit)
+            return links_to(SqliteLinks(self._database), document.id, document.collection, limit)
 
     def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
-        from qmd.store.sqlite.links import count_shared_links
+        from qmd.store.linking import count_shared_links
+        from qmd.store.sqlite.links import SqliteLinks
 
         with self._database.snapshot():
-            return count_shared_links(self._database, document)
+            return count_shared_links(SqliteLinks(self._database), document)
 
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         if not prefix:
@@ -214,6 +222,29 @@ class SqliteReader(IndexReader):
         with self._database.snapshot():
             return health.read_status(self._database, fingerprint)
 
+    def version_stamp(self, part: str) -> str | None:
+        return documents.read_meta(self._database, f"made_by:{part}")
+
+    def stored_files(self) -> Iterator[Sequence[StoredFile]]:
+        from qmd.store.sqlite import export
+
+        return export.stored_files(self._database)
+
+    def models(self) -> Sequence[StoredModel]:
+        from qmd.store.sqlite import export
+
+        return export.models(self._database)
+
+    def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
+        from qmd.store.sqlite import export
+
+        return export.chunk_sets(self._database, fingerprint)
+
+    def all_vectors(self, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
+        from qmd.store.sqlite import export
+
+        return export.all_vectors(self._database, fingerprint)
+
     def check(self, *, thorough: bool = True) -> Sequence[str]:
         return health.check(self._database, thorough=thorough)
 
@@ -252,12 +283,9 @@ class SqliteWriter(SqliteReader, IndexWriter):
             changed = {path: mtime_ns for path, mtime_ns in folders.items() if before.get(path) != mtime_ns}
             documents.put_folders(self._database, collection, changed, before.keys() - folders.keys())
 
-    def mark_updated(self, collection: str) -> None:
+    def mark_updated(self, collection: str, moment: str | None = None) -> None:
         with self.transaction():
-            documents.write_meta(self._database, f"updated_at:{collection}", time_text(utc_now()))
-
-    def version_stamp(self, part: str) -> str | None:
-        return documents.read_meta(self._database, f"made_by:{part}")
+            documents.write_meta(self._database, f"updated_at:{collection}", moment or time_text(utc_now()))
 
     def set_version_stamp(self, part: str, stamp: str) -> None:
         with self.transaction():

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qmd.file_names import file_name, is_telling
 from qmd.records import NameKind, Scope
 from qmd.store.records import NamedDocument
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.scope import scope_condition
-
-MANY_NOTES = 3
-"""Notes of one collection that make their common heading no title; two may well be drafts of one another."""
+from qmd.store.titles import MANY_NOTES, settled_title
 
 
 def put_names(database: Database, document_id: int, names: Mapping[str, NameKind]) -> None:
@@ -41,8 +38,7 @@ def settle_titles(database: Database, collection: str) -> None:
     )
     changed = []
     for document_id, path, title, heading, is_shared in rows:
-        name = file_name(path)
-        settled = name if is_shared and is_telling(name) else heading
+        settled = settled_title(path, heading, is_shared=bool(is_shared))
         if settled != title:
             changed.append((settled, document_id))
     database.run_many("UPDATE documents SET title = ? WHERE id = ?", changed)

@@ -105,11 +105,14 @@ ALTER TABLE qmd_collections ADD COLUMN gitignore INTEGER NOT NULL DEFAULT 1;
 
 def _vec0_tables(database: Database) -> None:
     """Bring vectors over from blocks of their own into the tables of sqlite-vec."""
-    from qmd.store.sqlite.vector_blocks import move_blocks
-
     database.run("ALTER TABLE models RENAME COLUMN n_slots TO n_vectors")
-    move_blocks(database)
+    if database.value("SELECT 1 FROM models LIMIT 1"):
+        from qmd.store.sqlite.vector_blocks import move_blocks
+
+        move_blocks(database)
     database.run("DROP TABLE vector_blocks; DROP TABLE sign_blocks")
+    # What links say is compared with what they said before: an older version may have ended between the two.
+    database.run("DELETE FROM meta WHERE key GLOB 'anchored:*'")
 
 
 MIGRATIONS: tuple[str | Callable[[Database], None], ...] = (

@@ -10,14 +10,11 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.analysis.distance import edit_distance, front_distance
+from qmd.analysis.distance import LONG_WORD, edit_distance, front_distance
 from qmd.records import LexicalTerm, Scope
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.documents import fetch_texts
 from qmd.store.sqlite.lexical import document_frequencies
-
-LONG_WORD = 8
-"""Letters from which a word may have two typing errors; two edits make any shorter word into many others."""
 
 STEMS = 8
 """Stems whose written words are looked for, the nearest ones."""

@@ -1,0 +1,86 @@
+"""An index and its configuration, copied to another place or into another engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from qmd.app.configuration import FileConfiguration, IndexConfiguration, written_form
+from qmd.app.notices import Notices
+from qmd.config.edits import edit_config, locked_config_file, write_config_file
+from qmd.config.settings import config_text, load_config
+from qmd.errors import BusyError, UsageError
+
+if TYPE_CHECKING:
+    from qmd.app.configuration import Configuration
+    from qmd.config.paths import Locations
+    from qmd.indexing.copy import CopyReport, OnProgress
+    from qmd.store.base import IndexReader
+
+
+def copy_store(
+    source: Locations, target: Locations, environ: Mapping[str, str], on_progress: OnProgress | None = None
+) -> CopyReport:
+    """Make a new index that holds what another one holds: no file is read and no vector computed again.
+
+    Where the new one has a name or an address, it gets a configuration, too. A copy that was ended is continued by the
+    next one of the same index, and until then cannot be used.
+
+    Args:
+        source: The index to be copied.
+        target: The new one.
+        environ: Vouches for a project's configuration.
+        on_progress: See `copy_index`.
+
+    Raises:
+        NotFoundError: There is no index to be copied.
+        UsageError: The target holds something else, or is configured already.
+        BusyError: Another process is copying to the target, or writes it.
+    """
+    from qmd.indexing.copy import begin_copy, copy_index
+    from qmd.store.opening import open_writer
+    from qmd.store.runs import embed_lock
+
+    notices, is_configured = Notices(), source.config_file.exists()
+    configuration: Configuration = (
+        FileConfiguration(source, environ, notices) if is_configured else IndexConfiguration(source, notices)
+    )
+    with configuration.open_reader() as reader, embed_lock(target.database) as is_ours:
+        if not is_ours:
+            raise BusyError(f"another process is filling index '{target.place}'", "wait until it has ended")
+        _refuse_configured(target, reader)
+        with open_writer(target.database, target.address, takes_unfinished=True) as writer:
+            begin_copy(writer, source.place, target.place)
+            unsafe = _configure(source, target, reader)
+            report = copy_index(reader, writer, on_progress)
+    return replace(report, warnings=(*report.warnings, *unsafe))
+
+
+def _refuse_configured(target: Locations, reader: IndexReader) -> None:
+    """The file would decide what the copy holds."""
+    configured = {one.name for one in load_config(target).collections}
+    if configured and configured != {one.name for one in reader.collections()}:
+        raise UsageError(
+            f"index '{target.place}' has other collections in '{target.config_file}'",
+            "choose another name or place for the copy",
+        )
+
+
+def _configure(source: Locations, target: Locations, reader: IndexReader) -> list[str]:
+    """Write the configuration of a new index, unless it has none but its own copy; what could not be taken over.
+
+    The user's own file is copied as it is. Of a project, or an index that somebody else has made, only what the index
+    holds is taken: commands that `qmd update` runs are not, as the user's own configuration is trusted.
+    """
+    if not target.keeps_configuration or target.config_file.exists():
+        return []
+    if source.config_file.parent == target.config_dir and source.config_file.exists():
+        with locked_config_file(target.config_file):
+            write_config_file(target.config_file, config_text(source.config_file.read_bytes()))
+        return []
+    content = written_form(reader.collections(), reader.global_context())
+    commands = [name for name, entry in content["collections"].items() if entry.pop("update")]
+    edit_config(target, lambda root: root.update(content))
+    return [f"the update command of collection '{name}' was left out" for name in commands]

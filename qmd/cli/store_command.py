@@ -1,0 +1,55 @@
+"""`store copy`: an index in another place or engine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument
+
+from qmd.cli import completion
+from qmd.cli.invocation import Invocation
+from qmd.cli.output import out, say, warn
+
+
+def copy(
+    invocation: Invocation,
+    source: Annotated[
+        str | None,
+        Argument(
+            metavar="FROM",
+            help="A name, lance:/path, s3://… or a .sqlite file.",
+            autocompletion=completion.indexes,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        Argument(metavar="TO", help="The new index, written alike.", autocompletion=completion.indexes),
+    ] = None,
+) -> int:
+    """Copy an index to another place or engine."""
+    from qmd.app.copying import copy_store
+    from qmd.app.opening import locate_store
+
+    if source is None or target is None:
+        raise invocation.missing_argument()
+    places = [locate_store(one, invocation.cwd, invocation.environ) for one in (source, target)]
+    with invocation.progress("Texts") as line:
+        stage = "Texts"
+
+        def show(what: str, done: int, total: int) -> None:
+            nonlocal stage
+            if what != stage:
+                stage = what
+                line.begin(what)
+            line.update(done, total)
+
+        report = copy_store(places[0], places[1], invocation.environ, show)
+    for warning in report.warnings:
+        warn(warning)
+    out(
+        f"✓ Copied {report.documents} documents with {report.vectors} vectors of {report.models}"
+        f" model{'' if report.models == 1 else 's'} to {places[1].place}\n"
+    )
+    if places[1].keeps_configuration:
+        say(f"next: qmd status --index {target}")
+    return 0

@@ -1,0 +1,182 @@
+"""An index → another one that answers the same, without reading a file or computing a vector again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from qmd.chunking.declarations import GrammarError
+from qmd.chunking.languages import suffix_of
+from qmd.errors import QmdError, UsageError
+from qmd.indexing.embed import parse_stored
+from qmd.indexing.reading import short_reason, stored_form, with_declarations
+from qmd.indexing.stamps import stamp_analysis
+from qmd.store.base import IndexReader, IndexWriter
+from qmd.store.opening import unfinished_source, unfinished_state
+from qmd.store.records import KnownFile, NewDocument, StoredFile
+
+OnProgress = Callable[[str, int, int], None]
+"""Gets what is copied (`Texts`, `Vectors`), how many are done, and of how many."""
+
+
+class CopyReport(Struct, frozen=True):
+    """What a copy holds."""
+
+    documents: int
+    vectors: int
+    models: int
+    warnings: tuple[str, ...] = ()
+
+
+def begin_copy(writer: IndexWriter, source: str, target: str) -> None:
+    """Mark an empty index as an unfinished copy, which nothing but another copy of the same source opens.
+
+    Args:
+        writer: A new index, or one that an ended copy has left.
+        source: What a person calls the index to be copied.
+        target: What a person calls the new one.
+
+    Raises:
+        UsageError: The target holds something else.
+    """
+    begun = unfinished_source(writer)
+    if begun is None and (writer.collections_with_documents() or writer.collections()):
+        raise UsageError(
+            f"index '{target}' holds documents or collections already", "choose another name or place for the copy"
+        )
+    if begun is not None and begun != source:
+        raise UsageError(
+            f"index '{target}' is an unfinished copy of '{begun}'", f"finish that one: qmd store copy {begun} {target}"
+        )
+    writer.mirror_config((), None, unfinished_state(source))
+
+
+def copy_index(reader: IndexReader, writer: IndexWriter, on_progress: OnProgress | None = None) -> CopyReport:
+    """Write all that an index holds to one for which `begin_copy` was called, and which is complete then.
+
+    What an ended copy has written already is not written again. Every commit is small, so no engine has to keep a whole
+    index back. The words are analysed again, by this version, from the stored texts.
+
+    Args:
+        reader: The index to be copied, as it is now.
+        writer: The new one.
+        on_progress: Told how far it is.
+    """
+    with reader.snapshot():
+        texts = _Texts(writer, on_progress or _tell_nobody)
+        texts.copy(reader)
+        n_vectors = _copy_vectors(reader, writer, on_progress or _tell_nobody)
+        for collection in reader.collections():
+            _copy_collection_facts(reader, writer, collection.name, texts.plain[collection.name])
+        for status in reader.status(None).collections:
+            if status.updated_at is not None:
+                writer.mark_updated(status.name, status.updated_at)
+        writer.mirror_config(reader.collections(), reader.global_context(), reader.config_hash() or "")
+        return CopyReport(writer.count_documents(), n_vectors, len(reader.models()), tuple(texts.warnings))
+
+
+class _Texts:
+    """Copies documents, and remembers what could not be analysed as it should be."""
+
+    def __init__(self, writer: IndexWriter, on_progress: OnProgress) -> None:
+        self._writer = writer
+        self._on_progress = on_progress
+        self.plain: defaultdict[str, set[str]] = defaultdict(set)
+        """Collection → endings of source files whose grammar is missing."""
+        self.warnings: list[str] = []
+
+    def copy(self, reader: IndexReader) -> None:
+        """Make the documents of the target those of the source, in the same order, which decides between equal hits."""
+        names = [collection.name for collection in reader.collections()]
+        gone: dict[str, dict[str, KnownFile]] = {
+            name: dict(self._writer.known_files(name)) for name in {*names, *self._writer.collections_with_documents()}
+        }
+        done, total = 0, reader.count_documents()
+        for files in reader.stored_files():
+            files = [file for file in files if file.collection in names]
+            new = [file for file in files if not _is_same(gone[file.collection].pop(file.path, None), file)]
+            self._put(reader, new)
+            done += len(files)
+            self._on_progress("Texts", done, total)
+        for name, files_gone in gone.items():
+            self._writer.remove_documents(name, files_gone)
+
+    def _put(self, reader: IndexReader, files: Sequence[StoredFile]) -> None:
+        texts = reader.texts(list({file.hash for file in files}))
+        with self._writer.transaction():
+            for collection, part in _by_collection(files):
+                made = [new for file in part if (new := self._new_document(file, texts[file.hash])) is not None]
+                self._writer.put_documents(collection, made)
+
+    def _new_document(self, file: StoredFile, text: str) -> NewDocument | None:
+        try:
+            document = parse_stored(file.path, text)
+            try:
+                document = with_declarations(document)
+            except GrammarError:
+                self.plain[file.collection].add(suffix_of(file.path))
+            # The parser saw blanks for what it would not take.
+            document = replace(document, text=text, hash=file.hash)
+            new = stored_form(document, file.size_bytes, file.mtime_ns, 0, 0)
+        except (QmdError, MemoryError):
+            raise
+        # One text that trips a parser must not keep all others from being copied; the next update reads its file.
+        except Exception as exc:
+            self.warnings.append(f"'{file.collection}/{file.path}' was left out: {short_reason(exc)}")
+            return None
+        return replace(new, created_at=file.created_at, modified_at=file.modified_at)
+
+
+def _by_collection(files: Sequence[StoredFile]) -> Iterator[tuple[str, list[StoredFile]]]:
+    """Runs of files of one collection."""
+    run: list[StoredFile] = []
+    for file in files:
+        if run and run[0].collection != file.collection:
+            yield run[0].collection, run
+            run = []
+        run.append(file)
+    if run:
+        yield run[0].collection, run
+
+
+def _is_same(known: KnownFile | None, file: StoredFile) -> bool:
+    return known is not None and (known.hash, known.size_bytes, known.mtime_ns) == (
+        file.hash,
+        file.size_bytes,
+        file.mtime_ns,
+    )
+
+
+def _copy_vectors(reader: IndexReader, writer: IndexWriter, on_progress: OnProgress) -> int:
+    """Copy the vectors of all models, then the chunks that refer to them; the number of vectors."""
+    done = 0
+    models = reader.models()
+    total = sum(reader.status(model.fingerprint).vectors for model in models)
+    for model in models:
+        for vectors in reader.all_vectors(model.fingerprint):
+            writer.put_vectors(model.fingerprint, model.dim, vectors)
+            done += len(vectors)
+            on_progress("Vectors", done, total)
+        for contents in reader.chunk_sets(model.fingerprint):
+            writer.put_chunks(model.fingerprint, model.dim, contents)
+        part = f"chunks:{model.fingerprint}"
+        stamp = reader.version_stamp(part)
+        if stamp is not None:
+            writer.set_version_stamp(part, stamp)
+    return done
+
+
+def _copy_collection_facts(reader: IndexReader, writer: IndexWriter, name: str, plain: set[str]) -> None:
+    with writer.transaction():
+        writer.put_left_out(name, reader.left_out(name))
+        writer.record_folders(name, reader.recorded_folders(name))
+        writer.settle_titles(name)
+        writer.settle_anchors(name)
+        stamp_analysis(writer, name, plain)
+
+
+def _tell_nobody(what: str, done: int, total: int) -> None:
+    """Without anybody who watches."""

@@ -1,0 +1,182 @@
+"""Status, soundness and tidiness of the tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from lancedb.index import IvfPq
+from lancedb.table import LanceTable
+
+from qmd.errors import StoreError
+from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
+from qmd.store.lance import chunks
+from qmd.store.lance.tables import STATE, OpenTables, Tables, both, literal
+from qmd.store.runs import running_embedding
+
+UNINDEXED = 1_000
+"""Documents that a search reads one by one because the full-text index lacks them, at most when a change is complete:
+about 0.2 ms each. Bringing them in writes the whole index anew, 0.5 ms for each document that there is."""
+
+_VERSIONS = 100
+"""Changes of a table after which its many small files are joined."""
+
+KEPT = timedelta(hours=2)
+"""How long what was replaced stays for readers that were opened before: an hour, and one for the longest change."""
+
+INDEXED_VECTORS = 200_000
+"""Vectors of a model from which on they have an index; fewer are all compared."""
+
+
+def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
+    """Join a table's small files, bring its indexes up to date and drop old versions, where that is due."""
+    table = tables.table(name)
+    if table is None or not (always or _is_due(tables, name, table)):
+        return
+    with tables.connection.failing():
+        n_rows = table.count_rows()
+        table.optimize(cleanup_older_than=_age_of_oldest_kept(table, tables.state.versions[name]))
+        if (
+            table.schema.get_field_index("vector") >= 0
+            and n_rows >= INDEXED_VECTORS
+            and not _has_index(table, "vector")
+        ):
+            dim = table.schema.field("vector").type.list_size
+            table.create_index("vector", config=IvfPq(distance_type="cosine", num_sub_vectors=dim // 8))
+        if table.count_rows() != n_rows:
+            raise StoreError(f"index '{tables.connection.address}' was changed by two processes", "run it again")
+        tables.state.versions[name] = tables.state.tidied[name] = table.version
+
+
+def read_status(tables: Tables, path: Path, fingerprint: str | None) -> IndexStatus:
+    """Counts of what the index holds; vectors only of the given model, None standing for the one used last."""
+    state = tables.state
+    model = state.model(fingerprint) if fingerprint else next(iter(state.models[-1:]), None)
+    fingerprint = model.fingerprint if model else fingerprint
+    documents = tables.select("documents", ("collection", "hash"))
+    counts = Counter(row["collection"] for row in documents)
+    complete = chunks.done(tables, fingerprint or "")
+    updated = {key.partition(":")[2]: value for key, value in state.meta.items() if key.startswith("updated_at:")}
+    return IndexStatus(
+        path=path,
+        size_bytes=sum(_size_bytes(table) for name in state.versions if (table := tables.table(name))),
+        documents=len(documents),
+        embedded_documents=sum(row["hash"] in complete for row in documents),
+        pending_documents=len({row["hash"] for row in documents} - complete),
+        chunks=tables.count("chunks", both(f"model = {model.id}", "seq >= 0")) if model else 0,
+        vectors=tables.count(model.table) if model else 0,
+        updated_at=max(updated.values(), default=None),
+        fingerprint=fingerprint,
+        collections=tuple(
+            CollectionStatus(
+                name=collection.name,
+                path=collection.path,
+                pattern=collection.pattern,
+                documents=counts.get(collection.name, 0),
+                updated_at=updated.get(collection.name),
+                include_by_default=collection.include_by_default,
+            )
+            for collection in state.collections
+        ),
+        left_out=tuple(read_left_out(tables, None)),
+        embedding=running_embedding(path),
+    )
+
+
+def read_left_out(tables: Tables, collection: str | None) -> list[LeftOutFile]:
+    """The files that were left out of one collection, or of all, by collection and path."""
+    inside = "" if collection is None else f"collection = {literal(collection)}"
+    rows = tables.select("places", ("collection", "value"), both("kind = 'left_out'", inside))
+    found = [
+        msgspec.structs.replace(msgspec.json.decode(row["value"], type=LeftOutFile), collection=row["collection"])
+        for row in rows
+    ]
+    return sorted(found, key=lambda one: (one.collection, one.path))
+
+
+def check(tables: Tables) -> list[str]:
+    """Everything found wrong, one line each; empty when the index is sound. Reads all of it."""
+    found = []
+    for name in tables.state.versions:
+        try:
+            table = tables.table(name)
+            if table is not None:
+                with tables.connection.failing():
+                    for _ in table.search().limit(None).to_batches():
+                        tables.check()
+        except StoreError as error:
+            found.append(error.message)
+    if found:
+        return found
+    for model in tables.state.models:
+        held = {row["key"] for row in tables.select(model.table, ("key",))}
+        used = [row["key"] for row in tables.select("chunks", ("key",), both(f"model = {model.id}", "seq >= 0"))]
+        lost = sum(key not in held for key in used)
+        if lost:
+            found.append(f"{lost} chunks have no vector")
+    return found
+
+
+def count_unused(tables: Tables) -> Mapping[str, int]:
+    """What nothing refers to, per kind of thing."""
+    texts = {row["hash"] for row in tables.select("documents", ("hash",))}
+    return {
+        # A text is a part of its document.
+        "unused texts": 0,
+        "unused chunks": sum(row["hash"] not in texts for row in tables.select("chunks", ("hash",), "seq >= 0")),
+        "unused vectors": sum(map(len, chunks.unused_keys(tables).values())),
+    }
+
+
+def drop_unused(tables: OpenTables) -> None:
+    """Delete what nothing refers to, and make all tables compact."""
+    texts = {row["hash"] for row in tables.select("documents", ("hash",))}
+    held = {row["hash"] for row in tables.select("chunks", ("hash",))}
+    tables.delete_in("chunks", "hash", sorted(held - texts))
+    chunks.drop_unused_vectors(tables)
+    for name in list(tables.state.versions):
+        tidy(tables, name, always=True)
+    for name in set(tables.connection.names()) - tables.state.versions.keys() - {STATE}:
+        # Of a model whose vectors were all cleared; a reader may still look at them.
+        [*_, last] = tables.connection.open(name).list_versions()
+        if datetime.now(UTC) - last["timestamp"].astimezone(UTC) > KEPT:
+            tables.connection.drop(name)
+
+
+def _is_due(tables: OpenTables, name: str, table: LanceTable) -> bool:
+    with tables.connection.failing():
+        if name == "documents":
+            stats = table.index_stats("terms_idx")
+            n_rows = table.count_rows()
+            if stats is None or stats.num_unindexed_rows > min(UNINDEXED, n_rows // 10 + 50):
+                return True
+        return bool(table.version - tables.state.tidied.get(name, 0) > _VERSIONS)
+
+
+def _age_of_oldest_kept(table: LanceTable, committed: int) -> timedelta:
+    """How old a version may be that stays: that which was the newest `KEPT` ago, and the committed one, must.
+
+    LanceDB drops versions by the time at which they were written, however short a time ago they were replaced.
+    """
+    now = datetime.now(UTC)
+    oldest = now - KEPT
+    kept = now
+    for one in table.list_versions():
+        written = one["timestamp"].astimezone(UTC)
+        if one["version"] == committed or written <= oldest:
+            kept = min(written, kept) if one["version"] == committed else written
+        if one["version"] == committed:
+            break
+    return max(now - min(kept, oldest), KEPT) + timedelta(minutes=1)
+
+
+def _has_index(table: LanceTable, column: str) -> bool:
+    return any(list(one.columns) == [column] for one in table.list_indices())
+
+
+def _size_bytes(table: LanceTable) -> int:
+    indexes = sum(one.size_bytes or 0 for one in table.list_indices())
+    return int(table.stats()["total_bytes"]) + indexes

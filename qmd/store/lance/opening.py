@@ -1,0 +1,49 @@
+"""Opening an index in LanceDB tables, on this disk or in an object store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qmd.errors import NotFoundError
+from qmd.files import make_private_folder
+from qmd.store import waiting
+from qmd.store.lance.index import LanceReader
+from qmd.store.lance.tables import Connection
+from qmd.store.lance.writer import LanceWriter
+
+
+def open_reader(address: str, path: Path) -> LanceReader:
+    """Open an index for reading; it shows one state, that which was there when it was opened.
+
+    Args:
+        address: `lance:/path`, or an object store's (`s3://bucket/prefix`), whose keys are in the environment.
+        path: Beside it this machine keeps locks and marks of the index.
+
+    Raises:
+        NotFoundError: No index there.
+        StoreError: The place cannot be read.
+    """
+    return LanceReader(Connection(address), path)
+
+
+def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None) -> LanceWriter:
+    """Open an index for writing, creating it.
+
+    Args:
+        address: As for `open_reader`.
+        path: As for `open_reader`.
+        busy_timeout_ms: How long a transaction waits for another writer; None = environment or two minutes.
+
+    Raises:
+        StoreError: The place is not writable.
+    """
+    connection = Connection(address)
+    try:
+        connection.open_state()
+    except NotFoundError:
+        if connection.folder is not None:
+            with connection.failing():
+                make_private_folder(connection.folder)
+        connection.create_state()
+    wait_ms = waiting.busy_timeout_ms() if busy_timeout_ms is None else busy_timeout_ms
+    return LanceWriter(connection, path, wait_ms / 1000)

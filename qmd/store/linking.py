@@ -1,0 +1,117 @@
+"""What links mean, from the links and names that an engine holds.
+
+What a link means is decided when it is asked, from the links and names of its collection as they are then: a note that
+is added, renamed or removed changes the meaning of links in others, which are not read again for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Protocol
+
+from msgspec import Struct
+
+from qmd.analysis.index import analyze_text
+from qmd.analysis.link_targets import Named, choose_target, link_key
+from qmd.analysis.note_names import name_key
+from qmd.records import Link, StoredDocument
+from qmd.store.records import ResolvedLink
+
+MAX_ANCHORS = 50
+"""Texts by which one note is found: those of the first links, by path and place."""
+
+MANY_LINKS = 200
+"""Links of one name beyond which sharing the note says nothing, and would cost much to find out."""
+
+MAX_SHARED = 50
+"""Notes that one links to that are looked at for who links there, too."""
+
+
+class WrittenLink(Struct, frozen=True):
+    """A link, the document that holds it, the path of that, and the link's key (`link_key`)."""
+
+    source: int
+    path: str
+    key: str
+    link: Link
+
+
+class LinkTables(Protocol):
+    """What an engine holds of links and names."""
+
+    def links_in(self, document_id: int) -> Sequence[Link]:
+        """The links in a document, in its order."""
+
+    def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterator[WrittenLink]:
+        """A collection's links with one of these keys, by path and place; of so many documents, where limited."""
+
+    def count_links(self, keys: Collection[str]) -> int:
+        """Number of links with one of these keys."""
+
+    def names_of(self, ids: Sequence[int]) -> Iterable[tuple[int, str]]:
+        """(document, name) for each name of these documents."""
+
+    def named(self, collection: str, keys: Collection[str]) -> Mapping[str, Sequence[Named]]:
+        """The notes of a collection that have each name, by path."""
+
+
+def links_from(tables: LinkTables, document: StoredDocument) -> list[ResolvedLink]:
+    """The links in a document, in its order."""
+    links = tables.links_in(document.id)
+    written = [WrittenLink(document.id, document.path, link_key(link.target), link) for link in links]
+    named = tables.named(document.collection, {one.key for one in written})
+    return list(_resolved(named, written))
+
+
+def links_to(tables: LinkTables, document_id: int, collection: str, limit: int | None = None) -> list[ResolvedLink]:
+    """The links of other documents that mean this one, by path and place; with a limit, of so many with its name."""
+    keys = {key for _, key in tables.names_of([document_id])}
+    written = list(tables.written(collection, keys, limit))
+    if limit is not None:
+        written = sorted(sorted(written, key=lambda one: one.source)[:limit], key=lambda one: one.path)
+    found = _resolved(tables.named(collection, keys), written)
+    return [one for one in found if one.target == document_id != one.source]
+
+
+def count_shared_links(tables: LinkTables, document: StoredDocument) -> dict[int, float]:
+    """Documents that link to what this one links to, and the sum over the shared notes of one by all links to each.
+
+    A note that many link to says little about those that do, so the most linked ones are passed over.
+    """
+    targets = dict.fromkeys(one.target for one in links_from(tables, document) if one.target != document.id)
+    shared: defaultdict[int, float] = defaultdict(float)
+    for target in list(targets)[:MAX_SHARED]:
+        if target is not None and tables.count_links({key for _, key in tables.names_of([target])}) <= MANY_LINKS:
+            sources = {one.source for one in links_to(tables, target, document.collection)}
+            for source in sources - {document.id}:
+                shared[source] += 1 / len(sources)
+    return shared
+
+
+def anchors_of(tables: LinkTables, collection: str, ids: Sequence[int]) -> dict[int, str]:
+    """What others call each of these documents in their links, and it does not call itself, as full text sees it."""
+    own: defaultdict[int, set[str]] = defaultdict(set)
+    for document_id, key in tables.names_of(ids):
+        own[document_id].add(key)
+    keys = {key for names in own.values() for key in names}
+    texts: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    key_of = cache(name_key)
+    for one in _resolved(tables.named(collection, keys), tables.written(collection, keys)):
+        target, text = one.target, one.link.text
+        if not text or target is None or target not in own or target == one.source or len(texts[target]) == MAX_ANCHORS:
+            continue
+        if key_of(text) not in own[target]:
+            texts[target].setdefault(key_of(text), text)
+    return {document_id: analyze_text("\n".join(found.values())) for document_id, found in texts.items() if found}
+
+
+def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[WrittenLink]) -> Iterator[ResolvedLink]:
+    """What links mean, with the notes of their collection by name; links alike in one folder are looked at once."""
+    known: dict[tuple[str, str], int | None] = {}
+    for one in written:
+        place = one.path.rpartition("/")[0], one.link.target
+        if one.key and place not in known:
+            known[place] = choose_target(one.link.target, one.path, named.get(one.key, ()))
+        yield ResolvedLink(one.source, known[place] if one.key else one.source, one.link)

@@ -1,0 +1,144 @@
+"""Indexes at addresses: files of SQLite's stand in for the engine, and what is around it is what is tried."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import qmd as package
+from qmd.store.runs import embed_lock
+from qmd.store.sqlite import opening as sqlite
+from qmd.store.sqlite.index import SqliteReader, SqliteWriter
+from tests.cli.conftest import Qmd, write_notes
+
+ADDRESS = "s3://team/notes"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the stand-in keeps what is written to addresses."""
+    folder = tmp_path / "bucket"
+    engine = ModuleType("qmd.store.lance.opening")
+
+    def place(address: str) -> Path:
+        return folder / f"{address.replace('/', '_')}.sqlite"
+
+    def open_reader(address: str, state: Path) -> SqliteReader:
+        return sqlite.open_reader(place(address))
+
+    def open_writer(address: str, state: Path, *, busy_timeout_ms: int | None = None) -> SqliteWriter:
+        return sqlite.open_writer(place(address), busy_timeout_ms=busy_timeout_ms)
+
+    vars(engine).update(open_reader=open_reader, open_writer=open_writer)
+    monkeypatch.setitem(sys.modules, engine.__name__, engine)
+    return folder
+
+
+def uris(qmd: Qmd, *argv: str) -> set[str]:
+    return {row["file"].partition("?")[0] for row in json.loads(qmd(*argv, "--json").out)}
+
+
+def test_an_index_at_an_address_is_made_searched_and_shown(qmd: Qmd, notes: Path, bucket: Path, tmp_path: Path) -> None:
+    assert qmd("index", str(notes), "--no-embed", "--index", ADDRESS).status == 0
+    assert uris(qmd, "search", "pricing", "--index", ADDRESS) == {"qmd://notes/pricing.md"}
+    assert f"Index: {ADDRESS}\n" in qmd("status", "--index", ADDRESS).out
+    assert json.loads(qmd("status", "--index", ADDRESS, "--json").out)["index"] == ADDRESS
+    assert f"Index: {ADDRESS}\n" in qmd("doctor", "--no-gpu", "--index", ADDRESS).out
+    assert ADDRESS in qmd("--index", ADDRESS).out
+    assert qmd("cleanup", "--index", ADDRESS).status == 0
+    (config,) = (tmp_path / "config/qmd").glob("*.yml")
+    assert config.name.startswith("s3_team_notes-")
+    assert not [file.name for file in (tmp_path / "cache/qmd").iterdir() if "sqlite" in file.name]
+
+
+def test_index_path_and_python_take_addresses(
+    qmd: Qmd, notes: Path, bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("INDEX_PATH", ADDRESS)
+        assert qmd("index", str(notes), "--no-embed").status == 0
+    assert (tmp_path / "config/qmd/index.yml").exists()
+    with package.open_index(ADDRESS) as index:
+        assert index.exists()
+        assert index.status().place == ADDRESS
+        assert [hit.document.path for hit in index.search("pricing", mode="lexical").hits] == ["pricing.md"]
+    with package.open_index("s3://team/other") as index:
+        assert not index.exists()
+        assert index.status().documents == 0
+
+
+def test_without_an_index_an_address_says_so(qmd: Qmd, bucket: Path, home: Path) -> None:
+    for argv in (("search", "x"), ("cleanup",)):
+        assert qmd(*argv, "--index", "lance:here").status == 3
+    assert f"no index at 'lance:{home}/here'" in qmd("cleanup", "--index", "lance:here").err
+    assert f"Index: lance:{home}/here" in qmd("status", "--index", "lance:here").out
+    assert not (home / "here").exists()
+
+
+def test_without_its_engine_an_address_says_what_to_install(
+    qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "qmd.store.lance.opening", None)
+    run = qmd("search", "x", "--index", ADDRESS)
+    assert run.status == 1
+    assert run.err == (
+        f"error: index '{ADDRESS}' needs LanceDB, which is not installed\nhint: pip install 'qmd-search[lance]'\n"
+    )
+
+
+def test_an_unknown_scheme_says_what_is_possible(qmd: Qmd, home: Path) -> None:
+    run = qmd("search", "x", "--index", "gs://bucket/x")
+    assert run.status == 2
+    assert run.err == (
+        "error: index 'gs://bucket/x' is at no place that qmd knows\n"
+        "hint: give a name, lance:/path/to/folder or s3://bucket/prefix\n"
+    )
+
+
+def test_the_locks_of_an_address_lie_in_the_cache(qmd: Qmd, notes: Path, bucket: Path, tmp_path: Path) -> None:
+    assert qmd("index", str(notes), "--no-embed", "--index", ADDRESS).status == 0
+    with package.open_index(index=ADDRESS) as index:
+        assert index.path.parent == tmp_path / "cache/qmd"
+        with embed_lock(index.path):
+            refused = qmd("cleanup", "--index", ADDRESS)
+    assert f"computing vectors for index '{ADDRESS}'" in refused.err
+
+
+def test_one_machine_deletes_nothing_of_another_ones_collections(
+    qmd: Qmd, notes: Path, home: Path, bucket: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_notes(home / "mine", {"here.md": "# Here\n\nPricing here.\n"})
+    both = {"qmd://notes/pricing.md", "qmd://mine/here.md"}
+    configs = {"notes": tmp_path / "ann", "mine": tmp_path / "bob"}
+    for name, folder in configs.items():
+        monkeypatch.setenv("QMD_CONFIG_DIR", str(folder))
+        assert qmd("index", str(home / name), "--no-embed", "--index", ADDRESS).status == 0
+    for folder in configs.values():
+        monkeypatch.setenv("QMD_CONFIG_DIR", str(folder))
+        assert qmd("index", "--no-embed", "--index", ADDRESS).status == 0
+        assert uris(qmd, "search", "pricing", "--index", ADDRESS) == both
+    monkeypatch.setenv("QMD_CONFIG_DIR", str(configs["mine"]))
+    assert qmd("collection", "remove", "mine", "--index", ADDRESS).status == 0
+    assert uris(qmd, "search", "pricing", "--index", ADDRESS) == both - {"qmd://mine/here.md"}
+    monkeypatch.setenv("QMD_CONFIG_DIR", str(tmp_path / "without a file"))
+    assert uris(qmd, "search", "pricing", "--index", ADDRESS) == {"qmd://notes/pricing.md"}
+
+
+def test_a_search_changes_nothing_at_an_address(qmd: Qmd, notes: Path, bucket: Path) -> None:
+    assert qmd("index", str(notes), "--no-embed", "--index", ADDRESS).status == 0
+    (notes / "new.md").write_text("# New\n\nPricing again.\n")
+    assert uris(qmd, "search", "pricing", "--index", ADDRESS) == {"qmd://notes/pricing.md"}
+    assert qmd("index", "--no-embed", "--index", ADDRESS).status == 0
+    assert len(uris(qmd, "search", "pricing", "--index", ADDRESS)) == 2
+
+
+def test_a_process_that_stays_sees_what_others_have_written(qmd: Qmd, notes: Path, bucket: Path) -> None:
+    assert qmd("index", str(notes), "--no-embed", "--index", ADDRESS).status == 0
+    with package.open_index(ADDRESS) as index, package.open_index(ADDRESS) as other:
+        assert index.search("gardening", mode="lexical").hits
+        other.remove_collection("notes")
+        assert not index.search("gardening", mode="lexical").hits

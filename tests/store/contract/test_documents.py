@@ -1,0 +1,235 @@
+"""What every engine keeps of documents, collections and their configuration."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from qmd.analysis.note_names import name_key
+from qmd.errors import NotFoundError, UsageError
+from qmd.indexing.update import update_collection
+from qmd.records import Collection, LexicalTerm, Scope
+from qmd.status import LeftOutFile
+from qmd.store.base import IndexWriter
+from qmd.store.records import NewDocument
+from tests.store.contract.conftest import Place
+
+MakeDocument = Callable[..., NewDocument]
+
+
+def found(writer: IndexWriter, text: str, scope: Scope = Scope(), *, anchors: bool = False) -> list[str]:
+    candidates = writer.search_lexical([LexicalTerm(text, f'"{text}"')], 10, scope, anchors=anchors)
+    stored = writer.documents([candidate.document_id for candidate in candidates])
+    return [stored[candidate.document_id].path for candidate in candidates]
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Collection:
+    (tmp_path / "notes").mkdir()
+    return Collection("notes", tmp_path / "notes")
+
+
+def test_a_document_comes_back_with_its_text_and_typed_metadata(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    made = make_document("a/ü 'b.md", "Grüße\n", title="T", tags=["x", "y"], draft=True, n=1.5)
+    contract_writer.put_documents("notes", [made])
+    stored = contract_writer.find_path("notes", "a/ü 'b.md")
+    assert stored is not None
+    assert (stored.title, stored.size, stored.uri) == ("T", 6, "qmd://notes/a/ü 'b.md")
+    assert stored.metadata == {"tags": ("x", "y"), "draft": True, "n": 1.5}
+    assert contract_writer.texts([stored.hash, "0" * 64]) == {stored.hash: "Grüße\n"}
+    assert contract_writer.find_docid(stored.hash[:6].upper()) == [stored]
+    assert contract_writer.find_docid("") == []
+    assert contract_writer.documents([stored.id, 999]) == {stored.id: stored}
+    assert contract_writer.find_path("other", stored.path) is None
+    known = contract_writer.known_files("notes")[stored.path]
+    assert (known.document_id, known.hash, known.mtime_ns) == (stored.id, stored.hash, 1)
+
+
+def test_a_text_with_half_a_character_comes_back(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    text = "half \ud83d of a pair"
+    packed = zlib.compress(text.encode("utf-8", "surrogatepass"))
+    contract_writer.put_documents("n", [replace(make_document("a", "half"), doc=packed)])
+    [stored] = contract_writer.iter_documents()
+    assert contract_writer.texts([stored.hash]) == {stored.hash: text}
+
+
+def test_replacing_a_document_forgets_its_old_terms_and_text(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    contract_writer.put_documents("notes", [make_document("a.md", "apple")])
+    before = contract_writer.find_path("notes", "a.md")
+    contract_writer.put_documents("notes", [make_document("a.md", "banana")])
+    after = contract_writer.find_path("notes", "a.md")
+    assert found(contract_writer, "apple") == []
+    assert found(contract_writer, "banana") == ["a.md"]
+    assert before is not None and after is not None
+    assert after.id > before.id
+    assert contract_writer.texts([before.hash]) == {}
+    assert contract_writer.check() == []
+
+
+def test_removing_and_renaming_collections(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    contract_writer.mirror_config([Collection("one", Path("/o")), Collection("two", Path("/t"))], None, "h")
+    contract_writer.put_documents("one", [make_document("a.md", "shared words"), make_document("b.md", "own words")])
+    contract_writer.put_documents("two", [make_document("c.md", "shared words")])
+    contract_writer.record_folders("two", {"": 5, "x": 6})
+    contract_writer.put_left_out("two", [LeftOutFile("two", "bad.md", "'bad.md' is binary")])
+    contract_writer.mark_updated("two")
+    contract_writer.set_version_stamp("analysis:two", "7")
+    assert contract_writer.collections_with_documents() == ["one", "two"]
+    with pytest.raises(UsageError, match="'two' already exists"):
+        contract_writer.rename_collection("one", "two")
+    assert contract_writer.remove_collection("one") == 2
+    assert found(contract_writer, "words") == ["c.md"]
+    contract_writer.rename_collection("two", "new")
+    assert found(contract_writer, "words", Scope(collections=("new",))) == ["c.md"]
+    assert found(contract_writer, "words", Scope(collections=("two",))) == []
+    assert [one.name for one in contract_writer.collections()] == ["new"]
+    assert contract_writer.recorded_folders("new") == {"": 5, "x": 6}
+    assert [one.path for one in contract_writer.left_out("new")] == ["bad.md"]
+    assert contract_writer.version_stamp("analysis:new") == "7"
+    assert contract_writer.version_stamp("analysis:two") is None
+    assert contract_writer.updated_at() is not None
+    assert contract_writer.remove_documents("new", ["c.md", "unknown"]) == 1
+    assert contract_writer.collections_with_documents() == []
+
+
+def test_the_configuration_is_mirrored_whole(place: Place) -> None:
+    wiki = Collection("wiki", Path("/w/\udce9"), "**/*.txt", ("x/**",), {"/": "about"}, "git pull", False, False)
+    notes = Collection("notes", Path("/n"))
+    with place.writer() as writer:
+        writer.mirror_config([Collection("gone", Path("/g"))], "old", "1")
+        writer.mirror_config([wiki, notes], "everything", "2")
+    with place.reader() as reader:
+        assert reader.collections() == [wiki, notes]
+        assert (reader.global_context(), reader.config_hash()) == ("everything", "2")
+        assert reader.updated_at() is None
+
+
+def test_files_folders_and_what_was_left_out_are_remembered(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    contract_writer.put_documents("n", [make_document(f"{n}.md", f"text {n}") for n in (2, 1)])
+    ids = {one.path: one.id for one in contract_writer.iter_documents()}
+    contract_writer.touch(ids["1.md"], 77, 88, "2026-01-01T00:00:00.000Z")
+    files = [file for part in contract_writer.recorded_files("n") for file in part]
+    assert files == [("1.md", 77, 88), ("2.md", 6, 1)]
+    assert [one.modified_at[:4] for one in contract_writer.iter_documents()] == ["2026", "2025"]
+    contract_writer.record_folders("n", {"": 1, "a": 2, "a/b": 3, "ab": 4})
+    contract_writer.record_folders("n", {"a": 9}, "a")
+    assert contract_writer.recorded_folders("n") == {"": 1, "a": 9, "ab": 4}
+    assert contract_writer.recorded_folders("m") == {}
+    left = [LeftOutFile("n", f"{name}.md", f"'{name}.md' is too large", 5, 6, "1.0") for name in "ba"]
+    contract_writer.put_left_out("n", left)
+    contract_writer.put_left_out("n", left)
+    assert contract_writer.left_out("n") == [left[1], left[0]]
+    assert contract_writer.status(None).left_out == (left[1], left[0])
+    contract_writer.put_left_out("n", [])
+    assert contract_writer.left_out("n") == []
+
+
+def test_status_counts_documents_and_collections(
+    contract_writer: IndexWriter, make_document: MakeDocument, tmp_path: Path
+) -> None:
+    contract_writer.mirror_config([Collection("notes", tmp_path), Collection("empty", tmp_path)], None, "h")
+    made = [make_document("a.md", "same"), make_document("b.md", "same"), make_document("c", "x")]
+    contract_writer.put_documents("notes", made)
+    contract_writer.mark_updated("notes", "2026-02-03T04:05:06.000Z")
+    status = contract_writer.status("f")
+    assert (status.documents, status.pending_documents, status.embedded_documents, status.vectors) == (3, 2, 0, 0)
+    assert [(one.name, one.documents) for one in status.collections] == [("notes", 3), ("empty", 0)]
+    assert (status.updated_at, contract_writer.updated_at()) == ("2026-02-03T04:05:06.000Z",) * 2
+    assert status.size_bytes > 0
+
+
+def test_notes_are_found_by_their_days(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    made = [
+        make_document("day", "a", date="2024-02-02"),
+        make_document("month", "b", date="2024-02"),
+        make_document("file", "c", modified_at="2024-02-02T12:00:00.000Z"),
+    ]
+    contract_writer.put_documents("n", made)
+    ids = {one.path: one.id for one in contract_writer.iter_documents()}
+    february, day = ("2024-02-01", "2024-02-29"), ("2024-02-02", "2024-02-02")
+    assert contract_writer.find_dated([february], Scope(), 9) == sorted([ids["day"], ids["month"]])
+    assert contract_writer.find_dated([day], Scope(), 9) == [ids["day"]]
+    assert contract_writer.find_dated([day], Scope(), 9, by_file_time=True) == [ids["file"]]
+    assert contract_writer.find_dated([day, february], Scope(), 1) == [min(ids["day"], ids["month"])]
+    assert contract_writer.find_dated([day], Scope(collections=("m",)), 9) == []
+
+
+def test_titles_names_and_links_follow_the_files(contract_writer: IndexWriter, notes: Collection) -> None:
+    writer, root = contract_writer, notes.path
+    for name in ("plan", "review"):
+        (root / f"{name}.md").write_text("# Project\n\ntext")
+    (root / "hub.md").write_text("# Hub\n\n[[plan|the grand scheme]] and [[review]] and [[nowhere]]\n")
+    (root / "other.md").write_text("---\naliases: [Road map]\n---\n# Other\n\nsee [[plan]]\n")
+    update_collection(writer, notes)
+    stored = {one.path: one for one in writer.iter_documents()}
+    assert stored["plan.md"].title == "Project"
+    assert [(one.target, one.link.text) for one in writer.links_from(stored["hub.md"])] == [
+        (stored["plan.md"].id, "the grand scheme"), (stored["review.md"].id, ""), (None, ""),
+    ]  # fmt: skip
+    to_plan = writer.links_to(stored["plan.md"])
+    assert [one.source for one in to_plan] == [stored["hub.md"].id, stored["other.md"].id]
+    assert len(writer.links_to(stored["plan.md"], 1)) == 1
+    assert writer.count_shared_links(stored["other.md"]) == {stored["hub.md"].id: 0.5}
+    assert [one.kind for one in writer.find_named(name_key("Road map"))] == ["alias"]
+    assert writer.find_named(name_key("Road map"), Scope(path_prefix="sub/")) == []
+    assert found(writer, "scheme") == ["hub.md"]
+    assert set(found(writer, "scheme", anchors=True)) == {"hub.md", "plan.md"}
+    assert writer.document_frequencies([LexicalTerm("grand", '"grand"')]) == [1]
+    (root / "budget.md").write_text("# Project\n\ntext")
+    (root / "hub.md").write_text("# Hub\n\n[[review|the grand scheme]]\n")
+    update_collection(writer, notes)
+    stored = {one.path: one for one in writer.iter_documents()}
+    assert [stored[f"{name}.md"].title for name in ("plan", "review", "budget")] == ["plan", "review", "budget"]
+    assert set(found(writer, "scheme", anchors=True)) == {"hub.md", "review.md"}
+    (root / "review.md").unlink()
+    report = update_collection(writer, notes)
+    assert (report.removed, report.unchanged) == (1, 4)
+    assert found(writer, "scheme", anchors=True) == ["hub.md"]
+    assert writer.links_from(stored["hub.md"])[0].target is None
+    assert writer.check() == []
+
+
+def test_a_missing_index_is_not_found_and_not_created(place: Place, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no index at") as caught:
+        place.reader()
+    assert caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(["apple", "banana", "cherry apple"])),
+        max_size=8,
+    ),
+    st.sampled_from(["sqlite", "lance"]),
+)
+def test_any_order_of_changes_leaves_the_index_equal_to_the_last_state(
+    tmp_path_factory: pytest.TempPathFactory,
+    make_document: MakeDocument,
+    changes: list[tuple[bool, str, str]],
+    engine: str,
+) -> None:
+    expected: dict[str, str] = {}
+    with Place(tmp_path_factory.mktemp("any"), engine).writer() as writer, writer.transaction():
+        for put, path, text in changes:
+            if put:
+                writer.put_documents("notes", [make_document(path, text)])
+                expected[path] = text
+            else:
+                assert writer.remove_documents("notes", [path]) == (expected.pop(path, None) is not None)
+        for fruit in ("apple", "banana", "cherry"):
+            assert sorted(found(writer, fruit)) == sorted(path for path, text in expected.items() if fruit in text)
+        assert writer.check() == []

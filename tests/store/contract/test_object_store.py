@@ -1,0 +1,155 @@
+"""Several processes at one index in an object store, for which moto stands, one of them killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qmd.store.opening import open_reader, open_writer
+from tests.processes import unmeasured
+
+ADDRESS = "s3://notes/team/index"
+
+_PRELUDE = """
+import hashlib, json, os, sys, time
+from pathlib import Path
+from qmd.records import IndexTerms, LexicalTerm, Scope
+from qmd.store.lance import claim
+from qmd.store.opening import open_reader, open_writer
+from qmd.store.packing import pack_text
+from qmd.store.records import NewDocument
+claim.SILENT_S, claim.BEAT_S = 4.0, 0.5
+folder, address, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+def pair(generation):
+    made = []
+    for half in ("left", "right"):
+        text = f"{name}word generation{generation}"
+        terms = IndexTerms("", "", "", text, "")
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        when = "2026-01-01T00:00:00.000Z"
+        facts = (digest, len(text), pack_text(text), terms, "{}", 1, 1, when, when)
+        made.append(NewDocument(f"{name}-{half}", name, *facts))
+    return made
+"""
+
+_WRITER = (
+    _PRELUDE
+    + """
+n, killed_in = int(sys.argv[4]), int(sys.argv[5])
+with open_writer(folder, address) as writer:
+    for generation in range(1, n + 1):
+        with writer.transaction():
+            left, right = pair(generation)
+            writer.put_documents("n", [left])
+            assert writer.find_path("n", left.path) is not None
+            if generation == killed_in:
+                print("in the middle", flush=True)
+                os.kill(os.getpid(), 9)
+            writer.put_documents("n", [right])
+            writer.set_version_stamp(f"analysis:{name}", str(generation))
+print("done")
+"""
+)
+
+_READER = (
+    _PRELUDE
+    + """
+seen = set()
+while not (folder.parent / "stop").exists():
+    with open_reader(folder, address) as reader:
+        stored = {one.path: one for one in reader.iter_documents()}
+        for writer in ("one", "two"):
+            generation = reader.version_stamp(f"analysis:{writer}")
+            both = [stored.get(f"{writer}-{half}") for half in ("left", "right")]
+            found = reader.search_lexical([LexicalTerm("x", f'"{writer}word"')], 9, Scope())
+            if generation is None:
+                assert both == [None, None] and not found, (both, found)
+                continue
+            text = f"{writer}word generation{generation}"
+            assert {one.hash for one in both} == {hashlib.sha256(text.encode()).hexdigest()}, (both, generation)
+            assert set(reader.texts([one.hash for one in both]).values()) == {text}
+            assert {one.document_id for one in found} == {one.id for one in both}, (both, found)
+            seen.add((writer, generation))
+    time.sleep(0.2)
+print(json.dumps(len(seen)))
+"""
+)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    pytest.importorskip("lancedb", reason="LanceDB has no wheel for this system")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    endpoint = f"http://127.0.0.1:{port}"
+    settings = {"ENDPOINT": endpoint, "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1"}
+    for name, value in (settings | {"ALLOW_HTTP": "true"}).items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    # The program beside the interpreter, as moto's module for it has no `__main__`.
+    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
+    with (tmp_path / "moto.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            _make_bucket(server, f"{endpoint}/notes")
+            yield ADDRESS
+        finally:
+            server.kill()
+            server.wait()
+
+
+def _make_bucket(server: subprocess.Popen[bytes], url: str) -> None:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=10).close()
+            return
+        except (urllib.error.URLError, OSError):
+            assert server.poll() is None and time.monotonic() < end, "moto does not answer"
+            time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_one_of_two_writers_is_killed_and_four_readers_see_whole_states(bucket: str, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    open_writer(folder, bucket).close()
+
+    def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, str(folder), bucket, *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=unmeasured())
+
+    readers = [start(_READER, f"reader{n}") for n in range(4)]
+    killed, survivor = start(_WRITER, "one", "9", "3"), start(_WRITER, "two", "5", "0")
+    try:
+        assert (killed.communicate(timeout=240)[0], killed.returncode) == ("in the middle\n", -signal.SIGKILL)
+        out, errors = survivor.communicate(timeout=240)
+        assert (out, survivor.returncode) == ("done\n", 0), errors
+        (tmp_path / "stop").touch()
+        for reader in readers:
+            out, errors = reader.communicate(timeout=120)
+            assert reader.returncode == 0, errors
+            assert json.loads(out) > 0
+    finally:
+        for process in (*readers, killed, survivor):
+            process.kill()
+            process.wait()
+    with open_reader(folder, bucket) as last:
+        assert [last.version_stamp(f"analysis:{name}") for name in ("one", "two")] == ["2", "5"]
+        assert [one.path for one in last.iter_documents()] == ["one-left", "one-right", "two-left", "two-right"]
+        assert last.check() == []
+        assert last.status(None).size_bytes > 0

@@ -1,0 +1,243 @@
+"""What every engine answers to vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from qmd.errors import StoreError
+from qmd.records import MetadataFilter, Scope
+from qmd.store.base import IndexWriter
+from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
+from tests.store.contract.conftest import Place
+
+MakeDocument = Callable[..., NewDocument]
+DIM = 64
+
+
+def unit_vectors(n: int, seed: int = 0) -> npt.NDArray[np.float32]:
+    """Vectors about an offset, as embedding models make them; shape (n, DIM)."""
+    random = np.random.default_rng(seed)
+    made = random.standard_normal((n, DIM)) + np.random.default_rng(99).standard_normal(DIM)
+    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
+
+
+def key_of(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def fill(writer: IndexWriter, make: MakeDocument, n: int, per: int = 3) -> npt.NDArray[np.float32]:
+    """`n` documents with `per` chunks each; their vectors, shape (n, per, DIM)."""
+    documents = [
+        make(f"d/{number}.md", f"text {number}", status="even" if number % 2 == 0 else "odd") for number in range(n)
+    ]
+    matrix = unit_vectors(n * per)
+    contents = {
+        document.hash: [ChunkRecord(seq, seq * 10, seq * 10 + 9, key_of(number * per + seq)) for seq in range(per)]
+        for number, document in enumerate(documents)
+    }
+    with writer.transaction():
+        writer.put_documents("n", documents)
+        writer.put_vectors("f", DIM, dict(zip(map(key_of, range(n * per)), matrix, strict=True)))
+        writer.put_chunks("f", DIM, contents)
+    return matrix.reshape(n, per, DIM)
+
+
+@pytest.mark.parametrize("n", [30, 700])
+def test_documents_rank_by_their_best_chunk(contract_writer: IndexWriter, make_document: MakeDocument, n: int) -> None:
+    matrix = fill(contract_writer, make_document, n)
+    query = unit_vectors(1, seed=5)[0]
+    best = (matrix @ query).max(axis=1)
+    found = contract_writer.search_dense(query, 10, Scope(), "f")
+    assert len({one.document_id for one in found}) == 10
+    assert len({one.document_id - 1 for one in found} & set(np.argsort(-best)[:10].tolist())) >= 9
+    for candidate in found:
+        number = candidate.document_id - 1
+        assert candidate.score == pytest.approx(float(best[number]), abs=0.01)
+        assert candidate.chunk_start == int((matrix[number] @ query).argmax()) * 10
+
+
+@pytest.mark.parametrize("n", [40, 1_200])
+def test_scope_is_applied_before_the_cut_for_narrow_and_wide_scopes(
+    contract_writer: IndexWriter, make_document: MakeDocument, n: int
+) -> None:
+    matrix = fill(contract_writer, make_document, n, per=2)
+    query = matrix[30, 0]
+    scopes = {
+        Scope(path_prefix="d/3"): [one for one in range(n) if str(one).startswith("3")],
+        Scope(filters=(MetadataFilter("status", "=", "odd"),)): list(range(1, n, 2)),
+        Scope(path_prefix="d/"): list(range(n)),
+    }
+    for scope, inside in scopes.items():
+        scores = (matrix[inside] @ query).max(axis=1)
+        found = contract_writer.search_dense(query, 5, scope, "f")
+        assert len(found) == 5
+        assert found[0].document_id - 1 == inside[int(scores.argmax())]
+        assert all(candidate.document_id - 1 in inside for candidate in found)
+    assert contract_writer.search_dense(query, 5, Scope(collections=()), "f") == []
+    assert contract_writer.search_dense(query, 5, Scope(path_prefix="none/"), "f") == []
+    assert len(contract_writer.search_dense(query, n + 5, Scope(), "f")) == n
+
+
+def test_scores_of_given_documents_equal_those_of_the_search(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    fill(contract_writer, make_document, 30)
+    query = unit_vectors(1, seed=3)[0]
+    searched = {candidate.document_id: candidate for candidate in contract_writer.search_dense(query, 30, Scope(), "f")}
+    scored = contract_writer.dense_scores(query, [*range(1, 31), 99, 5], "f")
+    assert scored.keys() == searched.keys()
+    for number, candidate in scored.items():
+        assert candidate.score == pytest.approx(searched[number].score, abs=1e-3)
+        assert candidate.chunk_start == searched[number].chunk_start
+    assert contract_writer.dense_scores(query, [], "f") == {}
+
+
+def test_a_text_in_several_documents_finds_them_all_and_is_most_like_itself(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    matrix = fill(contract_writer, make_document, 6)
+    contract_writer.put_documents("copy", [make_document("c.md", "text 1")])
+    found = contract_writer.search_dense(matrix[1, 0], 2, Scope(), "f")
+    assert [candidate.document_id for candidate in found] == [2, 7]
+    only = contract_writer.search_dense(matrix[1, 0], 2, Scope(collections=("copy",)), "f")
+    assert [candidate.document_id for candidate in only] == [7]
+    stored = contract_writer.documents([2])[2]
+    like = contract_writer.search_like(stored, 3, Scope())
+    assert {candidate.document_id for candidate in like[:2]} == {2, 7}
+    assert like[0].score == pytest.approx(0.8, abs=0.01)
+    bare = make_document("bare.md", "no vectors")
+    contract_writer.put_documents("n", [bare])
+    [without] = contract_writer.find_docid(bare.hash)
+    assert contract_writer.search_like(without, 3, Scope()) == []
+
+
+def test_vectors_of_another_model_are_never_compared(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    matrix = fill(contract_writer, make_document, 5)
+    assert contract_writer.search_dense(matrix[0, 0], 5, Scope(), "other") == []
+    with pytest.raises(StoreError, match=f"{DIM} dimensions"):
+        contract_writer.search_dense(np.ones(7, dtype=np.float32), 5, Scope(), "f")
+    with pytest.raises(ValueError, match="dimension"):
+        contract_writer.put_vectors("f", 7, {b"x" * 16: np.ones(7, dtype=np.float32)})
+
+
+def test_texts_wait_for_vectors_the_newest_first(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    made = [
+        make_document("old.md", "old", modified_at="2020-01-01T00:00:00.000Z"),
+        make_document("b.md", "same", modified_at="2023-01-01T00:00:00.000Z"),
+        make_document("a.md", "same", modified_at="2022-01-01T00:00:00.000Z"),
+        make_document("dated.md", "dated", date="2025-01-01"),
+    ]
+    contract_writer.put_documents("n", made)
+    contract_writer.put_documents("m", [make_document("m.md", "other")])
+    waiting = [(one.path, one.text) for one in contract_writer.pending("f", ["n"])]
+    assert waiting == [("dated.md", "dated"), ("a.md", "same"), ("old.md", "old")]
+    assert contract_writer.count_pending("f", ["n"]) == (3, 12)
+    assert contract_writer.count_pending("f") == (4, 17)
+    contract_writer.put_chunks("f", DIM, {made[0].hash: []})
+    assert contract_writer.count_pending("f", ["n"]) == (2, 9)
+    assert contract_writer.vector_coverage("f") == VectorCoverage(pending=3, has_vectors=False)
+    assert contract_writer.vector_coverage("g") == VectorCoverage(pending=4, has_vectors=False)
+    assert contract_writer.status("f").embedded_documents == 1
+    with pytest.raises(ValueError, match="no vector"):
+        contract_writer.put_chunks("f", DIM, {made[1].hash: [ChunkRecord(0, 0, 3, b"x" * 16)]})
+    assert contract_writer.count_pending("f", ["n"]) == (2, 9)
+
+
+def test_forgotten_chunks_are_searched_until_new_ones_take_their_place(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    matrix = fill(contract_writer, make_document, 4)
+    contract_writer.forget_chunks("f", [".txt"])
+    assert contract_writer.count_pending("f")[0] == 0
+    contract_writer.forget_chunks("f", [".md"])
+    assert contract_writer.count_pending("f")[0] == 4
+    assert contract_writer.search_dense(matrix[2, 1], 1, Scope(), "f")[0].document_id == 3
+    waiting = next(iter(contract_writer.pending("f")))
+    contract_writer.put_chunks("f", DIM, {waiting.hash: [ChunkRecord(0, 0, 5, key_of(0))]})
+    assert contract_writer.count_pending("f")[0] == 3
+    assert contract_writer.status("f").chunks == 10
+    contract_writer.forget_chunks("f")
+    assert contract_writer.count_pending("f")[0] == 4
+
+
+def test_equal_keys_share_one_vector_which_outlives_its_document_until_cleanup(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    one, two = make_document("a", "one"), make_document("b", "two")
+    contract_writer.put_documents("n", [one, two])
+    vectors = {key_of(n): unit_vectors(3)[n] for n in range(3)}
+    contract_writer.put_vectors("f", DIM, vectors)
+    contract_writer.put_vectors("f", DIM, vectors)
+    assert contract_writer.status("f").vectors == 3
+    shared = [ChunkRecord(0, 0, 3, key_of(0))]
+    contract_writer.put_chunks("f", DIM, {one.hash: [*shared, ChunkRecord(1, 0, 3, key_of(1))], two.hash: shared})
+    assert len(contract_writer.search_dense(unit_vectors(1)[0], 5, Scope(), "f")) == 2
+    contract_writer.remove_documents("n", ["a"])
+    expected = {"unused texts": 0, "unused chunks": 0, "unused vectors": 2}
+    assert contract_writer.existing_keys("f", list(vectors)) == vectors.keys()
+    assert contract_writer.cleanup(dry_run=True) == expected
+    assert contract_writer.cleanup() == expected
+    assert contract_writer.existing_keys("f", list(vectors)) == {key_of(0)}
+    [best] = contract_writer.search_dense(unit_vectors(1)[0], 5, Scope(), "f")
+    assert best.score == pytest.approx(1.0, abs=0.01)
+    assert contract_writer.check() == []
+
+
+def test_clearing_one_collection_keeps_the_vectors_of_shared_texts(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    fill(contract_writer, make_document, 4)
+    contract_writer.put_documents("copy", [make_document("c.md", "text 1")])
+    contract_writer.clear_vectors(["n"])
+    assert contract_writer.status("f").vectors == 3
+    assert contract_writer.count_pending("f")[0] == 3
+    contract_writer.clear_vectors()
+    assert contract_writer.status("f").vectors == 0
+    assert contract_writer.models() == []
+    matrix = fill(contract_writer, make_document, 2)
+    assert contract_writer.search_dense(matrix[1, 0], 1, Scope(), "f")[0].score == pytest.approx(1.0, abs=0.01)
+
+
+def test_an_index_is_copied_from_any_engine_to_any_other(place: Place, make_document: MakeDocument) -> None:
+    with place.writer() as writer:
+        matrix = fill(writer, make_document, 5)
+        writer.put_chunks("f", DIM, {make_document("x", "text 0").hash: []})
+    with place.reader() as reader, reader.snapshot():
+        assert [one.path for part in reader.stored_files() for one in part] == [f"d/{n}.md" for n in range(5)]
+        assert [(one.fingerprint, one.dim) for one in reader.models()] == [("f", DIM)]
+        sets = {content: chunks for part in reader.chunk_sets("f") for content, chunks in part.items()}
+        assert sets[make_document("x", "text 0").hash] == []
+        assert [one.key for one in sets[make_document("x", "text 4").hash]] == [key_of(12), key_of(13), key_of(14)]
+        vectors = {key: vector for part in reader.all_vectors("f") for key, vector in part.items()}
+        assert len(vectors) == 15
+        assert float(vectors[key_of(13)] @ matrix[4, 1]) == pytest.approx(1.0, abs=0.01)
+        assert list(reader.chunk_sets("g")) == []
+
+
+def test_vectors_with_an_index_are_found_as_without(
+    tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, "lance")
+    from qmd.store.lance import health
+
+    monkeypatch.setattr(health, "INDEXED_VECTORS", 1_000)
+    with place.writer() as writer:
+        matrix = fill(writer, make_document, 600)
+        writer.cleanup()
+        late = make_document("late.md", "late")
+        writer.put_documents("n", [late])
+        vector = unit_vectors(1, seed=77)[0]
+        writer.put_vectors("f", DIM, {b"late" * 4: vector})
+        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
+    with place.reader() as reader:
+        assert reader.search_dense(vector, 1, Scope(), "f")[0].document_id == 601
+        query = unit_vectors(1, seed=8)[0]
+        expected = {int(n) + 1 for n in np.argsort(-(matrix @ query).max(axis=1))[:10]}
+        found = reader.search_dense(query, 10, Scope(), "f")
+        assert len({candidate.document_id for candidate in found} & expected) >= 9
+        assert len(reader.search_dense(query, 601, Scope(), "f")) == 601

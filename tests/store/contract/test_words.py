@@ -1,0 +1,221 @@
+"""What every engine answers to words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from qmd.analysis.index import analyze_text
+from qmd.analysis.query import analyze_query, parse_lex
+from qmd.records import IndexTerms, LexicalTerm, MetadataFilter, Scope
+from qmd.store.base import IndexWriter
+from qmd.store.records import NewDocument
+
+MakeDocument = Callable[..., NewDocument]
+
+
+def word(text: str, *, required: bool = False, excluded: bool = False) -> LexicalTerm:
+    return LexicalTerm(text, f'"{text}"', required=required, excluded=excluded)
+
+
+def paths(writer: IndexWriter, terms: Sequence[LexicalTerm], k: int = 10, scope: Scope = Scope()) -> list[str]:
+    candidates = writer.search_lexical(terms, k, scope)
+    assert all(candidate.score > 0 for candidate in candidates)
+    stored = writer.documents([candidate.document_id for candidate in candidates])
+    return [stored[candidate.document_id].path for candidate in candidates]
+
+
+def fill(writer: IndexWriter, make_document: MakeDocument, texts: dict[str, str]) -> None:
+    filler = {f"filler{n}": f"filler number{n} sentence" for n in range(8)}
+    writer.put_documents("n", [make_document(path, text) for path, text in (texts | filler).items()])
+
+
+def test_more_matches_rank_higher(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(contract_writer, make_document, {"one": "apple", "both": "apple banana"})
+    assert paths(contract_writer, [word("apple"), word("banana")]) == ["both", "one"]
+
+
+def test_required_terms_select_and_optional_ones_rank(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    texts = {"a": "apple pie", "b": "apple banana", "c": "banana", "d": "cherry"}
+    fill(contract_writer, make_document, texts)
+    assert paths(contract_writer, [word("apple", required=True), word("banana")]) == ["b", "a"]
+    assert paths(contract_writer, [word("apple", required=True), word("nothing")]) == ["a", "b"]
+    assert paths(contract_writer, [word("nothing", required=True), word("apple")]) == []
+
+
+def test_excluded_terms_leave_documents_out(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(contract_writer, make_document, {"a": "apple pie", "b": "apple banana"})
+    assert paths(contract_writer, [word("apple"), word("pie", excluded=True)]) == ["b"]
+    assert paths(contract_writer, [word("pie", excluded=True)]) == []
+
+
+def test_words_are_stemmed_and_accents_folded(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(contract_writer, make_document, {"a": "Running in the café"})
+    assert paths(contract_writer, [word("runs")]) == paths(contract_writer, [word("cafe")]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('"state of the art"', ["a"]),
+        ('"art of the state"', []),
+        ("authen*", ["b"]),
+        ("cafe*", ["e"]),
+        ("zzz*", []),
+        ("全文", ["c"]),
+        ("索", ["c"]),
+        ('"全文检索"', ["c"]),
+        ('"检索全文"', []),
+        ("C++", ["d"]),
+        ("состояния", ["f"]),
+        ("the 'quoted' \"open", []),
+    ],
+)
+def test_phrases_prefixes_and_scripts_find_what_they_mean(
+    contract_writer: IndexWriter, make_document: MakeDocument, query: str, expected: list[str]
+) -> None:
+    texts = {
+        "a": "state of the art, the state",
+        "b": "authentication",
+        "c": "全文检索",
+        "d": "templates",
+        "e": "cafés",
+        "f": "состояние",
+    }
+    documents = [make_document(path, text) for path, text in texts.items()]
+    from msgspec.structs import replace
+
+    from qmd.analysis.identifiers import symbol_terms
+
+    extra = {"d": " ".join(symbol_terms("C++"))}
+    contract_writer.put_documents(
+        "n",
+        [
+            replace(one, terms=IndexTerms("", "", "", analyze_text(texts[one.path]), extra.get(one.path, "")))
+            for one in documents
+        ],
+    )
+    assert paths(contract_writer, parse_lex(query)) == expected
+
+
+def test_a_phrase_does_not_reach_from_one_field_into_the_next(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    contract_writer.put_documents("n", [make_document("red", "apple pie", title="green")])
+    assert paths(contract_writer, [LexicalTerm("x", '"red apple"')]) == []
+    assert paths(contract_writer, [LexicalTerm("x", '"apple pie"')]) == ["red"]
+
+
+def test_a_title_counts_more_than_the_text(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    fill(contract_writer, make_document, {"body": "apple and other fruit"})
+    contract_writer.put_documents("n", [make_document("titled", "fruit and other things", title="apple")])
+    assert paths(contract_writer, [word("apple")]) == ["titled", "body"]
+
+
+def test_scope_is_applied_before_the_cut(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    contract_writer.put_documents("big", [make_document(f"b{n}", "apple apple apple") for n in range(50)])
+    contract_writer.put_documents("small", [make_document("s", "apple and a good many other words besides")])
+    assert paths(contract_writer, [word("apple")], 1, Scope(collections=("small",))) == ["s"]
+    assert paths(contract_writer, [word("apple")], 1, Scope(collections=())) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [("docs/", ["docs/a.md"]), ("Docs/", []), ("100%/", ["100%/b_c.md"]), ("100_/", []), ("o'", ["o'x.md"])],
+)
+def test_a_path_prefix_is_literal_and_case_sensitive(
+    contract_writer: IndexWriter, make_document: MakeDocument, prefix: str, expected: list[str]
+) -> None:
+    made = [make_document(path, "apple") for path in ("docs/a.md", "100%/b_c.md", "o'x.md")]
+    contract_writer.put_documents("n", made)
+    assert paths(contract_writer, [word("apple")], scope=Scope(path_prefix=prefix)) == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "op", "value", "expected"),
+    [
+        ("tag", "=", "work", ["a", "c"]),
+        ("tag", "=", "#Work/Strategy", ["c"]),
+        ("tag", "=", "workshop", ["d"]),
+        ("tag", "!=", "work", ["b", "d", "sub/e.txt"]),
+        ("status", "=", "Draft", ["a"]),
+        ("status", "=", "it's", ["b"]),
+        ("status", "!=", "draft", ["b", "c", "d", "sub/e.txt"]),
+        ("draft", "=", "true", ["b"]),
+        ("priority", "=", "2", ["b"]),
+        ("priority", ">", "2", ["a", "c"]),
+        ("priority", ">=", "2", ["a", "b", "c"]),
+        ("priority", "<", "10", ["b"]),
+        ("status", "<", "e", ["a"]),
+        ("title", "=", "PLAN", ["a"]),
+        ("path", "=", "sub/", ["sub/e.txt"]),
+        ("path", "=", "*.txt", ["sub/e.txt"]),
+        ("path", "=", "[ab]", ["a", "b"]),
+        ("path", "!=", "?", ["sub/e.txt"]),
+        ("collection", "=", "n", ["a", "b", "c", "d", "sub/e.txt"]),
+        ("after", "=", "2024-02-02", ["b", "c", "sub/e.txt"]),
+        ("before", "=", "2024-02", ["d"]),
+        ("on", "=", "2024-02", ["a", "b"]),
+        ("on", "=", "2024-02-01/2024-02-29", ["a", "b"]),
+        ("on", "=", "2024-02-01", ["a"]),
+        ("on", "=", "2025", ["c", "sub/e.txt"]),
+        ("modified", ">", "2025-06-01T12:00:00.000Z", ["sub/e.txt"]),
+        ("modified", "=", "2025-06-01T12:00:00.000Z", ["a", "b", "c", "d"]),
+    ],
+)
+def test_filters_leave_what_they_name(
+    contract_writer: IndexWriter, make_document: MakeDocument, field: str, op: str, value: str, expected: list[str]
+) -> None:
+    late = "2025-09-09T12:00:00.000Z"
+    made = [
+        make_document("a", "apple", title="The plan", tags=["work"], status="draft", priority=10, date="2024-02-01"),
+        make_document("b", "apple 2", status="it's", draft=True, priority=2, date="2024-02"),
+        make_document("c", "apple 3", tags=["#work/strategy"], priority="high"),
+        make_document("d", "apple 4", tag="workshop", date="2023-12-31"),
+        make_document("sub/e.txt", "apple 5", modified_at=late),
+    ]
+    contract_writer.put_documents("n", made)
+    scope = Scope(filters=(MetadataFilter(field, op, value),))  # type: ignore[arg-type]
+    assert sorted(paths(contract_writer, [word("apple")], scope=scope)) == expected
+    assert [one.path for one in contract_writer.iter_documents(scope)] == expected
+
+
+def test_frequencies_are_those_of_the_collections(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    contract_writer.put_documents("n", [make_document("a", "apple pie"), make_document("b", "apple")])
+    contract_writer.put_documents("m", [make_document("c", "apples")])
+    terms = [word("apple"), word("pie"), word("plum"), LexicalTerm("app", '"app"*'), LexicalTerm("x", '"apple pie"')]
+    assert contract_writer.document_frequencies(terms) == [3, 1, 0, 3, 1]
+    assert contract_writer.document_frequencies(terms, Scope(collections=("m",))) == [1, 0, 0, 1, 0]
+    assert contract_writer.count_documents(Scope(collections=("n",))) == 2
+
+
+def test_only_documents_within_are_ranked(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+    contract_writer.put_documents("n", [make_document(name, f"apple {name}") for name in "abcd"])
+    ids = {one.path: one.id for one in contract_writer.iter_documents()}
+    found = contract_writer.search_lexical([word("apple")], 10, Scope(), within=[ids["b"], ids["d"]])
+    assert {candidate.document_id for candidate in found} == {ids["b"], ids["d"]}
+
+
+def test_misspelt_words_are_suggested_as_documents_write_them(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    texts = ["the kubernetes cluster", "Die Bevölkerung", "an integrated texture was joined", "a comet"]
+    contract_writer.put_documents("n", [make_document(str(n), text) for n, text in enumerate(texts)])
+    contract_writer.put_documents("m", [make_document("b", "two combats"), make_document("c", "combat")])
+    typed = {"kubrenetes": "kubernetes", "bevölkrung": "bevölkerung", "ojined": "joined", "exture": "texture"}
+    for misspelt, meant in typed.items():
+        assert contract_writer.similar_terms(misspelt) == [meant]
+    assert contract_writer.similar_terms("comat", scope=Scope(collections=("m",)))[:1] == ["combat"]
+    assert contract_writer.similar_terms("zzz") == contract_writer.similar_terms('"') == []
+    contract_writer.remove_documents("n", ["0"])
+    assert contract_writer.similar_terms("kubrenetes") == []
+
+
+def test_a_question_finds_the_document_that_holds_most_of_it(
+    contract_writer: IndexWriter, make_document: MakeDocument
+) -> None:
+    fill(contract_writer, make_document, {"a": "how bread is baked in an oven", "b": "bread", "c": "an oven"})
+    assert paths(contract_writer, analyze_query("How do I bake bread in the oven?"))[0] == "a"
