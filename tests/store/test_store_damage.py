@@ -73,7 +73,7 @@ def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
         assert "qmd index" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(("table", "most_lost"), [("terms_data", 0), ("vector_blocks", 64), ("vector_keys", 200)])
+@pytest.mark.parametrize(("table", "most_lost"), [("terms_data", 0), ("vector_blocks", 64), ("vector_keys", 400)])
 def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
     writer: SqliteWriter, index_path: Path, make_document: MakeDocument, table: str, most_lost: int
 ) -> None:
