@@ -6,22 +6,22 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-_SYMBOLS: tuple[tuple[tuple[str, ...], re.Pattern[str], Mapping[str, str]], ...] = (
+_SYMBOLS: tuple[tuple[str, re.Pattern[str], Mapping[str, str]], ...] = (
     # In code `c++` in lower case is an increment: it counts only where prose would have it.
     (
-        ("C++", "c++", "g++"),
+        "++",
         re.compile(r"\+\+(?:(?<=[Cg]\+\+)(?![\w+])|(?<=c\+\+)(?=[\s.,?!:]|\Z))(?<![\w+$]...)"),
         {"C": "cplusplus", "c": "cplusplus", "g": "gplusplus"},
     ),
     (
-        ("C#", "c#", "F#", "f#"),
+        "#",
         re.compile(r"#(?<=[CcFf]#)(?<![\w#]..)(?![\w#])"),
         {"C": "csharp", "c": "csharp", "F": "fsharp", "f": "fsharp"},
     ),
-    ((".NET",), re.compile(r"NET(?<=\.NET)(?<!\.....)\b"), {".": "dotnet"}),
-    ((".net",), re.compile(r"net(?<=\.net)(?<![\w.]....)\b"), {".": "dotnet"}),
+    ("NET", re.compile(r"NET(?<=\.NET)(?<!\.....)\b"), {".": "dotnet"}),
+    ("net", re.compile(r"net(?<=\.net)(?<![\w.]....)\b"), {".": "dotnet"}),
 )
-"""(what a text must hold, pattern, term by the character before the match). Most texts hold none of it. Conditions on what comes before are written after
+"""(how it begins, pattern, term by the character before the match). Conditions on what comes before are written after
 the symbols: what begins with a literal is searched at memory speed."""
 
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -50,8 +50,8 @@ def identifier_parts(word: str) -> tuple[str, ...]:
 def symbol_terms(text: str) -> list[str]:
     """Terms for names that are told apart by symbols alone (`C++` → cplusplus), in a fixed order, each once."""
     found: list[str] = []
-    for needed, pattern, terms in _SYMBOLS:
-        if not any(one in text for one in needed):
+    for start, pattern, terms in _SYMBOLS:
+        if start not in text:
             continue
         names = {text[max(match.start() - 1, 0)] for match in pattern.finditer(text)}
         found.extend(term for name, term in terms.items() if name in names)

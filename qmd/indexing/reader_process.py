@@ -1,7 +1,8 @@
 """A process that reads files for this one, so that no file can take the program along, whatever it does to a parser.
 
-It gets pickled lists of files on stdin and answers file by file on stdout (`FileReading.pack`, behind its length), within
-a time for each and within a bound of memory. When an answer stays away the process is ended, the file is left out, and a new process goes on with the next.
+It gets pickled lists of files on stdin and answers file by file on stdout (`FileReading.pack`, behind its length),
+within a time for each and within a bound of memory. When an answer stays away the process is ended, the file is left
+out, and a new process goes on with the next.
 It ends with its stdin, so none outlives the program, however that ends.
 """
 
