@@ -6,8 +6,8 @@ from pathlib import Path
 
 import apsw
 
-from qmd.store.sqlite.blocks import read_slots
 from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.vec0 import vectors_of
 
 _TABLES = {
     "collections": "SELECT name, path, pattern, ignore_json, context_json, include_by_default, position"
@@ -45,7 +45,11 @@ def _vectors(database: Database) -> list[tuple[object, ...]]:
         used = "SELECT DISTINCT key, slot FROM vector_keys JOIN chunks USING (model, slot) WHERE model = ? ORDER BY key"
         keys = database.rows(used, (model,))
         slots = np.array(sorted(slot for _, slot in keys), dtype=np.int64)
-        rows = dict(zip(slots.tolist(), read_slots(database, model, slots, dim), strict=True)) if len(slots) else {}
+        rows = (
+            dict(zip(slots.tolist(), vectors_of(database, model, dim).read_slots(slots), strict=True))
+            if len(slots)
+            else {}
+        )
         found += [(fingerprint, key, rows[slot].tobytes()) for key, slot in keys]
     return found
 

@@ -55,7 +55,7 @@ def damage(path: Path, table: str, share: float) -> None:
     path.write_bytes(raw)
 
 
-@pytest.mark.parametrize("table", ["terms_data", "content", "vector_blocks", "documents", "chunks"])
+@pytest.mark.parametrize("table", ["terms_data", "content", "vectors_1_vector_chunks00", "documents", "chunks"])
 def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
     writer: SqliteWriter, index_path: Path, make_document: MakeDocument, table: str
 ) -> None:
@@ -73,7 +73,9 @@ def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
         assert "qmd index" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(("table", "most_lost"), [("terms_data", 0), ("vector_blocks", 64), ("vector_keys", 400)])
+@pytest.mark.parametrize(
+    ("table", "most_lost"), [("terms_data", 0), ("vectors_1_vector_chunks00", 64), ("vector_keys", 400)]
+)
 def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
     writer: SqliteWriter, index_path: Path, make_document: MakeDocument, table: str, most_lost: int
 ) -> None:
@@ -151,6 +153,7 @@ def old_index(path: Path) -> apsw.Connection:
     """An index as the first version made it: without checksums, and its table of collections under its old name."""
     path.parent.mkdir(parents=True)
     old = apsw.Connection(str(path))
+    assert isinstance(MIGRATIONS[0], str)
     old.execute(MIGRATIONS[0]).fetchall()
     old.execute("PRAGMA application_id = 1902994433; PRAGMA user_version = 1; PRAGMA journal_mode = WAL").fetchall()
     old.execute("INSERT INTO collections VALUES ('n', '/n', '**/*.md', '[]', '{}', NULL, 1, 0)")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import numpy as np
 import numpy.typing as npt
 import pytest
+import sqlite_vec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import StoreError
 from qmd.records import Scope
 from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
-from qmd.store.sqlite import vectors
-from qmd.store.sqlite.blocks import hamming, pack_rows, pack_signs, score_rows, unpack_rows
+from qmd.store.sqlite import vector_blocks, vectors
 from qmd.store.sqlite.index import SqliteWriter
-from qmd.store.sqlite.opening import open_reader
+from qmd.store.sqlite.opening import open_reader, open_writer
+from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, quantise, score_rows
+from tests.old_schema import take_back
 
 MakeDocument = Callable[..., NewDocument]
 DIM = 96
@@ -179,14 +183,14 @@ def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
 ) -> None:
     if not hasattr(np, "bitwise_count"):
         pytest.skip("numpy before 2.0 scans exactly")
-    monkeypatch.setattr(vectors, "SIGNS_FROM_SLOTS", 3_000)
+    monkeypatch.setattr(vectors, "SIGNS_FROM", 3_000)
     matrix = fill(writer, make_document, 2_000)
     late = make_document("late.md", "late text")
     writer.put_documents("n", [late])
     vector = unit_vectors(1, seed=77)[0]
     writer.put_vectors("f", DIM, {b"late" * 4: vector})
     writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
-    assert writer._database.value("SELECT count(*) FROM sign_blocks") == 2
+    assert writer._database.value("SELECT count(*) FROM signs_1_rowids") == 6_001
     assert writer.search_dense(vector, 1, Scope(), "f")[0].document_id == 2_001
     query = unit_vectors(1, seed=8)[0]
     expected = {int(n) + 1 for n in np.argsort(-(matrix @ query).max(axis=1))[:10]}
@@ -201,20 +205,21 @@ def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
 def test_packed_rows_keep_direction_and_signs_keep_distance(n: int, dim: int, seed: int) -> None:
     made = np.random.default_rng(seed).standard_normal((n, dim)).astype(np.float32)
     made /= np.linalg.norm(made, axis=1, keepdims=True)
-    rows = pack_rows(made)
-    assert rows.shape == (n, dim + 4)
-    assert np.abs((unpack_rows(rows) * made).sum(axis=1) - 1).max() < 1e-3
-    assert np.abs(score_rows(rows, made[0]) - made @ made[0]).max() < 0.02
+    rows = quantise(made)
+    assert rows.shape == (n, dim)
+    assert np.abs((dequantise(rows) * made).sum(axis=1) - 1).max() < 1e-3
+    assert np.abs(score_rows(rows, made[0])[0] - made @ made[0]).max() < 0.02
+    assert np.array_equal(quantise(dequantise(rows)), rows)
     centre = np.zeros(dim, dtype=np.float32)
     signs = pack_signs(made, centre)
     expected = ((made > 0) != (made[0] > 0)).sum(axis=1)
     if hasattr(np, "bitwise_count"):
-        assert hamming(signs, signs[:, 0]).tolist() == expected.tolist()
+        assert hamming(as_words(signs), as_words(signs)[0]).tolist() == expected.tolist()
 
 
 def test_a_zero_vector_is_similar_to_nothing() -> None:
-    rows = pack_rows(np.zeros((1, 8), dtype=np.float32))
-    assert score_rows(rows, np.ones(8, dtype=np.float32)).tolist() == [0.0]
+    rows = quantise(np.zeros((1, 8), dtype=np.float32))
+    assert score_rows(rows, np.ones(8, dtype=np.float32))[0].tolist() == [0.0]
 
 
 @pytest.mark.parametrize("n", [3, 400])
@@ -238,3 +243,94 @@ def test_a_warm_reader_sees_vectors_that_were_all_computed_anew(
         writer.put_chunks("f", DIM, contents)
         found = warm.search_dense(after[4], 1, Scope(), "f")[0]
         assert (found.document_id, round(found.score, 1)) == (2, 1.0)
+
+
+def test_vectors_of_an_older_version_are_brought_over_and_answer_alike(
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(writer, make_document, 100)
+    queries = unit_vectors(5, seed=3)
+    before = [writer.search_dense(query, 20, Scope(), "f") for query in queries]
+    signs_from = 200
+    monkeypatch.setattr(vector_blocks, "SIGNS_FROM", signs_from)
+    take_back(writer._database.connection, 7)
+    with open_reader(index_path) as reader:
+        assert reader.vector_coverage("f") == VectorCoverage(pending=0, has_vectors=True)
+        assert [reader.search_dense(query, 20, Scope(), "f") for query in queries] == before
+        assert reader._database.value("SELECT count(*) FROM signs_1_rowids") == 300
+        assert reader.check() == []
+
+
+def test_an_old_index_loses_its_vectors_alone_where_sqlite_vec_is_missing(
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(writer, make_document, 3)
+    take_back(writer._database.connection, 7)
+    monkeypatch.setattr(vector_blocks, "is_available", lambda: False)
+    with open_reader(index_path) as reader:
+        assert reader.count_documents() == 3
+        assert reader.vector_coverage("f") == VectorCoverage(pending=3, has_vectors=False)
+
+
+def test_without_sqlite_vec_vectors_are_read_and_writing_them_says_what_is_missing(
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = fill(writer, make_document, 5)
+    monkeypatch.setitem(sys.modules, "sqlite_vec", None)
+    with open_writer(index_path) as second:
+        assert second.search_dense(matrix[2, 0], 1, Scope(), "f")[0].document_id == 3
+        with pytest.raises(StoreError, match="sqlite-vec cannot be loaded"):
+            second.put_vectors("f", DIM, {b"late" * 4: matrix[0, 0]})
+        assert second.existing_keys("f", [b"late" * 4]) == frozenset()
+
+
+def test_tables_of_an_unknown_layout_are_asked_through_the_extension(
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    fill(writer, make_document, 50)
+    query = unit_vectors(1, seed=5)[0]
+    search = [(10, Scope()), (3, Scope(path_prefix="d/1"))]
+    with open_reader(index_path) as reader:
+        before = [reader.search_dense(query, k, scope, "f") for k, scope in search]
+    writer._database.run("UPDATE vectors_1_info SET value = 'v9.0' WHERE key = 'CREATE_VERSION'")
+    with open_reader(index_path) as reader:
+        assert [reader.search_dense(query, k, scope, "f") for k, scope in search] == before
+
+
+def test_cleanup_gives_the_room_of_dropped_vectors_back_and_keeps_the_others_whole(
+    writer: SqliteWriter, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "SIGNS_FROM", 3_000)
+    matrix = fill(writer, make_document, 2_000)
+    writer.remove_documents("n", [f"d/{number}.md" for number in range(2_000) if number % 5])
+    query = unit_vectors(1, seed=5)[0]
+    assert writer.cleanup()["unused vectors"] == 4_800
+    for table in ("vectors_1", "signs_1"):
+        used = writer._database.value(f"SELECT sum(size) FROM {table}_chunks")
+        assert writer._database.value(f"SELECT count(*) FROM {table}_rowids") == 1_200
+        assert used <= 2 * 1_200 + 1_024
+    best = {int(n) * 5 + 1 for n in np.argsort(-(matrix[::5] @ query).max(axis=1))[:10]}
+    found = {one.document_id for one in writer.search_dense(query, 10, Scope(), "f")}
+    assert len(found & best) >= 9
+    # Slots go on behind the last, and what was moved is found by its slot.
+    late = make_document("late.md", "late text")
+    writer.put_documents("n", [late])
+    writer.put_vectors("f", DIM, {b"late" * 4: query})
+    writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
+    assert writer.search_dense(query, 1, Scope(), "f")[0].document_id == 2_001
+    assert writer.dense_scores(matrix[10, 0], [11], "f")[11].score == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_foreign_program_asks_the_vectors_by_sql(
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    matrix = fill(writer, make_document, 50)
+    writer.close()
+    plain = apsw.Connection(str(index_path), flags=apsw.SQLITE_OPEN_READONLY)
+    plain.enable_load_extension(True)
+    plain.load_extension(sqlite_vec.loadable_path())
+    query = quantise(matrix[7, :1]).tobytes()
+    sql = "SELECT rowid, distance FROM vectors_1 WHERE embedding MATCH vec_int8(?) AND k = 3"
+    nearest = plain.execute(sql, (query,)).fetchall()
+    assert nearest[0][0] == 21
+    assert nearest[0][1] == pytest.approx(0, abs=1e-3)

@@ -109,6 +109,8 @@ class Database:
         self.path = path
         self.statistics: dict[tuple[str, ...], Any] = {}
         """Kept by `scoped_ranking`: collections → what was counted of them."""
+        self.has_vec0 = False
+        """Whether `vec0` has loaded its extension into the connection."""
         self._is_over: Callable[[], bool] | None = None
 
     def close(self) -> None:

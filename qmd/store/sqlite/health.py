@@ -91,9 +91,7 @@ def check(database: Database, *, thorough: bool = True) -> list[str]:
         )
         if documents != indexed:
             found.append(f"full-text index holds {indexed[0]} documents of {documents[0]}")
-        lost = database.value(
-            "SELECT count(*) FROM chunks JOIN models ON models.id = chunks.model WHERE chunks.slot >= models.n_slots"
-        )
+        lost = sum(_chunks_without_vector(database, *model) for model in database.rows("SELECT id, dim FROM models"))
         if lost:
             found.append(f"{lost} chunks have no vector")
     except DamagedIndexError as exc:
@@ -101,6 +99,14 @@ def check(database: Database, *, thorough: bool = True) -> list[str]:
     if found:
         forget_verified(database.path)
     return found
+
+
+def _chunks_without_vector(database: Database, model: int, dim: int) -> int:
+    from qmd.store.sqlite.vec0 import vectors_of
+
+    table = vectors_of(database, model, dim)
+    there = f"SELECT rowid FROM {table.name}_rowids" if table.exists() else "SELECT NULL LIMIT 0"
+    return int(database.value(f"SELECT count(*) FROM chunks WHERE model = ? AND slot NOT IN ({there})", (model,)))
 
 
 def cleanup(database: Database, *, dry_run: bool = False) -> Mapping[str, int]:

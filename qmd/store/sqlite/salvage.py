@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 import numpy as np
@@ -16,7 +17,6 @@ from qmd.config.paths import index_beside
 from qmd.errors import BusyError, StoreError
 from qmd.files import PRIVATE_FILE
 from qmd.store.sqlite import documents, vectors
-from qmd.store.sqlite.blocks import ROWS_PER_BLOCK, SCALE_BYTES, block_id
 from qmd.store.sqlite.connection import (
     DamagedIndexError,
     Database,
@@ -27,9 +27,17 @@ from qmd.store.sqlite.connection import (
     file_lock,
     open_file,
 )
-from qmd.store.sqlite.schema import MIGRATIONS, is_mixed, migrate
+from qmd.store.sqlite.schema import MIGRATIONS, apply_step, is_mixed, migrate
+from qmd.store.sqlite.vec0 import Vec0Table, create_signs, create_vectors, enable, vectors_of
+from qmd.store.sqlite.vector_blocks import ROWS_PER_BLOCK, read_block
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _SIDE_FILES = ("-wal", "-shm")
+
+_VEC0_VERSION = 8
+"""Version of the schema from which on vectors lie in the tables of sqlite-vec."""
 
 _DROPS = (
     ("TRIGGER", "type = 'trigger'"),
@@ -153,6 +161,9 @@ def _copy_without_foreign_tables(source: Database, target: Path) -> bool:
         new.touch(PRIVATE_FILE)
         source.run("VACUUM INTO ?", (str(new),))
         with closing(connect_for_writing(new)) as copy:
+            # The original's vectors are in a table of the same kind, which only the extension can drop.
+            with suppress(StoreError):
+                enable(copy)
             with copy.transaction():
                 _drop_foreign_tables(copy)
                 _drop_half_documents(copy)
@@ -175,7 +186,7 @@ def _drop_foreign_tables(database: Database) -> None:
     Raises:
         DamagedIndexError: One of ours is not as we made it.
     """
-    ours = _schema(int(database.value("PRAGMA user_version")))
+    ours = _schema(database)
     for kind, condition in _DROPS:
         for name, _ in database.rows(f"SELECT name, sql FROM sqlite_schema WHERE {condition}"):
             if name not in ours and not name.startswith("sqlite_"):
@@ -189,13 +200,18 @@ def _drop_foreign_tables(database: Database) -> None:
             raise DamagedIndexError(database.path)
 
 
-def _schema(version: int) -> dict[str, str | None]:
-    """Objects of our schema and how they are made."""
-    with closing(apsw.Connection(":memory:")) as connection:
+def _schema(database: Database) -> dict[str, str | None]:
+    """Objects of our schema in a file and how they are made, those of its models' vectors among them."""
+    with closing(Database(apsw.Connection(":memory:"), database.path)) as fresh:
+        version = int(database.value("PRAGMA user_version"))
         for step in MIGRATIONS[:version]:
-            connection.execute(step).fetchall()
-        rows: list[Row] = connection.execute("SELECT name, sql FROM sqlite_schema").fetchall()
-        return dict(rows)
+            apply_step(fresh, step)
+        if version >= _VEC0_VERSION:
+            for model, dim, centre in database.rows("SELECT id, dim, centre FROM models"):
+                create_vectors(fresh, model, dim)
+                if centre is not None:
+                    create_signs(fresh, model, dim)
+        return dict(fresh.rows("SELECT name, sql FROM sqlite_schema"))
 
 
 def _drop_half_documents(database: Database) -> None:
@@ -223,29 +239,47 @@ def _save_vectors(path: Path, target: Path) -> int:
             with suppress(StoreError):
                 documents.mirror_collections(database, documents.read_collections(source))
                 documents.write_meta(database, "global_context", documents.read_meta(source, "global_context"))
-            models = _rows_either_way(source, "SELECT fingerprint, id, dim, n_slots FROM models ORDER BY id", ())
-            return sum(_copy_model(source, database, *model) for model in models)
+            is_old = int(source.value("PRAGMA user_version")) < _VEC0_VERSION
+            models = _rows_either_way(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
+            return sum(_copy_model(source, database, *model, is_old=is_old) for model in models)
 
 
-def _copy_model(source: Database, target: Database, fingerprint: str, model: int, dim: int, n_slots: int) -> int:
-    """Copy the vectors of one model whose key and block can both be read; how many these are."""
-    width = SCALE_BYTES + dim
-    by_block: dict[int, list[tuple[bytes, int]]] = {}
-    for key, slot in _keys(source, model):
-        if 0 <= slot < n_slots:
-            by_block.setdefault(slot // ROWS_PER_BLOCK, []).append((key, slot % ROWS_PER_BLOCK))
+def _copy_model(source: Database, target: Database, fingerprint: str, model: int, dim: int, *, is_old: bool) -> int:
+    """Copy the vectors of one model whose key and place can both be read; how many these are."""
+    keys = {slot: key for key, slot in _keys(source, model) if slot >= 0}
+    table = vectors_of(source, model, dim)
+    by_piece: dict[int, list[int]] = {}
+    for slot in keys:
+        by_piece.setdefault(slot // ROWS_PER_BLOCK, []).append(slot)
     copied = 0
-    for block, members in sorted(by_block.items()):
+    for piece, slots in sorted(by_piece.items()):
         try:
-            blob = source.value("SELECT vectors FROM vector_blocks WHERE id = ?", (block_id(model, block),))
+            rows = _read_old(source, model, piece, slots, dim) if is_old else _read_one_by_one(table, slots)
         except StoreError:
             continue
-        if blob is None or len(blob) != ROWS_PER_BLOCK * width:
-            continue
-        rows = np.frombuffer(blob, dtype=np.uint8).reshape(ROWS_PER_BLOCK, width)
-        vectors.put_stored_rows(target, fingerprint, dim, {key: rows[row] for key, row in members})
-        copied += len(members)
+        if rows:
+            vectors.put_stored_rows(target, fingerprint, dim, {keys[slot]: row for slot, row in rows.items()})
+            copied += len(rows)
     return copied
+
+
+def _read_old(
+    source: Database, model: int, block: int, slots: Sequence[int], dim: int
+) -> dict[int, npt.NDArray[np.int8]]:
+    rows = read_block(source, model, block, dim)
+    return {slot: rows[slot % ROWS_PER_BLOCK] for slot in slots}
+
+
+def _read_one_by_one(table: Vec0Table, slots: Sequence[int]) -> dict[int, npt.NDArray[np.int8]]:
+    """The rows of some neighbouring slots, all or else those that can be read."""
+    try:
+        found = table.read_slots(np.array(slots, dtype=np.int64)).view(np.int8)
+        return dict(zip(slots, found, strict=True))
+    except StoreError:
+        if len(slots) == 1:
+            return {}
+    middle = len(slots) // 2
+    return _read_one_by_one(table, slots[:middle]) | _read_one_by_one(table, slots[middle:])
 
 
 def _keys(source: Database, model: int) -> Iterator[tuple[bytes, int]]:

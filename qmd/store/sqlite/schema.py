@@ -6,6 +6,8 @@ keep their names and meaning. `hash` is the full sha-256 of the text in hex, `ac
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from qmd.errors import NotFoundError, StoreError
 from qmd.store.sqlite.connection import APPLICATION_ID, Database, ForeignIndexError, add_checksums
 
@@ -100,7 +102,17 @@ ALTER TABLE qmd_collections ADD COLUMN gitignore INTEGER NOT NULL DEFAULT 1;
 """
 """`folders` are those that the last update looked at, and when a name in them last changed."""
 
-MIGRATIONS: tuple[str, ...] = (
+
+def _vec0_tables(database: Database) -> None:
+    """Bring vectors over from blocks of their own into the tables of sqlite-vec."""
+    from qmd.store.sqlite.vector_blocks import move_blocks
+
+    database.run("ALTER TABLE models RENAME COLUMN n_slots TO n_vectors")
+    move_blocks(database)
+    database.run("DROP TABLE vector_blocks; DROP TABLE sign_blocks")
+
+
+MIGRATIONS: tuple[str | Callable[[Database], None], ...] = (
     _INITIAL,
     _COLLECTIONS_UNDER_OUR_NAME,
     _LEFT_OUT,
@@ -108,6 +120,7 @@ MIGRATIONS: tuple[str, ...] = (
     _NAMES_AND_DATES,
     _LINKS,
     _FOLDERS,
+    _vec0_tables,
 )
 """Entry n takes a file from version n to n + 1."""
 
@@ -155,9 +168,17 @@ def migrate(database: Database) -> None:
     with database.transaction():
         # Read again under the lock: another process may have migrated while this one waited.
         for step in MIGRATIONS[_own_version(database) :]:
-            database.run(step)
+            apply_step(database, step)
         database.run(f"PRAGMA user_version = {len(MIGRATIONS)}")
     add_checksums(database)
+
+
+def apply_step(database: Database, step: str | Callable[[Database], None]) -> None:
+    """Take a file one version further."""
+    if isinstance(step, str):
+        database.run(step)
+    else:
+        step(database)
 
 
 def is_mixed(database: Database) -> bool:

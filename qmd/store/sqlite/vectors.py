@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.store.sqlite.blocks import block_ids, pack_rows, read_all, read_slots, unpack_rows, write_rows, write_signs
 from qmd.store.sqlite.chunks import model_id, slots_of
 from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.quantisation import dequantise, pack_signs, quantise
+from qmd.store.sqlite.vec0 import create_signs, create_vectors, signs_of, vectors_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-SIGNS_FROM_SLOTS = 150_000
-"""Vectors per model from which on sign bits are kept. Below, the exact scan takes at most about 20 ms."""
+SIGNS_FROM = 150_000
+"""Vectors per model from which on sign bits are kept. Below, the exact scan takes at most about 30 ms."""
+
+_SAMPLE = 20_000
+"""Vectors whose mean is the centre of the sign bits."""
+
+_ROWS_AT_ONCE = 65_536
 
 _NEW_GENERATION = "generation = random()"
 """Drawn anew whenever a model's vectors change, and never counted: row ids are used again after `embed --force`, so a
@@ -28,6 +34,7 @@ def put_vectors(
     """Store those vectors whose keys have none yet.
 
     Raises:
+        StoreError: There is no sqlite-vec for this platform.
         ValueError: A vector has another dimension.
     """
     model = model_id(database, fingerprint, dim)
@@ -38,12 +45,10 @@ def put_vectors(
     matrix = np.asarray(list(new.values()), dtype=np.float32)
     if matrix.shape != (len(new), dim):
         raise ValueError(f"vectors have shape {matrix.shape}, not {(len(new), dim)}")
-    _append(database, model, dim, new, pack_rows(matrix))
+    _append(database, model, dim, new, quantise(matrix))
 
 
-def put_stored_rows(
-    database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.uint8]]
-) -> None:
+def put_stored_rows(database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.int8]]) -> None:
     """Store vectors in the form in which another index held them, by key."""
     _append(database, model_id(database, fingerprint, dim), dim, rows, np.stack(list(rows.values())))
 
@@ -51,7 +56,11 @@ def put_stored_rows(
 def clear_vectors(database: Database, collections: Sequence[str] | None) -> None:
     """Forget vectors: of all models and texts, or of the texts that only the given collections hold."""
     if collections is None:
-        for table in ("chunks", "embedded", "vector_keys", "vector_blocks", "sign_blocks", "models"):
+        for model, dim in database.rows("SELECT id, dim FROM models"):
+            for one in (vectors_of(database, model, dim), signs_of(database, model, dim)):
+                if one.exists():
+                    one.drop()
+        for table in ("chunks", "embedded", "vector_keys", "models"):
             database.run(f"DELETE FROM {table}")
         return
     marks = ",".join("?" * len(collections))
@@ -68,72 +77,58 @@ def clear_vectors(database: Database, collections: Sequence[str] | None) -> None
 def drop_unused(database: Database, *, dry_run: bool = False) -> int:
     """Remove vectors that no chunk refers to; how many there are."""
     dropped = 0
-    for model, dim, n_slots in database.rows("SELECT id, dim, n_slots FROM models"):
-        used = database.rows("SELECT DISTINCT slot FROM chunks WHERE model = ? ORDER BY slot", (model,))
-        live = [slot for (slot,) in used]
-        dropped += n_slots - len(live)
-        if not dry_run and n_slots != len(live):
-            with database.transaction():
-                _compact(database, model, dim, np.array(live, dtype=np.int64), n_slots)
+    for model, dim, n_vectors, centre in database.rows("SELECT id, dim, n_vectors, centre FROM models"):
+        unused = "model = ?1 AND slot NOT IN (SELECT slot FROM chunks WHERE model = ?1)"
+        slots = [slot for (slot,) in database.rows(f"SELECT slot FROM vector_keys WHERE {unused}", (model,))]
+        dropped += len(slots)
+        if dry_run or not slots:
+            continue
+        with database.transaction():
+            database.run(f"DELETE FROM vector_keys WHERE {unused}", (model,))
+            tables = [vectors_of(database, model, dim), *([signs_of(database, model, dim)] if centre else [])]
+            for table in tables:
+                table.delete(slots)
+                table.compact()
+            database.run(
+                f"UPDATE models SET n_vectors = ?, {_NEW_GENERATION} WHERE id = ?", (n_vectors - len(slots), model)
+            )
     return dropped
 
 
-def _compact(database: Database, model: int, dim: int, live: npt.NDArray[np.int64], n_slots: int) -> None:
-    """Move the live slots together and number them anew."""
-    rows = read_all(database, model, n_slots, dim)[live]
-    database.run(
-        "DELETE FROM vector_keys WHERE model = ? AND slot NOT IN (SELECT slot FROM chunks WHERE model = ?)",
-        (model, model),
-    )
-    # Ascending and never larger than the old number, so no two rows meet on the way.
-    moves = [(new, model, old) for new, old in enumerate(live.tolist()) if new != old]
-    # The hint: SQLite would walk all chunks of the model for every move.
-    database.run_many("UPDATE chunks INDEXED BY chunks_by_slot SET slot = ? WHERE model = ? AND slot = ?", moves)
-    keys = database.rows("SELECT key, slot FROM vector_keys WHERE model = ?", (model,))
-    renumbered = {old: new for new, _, old in moves}
-    database.run_many(
-        "UPDATE vector_keys SET slot = ? WHERE model = ? AND key = ?",
-        [(renumbered[slot], model, key) for key, slot in keys if slot in renumbered],
-    )
-    for table in ("vector_blocks", "sign_blocks"):
-        database.run(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", block_ids(model))
-    database.run(f"UPDATE models SET n_slots = 0, {_NEW_GENERATION}, centre = NULL WHERE id = ?", (model,))
-    if len(live):
-        _append_rows(database, model, dim, rows)
-
-
-def _append(database: Database, model: int, dim: int, keys: Iterable[bytes], rows: npt.NDArray[np.uint8]) -> None:
-    """Append stored rows under their keys."""
-    first = _append_rows(database, model, dim, rows)
+def _append(database: Database, model: int, dim: int, keys: Iterable[bytes], rows: npt.NDArray[np.int8]) -> None:
+    """Store rows under their keys."""
+    before = database.row("SELECT n_vectors, centre FROM models WHERE id = ?", (model,))
+    n_vectors, centre_bytes = before if before else (0, None)
+    table = vectors_of(database, model, dim)
+    if not table.exists():
+        create_vectors(database, model, dim)
+    first = table.next_slot()
+    slots = range(first, first + len(rows))
+    table.insert(slots, rows.view(np.uint8))
     database.run_many(
         "INSERT INTO vector_keys (model, key, slot) VALUES (?, ?, ?)",
-        [(model, key, slot) for slot, key in enumerate(keys, start=first)],
+        [(model, key, slot) for slot, key in zip(slots, keys, strict=True)],
     )
-
-
-def _append_rows(database: Database, model: int, dim: int, rows: npt.NDArray[np.uint8]) -> int:
-    """Append stored rows, with sign bits once there are many; the first slot."""
-    row = database.row("SELECT n_slots, centre FROM models WHERE id = ?", (model,))
-    first, centre_bytes = row if row else (0, None)
-    write_rows(database, model, first, rows)
-    total = first + len(rows)
     if centre_bytes is not None:
         centre = np.frombuffer(centre_bytes, dtype=np.float32)
-        write_signs(database, model, first, unpack_rows(rows), centre)
-    elif total >= SIGNS_FROM_SLOTS:
-        centre_bytes = _start_signs(database, model, dim, total)
+        signs_of(database, model, dim).insert(slots, pack_signs(dequantise(rows), centre))
+    elif n_vectors + len(rows) >= SIGNS_FROM:
+        centre_bytes = start_signs(database, model, dim)
     database.run(
-        f"UPDATE models SET n_slots = ?, {_NEW_GENERATION}, centre = ? WHERE id = ?",
-        (total, centre_bytes, model),
+        f"UPDATE models SET n_vectors = ?, {_NEW_GENERATION}, centre = ? WHERE id = ?",
+        (n_vectors + len(rows), centre_bytes, model),
     )
-    return int(first)
 
 
-def _start_signs(database: Database, model: int, dim: int, n_slots: int) -> bytes:
+def start_signs(database: Database, model: int, dim: int) -> bytes:
     """Write the sign bits of all vectors so far, about their mean; the mean, which stays fixed from here on."""
-    sample = np.unique(np.linspace(0, n_slots - 1, 20_000).astype(np.int64))
-    centre = unpack_rows(read_slots(database, model, sample, dim)).mean(axis=0).astype(np.float32)
-    rows = read_all(database, model, n_slots, dim)
-    for first in range(0, n_slots, 65_536):
-        write_signs(database, model, first, unpack_rows(rows[first : first + 65_536]), centre)
+    slots, stored = vectors_of(database, model, dim).read_all()
+    rows = stored.view(np.int8)
+    sample = np.unique(np.linspace(0, len(rows) - 1, _SAMPLE).astype(np.int64))
+    centre = dequantise(rows[sample]).mean(axis=0).astype(np.float32)
+    create_signs(database, model, dim)
+    table = signs_of(database, model, dim)
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        part = slice(first, first + _ROWS_AT_ONCE)
+        table.insert(slots[part].tolist(), pack_signs(dequantise(rows[part]), centre))
     return bytes(centre.tobytes())

@@ -1,0 +1,228 @@
+"""sqlite-vec's `vec0` tables: one of int8 vectors for each model, and one of sign bits for a model of many vectors.
+
+They are `vectors_M (embedding int8[dim])` and `signs_M (signs bit[dim])`, M being the row id in `models`. A vector's
+*slot* is its row id in both. Writing goes through the extension. Reading goes to the tables in which it keeps its rows,
+which needs no extension and takes a tenth of the time: `_chunks` says which places are in use and by which slots,
+`_vector_chunks00` has the values of as many rows, `_rowids` says where a slot lies. Tables that were made by another
+version than those of `_LAYOUT` are read through the extension.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qmd.errors import StoreError
+from qmd.store.sqlite.connection import DamagedIndexError, Database, Row
+from qmd.store.sqlite.quantisation import sign_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    Slots = npt.NDArray[np.int64]
+    Rows = npt.NDArray[np.uint8]
+
+_LAYOUT = "v0.1."
+"""Versions whose tables are laid out as described above."""
+
+_ROWS_PER_CHUNK = 64
+"""Rows of int8 vectors in one value: single rows are read in a quarter of the time that 1,024 of them take, as SQLite
+walks the pages of a value from its start; all of them are read, written and searched as fast."""
+
+_SIGNS_PER_CHUNK = 1024
+"""Sign bits are always read as a whole."""
+
+
+class Vec0Table:
+    """One `vec0` table with one column of vectors.
+
+    Args:
+        database: The index.
+        name: Its name.
+        column: Name of the column.
+        width: Bytes of a vector.
+    """
+
+    def __init__(self, database: Database, name: str, column: str, width: int) -> None:
+        self._database = database
+        self.name = name
+        self.column = column
+        self.width = width
+
+    def insert(self, slots: Sequence[int], rows: Rows) -> None:
+        """Add rows, shape (n, width), under slots that are free."""
+        enable(self._database)
+        kind = "bit" if self.column == "signs" else "int8"
+        sql = f"INSERT INTO {self.name} (rowid, {self.column}) VALUES (?, vec_{kind}(?))"
+        self._database.run_many(sql, ((slot, row.tobytes()) for slot, row in zip(slots, rows, strict=True)))
+
+    def delete(self, slots: Sequence[int]) -> None:
+        """Remove rows."""
+        enable(self._database)
+        self._database.run_many(f"DELETE FROM {self.name} WHERE rowid = ?", ((slot,) for slot in slots))
+
+    def exists(self) -> bool:
+        """Whether the index has it."""
+        return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = ?", (self.name,)) is not None
+
+    def drop(self) -> None:
+        """Remove the table."""
+        enable(self._database)
+        self._database.run(f"DROP TABLE {self.name}")
+
+    def next_slot(self) -> int:
+        """A slot behind all others."""
+        last = self._database.value(f"SELECT max(rowid) FROM {self.name}_rowids")
+        return 0 if last is None else int(last) + 1
+
+    def compact(self) -> None:
+        """Move the rows of chunks of which less than half is in use to the end, which lets those chunks go."""
+        chunks = self._database.rows(f"SELECT validity, rowids FROM {self.name}_chunks ORDER BY chunk_id")
+        # Rows are only ever added to the last chunk, which may be as empty as it likes.
+        for validity, rowids in chunks[:-1]:
+            slots = _slots_in_use(validity, rowids)
+            if 2 * len(slots) < 8 * len(validity):
+                rows = self.read_slots(slots)
+                self.delete(slots.tolist())
+                self.insert(slots.tolist(), rows)
+
+    def read_all(self) -> tuple[Slots, Rows]:
+        """All slots, ascending, shape (n,), and their rows, shape (n, width)."""
+        if not self._is_readable():
+            found = self._database.rows(f"SELECT rowid, {self.column} FROM {self.name} ORDER BY rowid")
+            slots = np.array([slot for slot, _ in found], dtype=np.int64)
+            return slots, self._as_rows(b"".join([row for _, row in found]))
+        chunks = self._database.rows(f"SELECT chunk_id, validity, rowids FROM {self.name}_chunks ORDER BY chunk_id")
+        # Not by its column `rowid`, for which SQLite has an index that it would follow.
+        held = self._database.rows(f"SELECT _rowid_, vectors FROM {self.name}_vector_chunks00 ORDER BY _rowid_")
+        with self._database.decoding():
+            in_use = np.unpackbits(np.frombuffer(b"".join([one[1] for one in chunks]), np.uint8), bitorder="little")
+            slots = np.frombuffer(b"".join([one[2] for one in chunks]), dtype=np.int64)
+            rows = self._as_rows(b"".join([one[1] for one in held]))
+            if [one[0] for one in chunks] != [one[0] for one in held] or not len(slots) == len(rows) == len(in_use):
+                raise DamagedIndexError(self._database.path)
+        if not in_use.all():
+            chosen = np.flatnonzero(in_use)
+            slots, rows = slots[chosen], rows[chosen]
+        if np.all(slots[1:] > slots[:-1]):
+            return slots, rows
+        order = np.argsort(slots)
+        return slots[order], rows[order]
+
+    def read_slots(self, slots: Slots) -> Rows:
+        """Some rows in the order of `slots`, shape (len(slots), width).
+
+        Raises:
+            DamagedIndexError: One of them is not there.
+        """
+        out = np.empty((len(slots), self.width), dtype=np.uint8)
+        wanted = np.unique(slots)
+        if not self._is_readable():
+            sql = f"SELECT rowid, {self.column} FROM {self.name} WHERE rowid IN ({{}})"
+            found: dict[int, bytes] = dict(self._database.select_in(sql, wanted.tolist()))
+            rows = self._as_rows(b"".join([found.get(slot, b"") for slot in wanted.tolist()]))
+        else:
+            places = np.array(list(self._places(wanted.tolist())), dtype=np.int64).reshape(-1, 3)
+            order = np.lexsort((places[:, 2], places[:, 1]))
+            rows = np.empty((len(places), self.width), dtype=np.uint8)
+            if len(places):
+                self._read_places(places[order], order, rows)
+        if len(rows) != len(wanted):
+            raise DamagedIndexError(self._database.path)
+        out[:] = rows[np.searchsorted(wanted, slots)]
+        return out
+
+    def _places(self, slots: Sequence[int]) -> Iterator[Row]:
+        """(slot, chunk, place in it) of each slot that is there, by slot."""
+        sql = f"SELECT rowid, chunk_id, chunk_offset FROM {self.name}_rowids WHERE rowid IN ({{}}) ORDER BY rowid"
+        yield from self._database.select_in(sql, slots)
+
+    def _read_places(self, places: Slots, positions: npt.NDArray[np.intp], rows: Rows) -> None:
+        """Read rows at places, sorted by chunk and place, into `rows[positions]`; neighbours in one go."""
+        chunks, offsets = places[:, 1], places[:, 2]
+        starts = np.flatnonzero(np.diff(chunks, prepend=-1) | (np.diff(offsets, prepend=-1) - 1))
+        runs = zip(starts.tolist(), [*starts.tolist()[1:], len(places)], strict=True)
+        connection, table, at = self._database.connection, f"{self.name}_vector_chunks00", int(chunks[0])
+        with self._database.decoding(), connection.blob_open("main", table, "vectors", at, False) as blob:
+            for start, stop in runs:
+                if int(chunks[start]) != at:
+                    at = int(chunks[start])
+                    blob.reopen(at)
+                blob.seek(int(offsets[start]) * self.width)
+                rows[positions[start:stop]] = self._as_rows(blob.read((stop - start) * self.width))
+
+    def _as_rows(self, blob: bytes) -> Rows:
+        return np.frombuffer(blob, dtype=np.uint8).reshape(-1, self.width)
+
+    def _is_readable(self) -> bool:
+        """Whether the table is laid out in the way that is known here; if not, the extension is loaded."""
+        version = self._database.value(f"SELECT value FROM {self.name}_info WHERE key = 'CREATE_VERSION'")
+        if str(version).startswith(_LAYOUT):
+            return True
+        enable(self._database)
+        return False
+
+
+def vectors_of(database: Database, model: int, dim: int) -> Vec0Table:
+    """The table of a model's vectors."""
+    return Vec0Table(database, f"vectors_{model}", "embedding", dim)
+
+
+def signs_of(database: Database, model: int, dim: int) -> Vec0Table:
+    """The table of the sign bits of a model's vectors, which only a model of many has."""
+    return Vec0Table(database, f"signs_{model}", "signs", sign_bytes(dim))
+
+
+def create_vectors(database: Database, model: int, dim: int) -> None:
+    """Make the table of a model's vectors."""
+    enable(database)
+    database.run(
+        f"CREATE VIRTUAL TABLE vectors_{model} USING vec0"
+        f" (embedding int8[{dim}] distance_metric=cosine, chunk_size={_ROWS_PER_CHUNK})"
+    )
+
+
+def create_signs(database: Database, model: int, dim: int) -> None:
+    """Make the table of a model's sign bits."""
+    enable(database)
+    database.run(
+        f"CREATE VIRTUAL TABLE signs_{model} USING vec0"
+        f" (signs bit[{8 * sign_bytes(dim)}], chunk_size={_SIGNS_PER_CHUNK})"
+    )
+
+
+def is_available() -> bool:
+    """Whether this platform has a package of sqlite-vec."""
+    from importlib.util import find_spec
+
+    return find_spec("sqlite_vec") is not None
+
+
+def enable(database: Database) -> None:
+    """Load the extension into a connection, once.
+
+    Raises:
+        StoreError: There is none for this platform, or this build of SQLite cannot load it.
+    """
+    if database.has_vec0:
+        return
+    import apsw
+
+    try:
+        import sqlite_vec
+
+        database.connection.enable_load_extension(True)
+        database.connection.load_extension(sqlite_vec.loadable_path())
+        database.connection.enable_load_extension(False)
+    except (ImportError, apsw.Error) as exc:
+        message = f"vectors cannot be written: the SQLite extension sqlite-vec cannot be loaded ({exc})"
+        raise StoreError(message, "search by words: qmd search; or reinstall it: pip install sqlite-vec") from exc
+    database.has_vec0 = True
+
+
+def _slots_in_use(validity: bytes, rowids: bytes) -> Slots:
+    in_use = np.unpackbits(np.frombuffer(validity, dtype=np.uint8), bitorder="little")
+    return np.frombuffer(rowids, dtype=np.int64)[np.flatnonzero(in_use)]
