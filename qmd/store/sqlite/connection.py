@@ -27,8 +27,8 @@ _STEPS_BETWEEN_CHECKS = 20_000
 """Instructions of SQLite's machine, about a millisecond."""
 
 PAGE_BYTES = 8192
-"""Of a new file. With SQLite's own 4096 an index of notes is a tenth larger and takes a tenth longer to write, as texts
-and postings leave the ends of their pages empty; 16384 gains one per cent more, and every change writes more."""
+"""Of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the ends of their
+pages empty; 16384 gains one per cent more, and every change writes more."""
 
 APPLICATION_ID = 0x716D6401
 """`qmd` and a version byte: tells our files from those of the original, which sets none."""
