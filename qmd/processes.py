@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -72,6 +73,12 @@ def give_way(pid: int = 0) -> None:
         # Longer turns, and none at the cost of whoever is interactive.
         with suppress(OSError):
             os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+
+
+def thread_gives_way() -> None:
+    """Run the calling thread at a low priority, where a thread has one of its own, which is on Linux."""
+    if sys.platform == "linux":
+        give_way(threading.get_native_id())
 
 
 def _priority_flags() -> int:

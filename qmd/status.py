@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -34,6 +35,10 @@ class LeftOutFile(Struct, frozen=True):
     """Version of the program that could not take it; another one may."""
 
 
+Runner = Literal["embed", "watch", "server"]
+"""What computes vectors: a command that was asked to, `qmd watch`, or a server while nobody asks it anything."""
+
+
 class EmbeddingRun(Struct, frozen=True):
     """A run that computes vectors just now, in whatever process."""
 
@@ -47,6 +52,18 @@ class EmbeddingRun(Struct, frozen=True):
     """Seconds that it will still take; None while that is not known."""
     is_paused: bool = False
     """Whether its process does something else for a moment."""
+    by: Runner = "embed"
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it ends for a command that was asked to do the same, and goes on afterwards."""
+        return self.by != "embed"
+
+    @property
+    def who(self) -> str:
+        """Its process: `qmd watch, process 77`."""
+        program = {"embed": "", "watch": "qmd watch, ", "server": "a server, "}[self.by]
+        return f"{program}process {self.pid}"
 
     @property
     def percent(self) -> int:

@@ -17,11 +17,6 @@ import qmd
 
 _ROOT = Path(__file__).parent.parent
 
-_DECLARED_AHEAD = {
-    "sqlite-vec": "the exact scan of vectors is to run in SQLite",
-}
-"""Requirements that nothing imports yet, and what for they are there."""
-
 
 def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -66,8 +61,7 @@ def test_whatever_is_imported_is_declared() -> None:
 def test_whatever_is_declared_is_imported() -> None:
     declared = {_canonical(one.name) for one in _declared() if one.marker is None or one.marker.evaluate()}
     imported = {distribution for name in _imported_modules() for distribution in _distributions_of(name)}
-    # Equal, so that an exception goes with its first import.
-    assert declared - imported == declared & _DECLARED_AHEAD.keys()
+    assert declared - imported == set()
 
 
 @pytest.mark.parametrize("paper", ["CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"])

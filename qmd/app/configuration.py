@@ -46,6 +46,10 @@ class Configuration(Protocol):
         """Whether a search takes up changed files first."""
         ...
 
+    def auto_embed(self) -> bool:
+        """Whether a server computes missing vectors while nobody asks it anything; not for what is not trusted."""
+        ...
+
     def vouch(self) -> None:
         """Trust what the configuration holds now: its user has just edited it."""
         ...
@@ -125,6 +129,10 @@ class FileConfiguration:
     def auto_update(self) -> bool:
         """See `Configuration`."""
         return not names_auto_update(self._locations) or self._read().auto_update
+
+    def auto_embed(self) -> bool:
+        """See `Configuration`."""
+        return self._read().auto_embed and bool(self.trusted())
 
     def vouch(self) -> None:
         """See `Configuration`; does nothing unless edits are vouched for."""
@@ -214,6 +222,10 @@ class MappingConfiguration:
         """See `Configuration`."""
         return self.load().auto_update
 
+    def auto_embed(self) -> bool:
+        """See `Configuration`."""
+        return self.load().auto_embed
+
     def vouch(self) -> None:
         """Nothing: who gives a mapping is trusted."""
 
@@ -269,6 +281,8 @@ class IndexConfiguration:
     def auto_update(self) -> bool:
         """False: who opens a file by its path alone may mean it as it is."""
         return False
+
+    auto_embed = auto_update
 
     def vouch(self) -> None:
         """Nothing: there is no file that anybody else could have written."""

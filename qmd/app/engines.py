@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from qmd.errors import ModelError
 from qmd.inference.base import Engines
 
@@ -100,7 +102,7 @@ class EnginePool(Generic[SettingsT]):
             yield Engines(embedder=None, reranker=None, expander=None)
             return
         with self._lock:
-            engines = _only(self._ensure(settings, roles), roles)
+            engines = self._served(settings, roles) or _only(self._ensure(settings, roles), roles)
             self._leases += 1
         try:
             yield engines
@@ -135,6 +137,18 @@ class EnginePool(Generic[SettingsT]):
             self._lock.release()
         if was_loaded:
             release_memory()
+
+    def _served(self, settings: SettingsT, roles: frozenset[Role]) -> Engines | None:
+        """The loaded models of these roles, if all are there.
+
+        Whatever is to be said of other roles: to know which notes concern these the models would be loaded again, and
+        then by the next search, for every slice of the work.
+        """
+        if self._loaded is None or self._loaded[0] != (settings, self._stamp(settings)):
+            return None
+        engines = replace(_only(self._loaded[2], roles), notes=(), failures=())
+        served = {"embed": engines.embedder, "rerank": engines.reranker, "expand": engines.expander}
+        return engines if all(served[role] is not None for role in roles) else None
 
     def _ensure(self, settings: SettingsT, roles: frozenset[Role]) -> Engines:
         key = (settings, self._stamp(settings))
@@ -219,8 +233,8 @@ def open_engines(settings: EngineSettings, roles: frozenset[Role]) -> Engines:
 
 
 def is_words_only() -> bool:
-    """Whether this installation cannot run any model: its platform has no package of ONNX Runtime or of tokenizers."""
-    return any(find_spec(name) is None for name in ("onnxruntime", "tokenizers"))
+    """Whether this installation can neither run models nor keep vectors: its platform lacks one of the packages."""
+    return any(find_spec(name) is None for name in ("onnxruntime", "tokenizers", "sqlite_vec"))
 
 
 def models_stamp(settings: EngineSettings) -> tuple[tuple[str, int], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -24,8 +25,6 @@ from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    import os
-
     from qmd.app.records import EmbedOptions
     from qmd.app.updating import Update
     from qmd.config.settings import Config
@@ -280,31 +279,72 @@ class Index(ReadingIndex):
             BusyError: Another process keeps the index.
             NotFoundError: An unknown collection.
         """
-        from qmd.app.updating import AlreadyEmbeddingError, embed
-        from qmd.store.runs import embed_lock, recorded_run
+        from qmd.app.updating import embed, embedding_run
 
         names = as_names(collections)
         refuse_unknown(names or (), self._configuration.load().collections)
         request = EmbedRequest(names, **options)
-        with embed_lock(self.path) as is_ours:
-            if not is_ours:
-                message = "another process is computing vectors for this index"
-                raise AlreadyEmbeddingError(message, "wait until it has ended")
-            with recorded_run(self.path, self._slices.pop(names, None)) as record:
+        with (
+            embedding_run(self.path, self._slices, names, "watch" if request.resumes else "embed") as run,
+            self._embedder() as embedder,
+            self._configuration.open_writer() as writer,
+        ):
 
-                def report(progress: Progress) -> None:
-                    record.update(progress)
-                    if on_progress is not None:
-                        on_progress(progress)
+            def report(progress: Progress) -> None:
+                run.update(progress)
+                if on_progress is not None:
+                    on_progress(progress)
 
-                with self._embedder() as embedder, self._configuration.open_writer() as writer:
-                    done = embed(
-                        writer, embedder, request, on_start=on_start, on_progress=report, should_stop=should_stop
-                    )
-                if done.stopped and request.resumes:
-                    record.pause()
-                    self._slices[names] = record.run
-                return done
+            def is_over() -> bool:
+                return run.is_wanted or (should_stop is not None and should_stop())
+
+            done = embed(writer, embedder, request, on_start=on_start, on_progress=report, should_stop=is_over)
+            if done.stopped and request.resumes:
+                run.pause()
+            return done
+
+    def embed_behind(self, should_stop: Callable[[], bool]) -> bool:
+        """Compute missing vectors for half a minute whenever nobody asks anything; True if there is more to do.
+
+        It goes on at a low priority on half of the processors, and waits before the next text while a request is
+        answered. It does nothing where that is switched off, the index cannot be written, its configuration is not
+        trusted, or memory is short.
+
+        Args:
+            should_stop: Asked all the time; what was computed in the last three seconds is lost then.
+
+        Raises:
+            StoppedError: `should_stop` says so, or a command wants to do the same.
+            ModelError: There is no embedding model, or another one than that whose vectors the index holds.
+            AlreadyEmbeddingError: Another process is embedding.
+            StoreError: The index is damaged, or cannot be written.
+        """
+        from qmd.app.behind import SLICE_S, PatientEmbedder, refuse_another_model
+        from qmd.app.engines import is_words_only, machine_lacks_memory
+        from qmd.app.updating import embed, embedding_run
+        from qmd.store.opening import open_writer
+
+        if not self.embeds_behind or is_words_only() or not os.access(self.path, os.W_OK) or machine_lacks_memory():
+            return False
+        with self._readers.reader() as reader:
+            known = reader.status(None)
+        if not known.pending_documents:
+            return False
+        # A request that came while the model is opened would wait for that.
+        self._turns.wait(should_stop)
+        request = EmbedRequest(timeout_s=SLICE_S, resumes=True)
+        # `open_writer` as what left the configuration is deleted by commands alone.
+        with (
+            embedding_run(self.path, self._slices, None, "server") as run,
+            self._embedder() as embedder,
+            open_writer(self.path) as writer,
+        ):
+            refuse_another_model(embedder, known.fingerprint)
+            patient = PatientEmbedder(embedder, lambda: self._turns.wait(lambda: should_stop() or run.is_wanted))
+            done = embed(writer, patient, request, on_start=None, on_progress=run.update, should_stop=None)
+            if done.stopped:
+                run.pause()
+            return done.stopped
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         """Drop what nothing uses and make the file small again; counts by kind of thing.
@@ -326,6 +366,11 @@ class Index(ReadingIndex):
     # --- inside -----------------------------------------------------------------------------------
 
     @cached_property
+    def _told(self) -> set[str]:
+        """What was said of the model, which concerns every slice of a run."""
+        return set()
+
+    @cached_property
     def _slices(self) -> dict[tuple[str, ...] | None, EmbeddingRun]:
         """By collections, the embedding runs that are to be resumed."""
         return {}
@@ -338,7 +383,9 @@ class Index(ReadingIndex):
                 reason = engines.notes[0] if engines.notes else "there is no embedding model"
                 raise ModelError(reason, "search by words works; see: qmd doctor")
             for note in engines.notes:
-                self._notices.warn(note)
+                if note not in self._told:
+                    self._told.add(note)
+                    self._notices.warn(note)
             yield engines.embedder
 
     def _edited(self, config: Config) -> Config:

@@ -13,6 +13,8 @@ from qmd.app.freshness import Refresher
 from qmd.app.limits import Deadline, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
+from qmd.app.turns import Turns
+from qmd.environment import is_off
 from qmd.errors import StoreError
 from qmd.retrieval.listening import CancelledSearch, Listener
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from qmd.store.base import IndexReader
 
 _CLOSE_TIMEOUT_S = 2.0
+
+_AUTO_EMBED = "QMD_AUTO_EMBED"
 
 
 class OpenedIndex:
@@ -61,6 +65,7 @@ class OpenedIndex:
         self._allow_gpu = allow_gpu
         self._readers = ReaderPool(configuration.open_reader, (locations.database, locations.config_file))
         self._refresher = Refresher(configuration, locations.project_root, self._environ)
+        self._turns = Turns()
         self._model_ttl_s = None if keeps_models else parse_model_ttl(environ)
 
     @cached_property
@@ -93,6 +98,11 @@ class OpenedIndex:
     def path(self) -> Path:
         """The index file."""
         return self._locations.database
+
+    @property
+    def embeds_behind(self) -> bool:
+        """Whether an idle server may compute the vectors that are missing."""
+        return not is_off(self._environ.get(_AUTO_EMBED)) and self._configuration.auto_embed()
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
@@ -128,7 +138,7 @@ class OpenedIndex:
     def _request(self, listener: Listener = Listener()) -> Iterator[tuple[IndexReader, Deadline]]:
         """A reader that stops when the time is over or the listener has gone, and who to ask about that."""
         deadline = Deadline(listener, self.timeout_s)
-        with self._readers.reader() as reader:
+        with self._turns.request(), self._readers.reader() as reader:
             reader.stop_when(lambda: deadline.is_gone)
             try:
                 yield reader, deadline

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from qmd.inference.base import Embedder
     from qmd.pace import Progress
     from qmd.records import Collection
+    from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter
+    from qmd.store.runs import RunRecord
 
 
 class AlreadyEmbeddingError(BusyError):
@@ -59,6 +63,31 @@ class Update:
         return self._writer.status(None).pending_documents
 
 
+_Slices = MutableMapping[tuple[str, ...] | None, "EmbeddingRun"]
+"""By collections, the embedding runs that are to be resumed."""
+
+
+@contextmanager
+def embedding_run(
+    database: Path, slices: _Slices, collections: tuple[str, ...] | None, by: Runner
+) -> Iterator[RunRecord]:
+    """Be the one process that computes vectors, and let others see how far it is.
+
+    Raises:
+        AlreadyEmbeddingError: Another process is embedding.
+    """
+    from qmd.store.runs import embed_lock, recorded_run
+
+    with embed_lock(database, by=by) as is_ours:
+        if not is_ours:
+            message = "another process is computing vectors for this index"
+            raise AlreadyEmbeddingError(message, "wait until it has ended")
+        with recorded_run(database, slices.pop(collections, None), by) as record:
+            yield record
+        if record.run.is_paused:
+            slices[collections] = record.run
+
+
 def embed(
     writer: IndexWriter,
     embedder: Embedder,
@@ -72,6 +101,7 @@ def embed(
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.stamps import forget_outdated_chunks
 
+    writer.prepare_vectors()
     if request.force:
         writer.clear_vectors(request.collections)
     if on_start is not None:

@@ -35,7 +35,11 @@ _POLL_S = 0.2
 
 
 def embed_index(
-    invocation: Invocation, index: Index, collections: Sequence[str] | None, **options: Unpack[EmbedOptions]
+    invocation: Invocation,
+    index: Index,
+    locations: Locations,
+    collections: Sequence[str] | None,
+    **options: Unpack[EmbedOptions],
 ) -> None:
     """Bring the vectors up to date and print what was done.
 
@@ -59,7 +63,8 @@ def embed_index(
         flush_result()
 
     line = invocation.progress("Vectors", "bytes")
-    shown = _Shown(line)
+    how_to_go_on = _how_to_go_on(invocation, index, locations)
+    shown = _Shown(line, how_to_go_on)
     try:
         with line:
             report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
@@ -68,7 +73,7 @@ def embed_index(
         return
     except KeyboardInterrupt as exc:
         raise KeyboardInterrupt(
-            f"the work done so far is kept ({shown.percent} %); run 'qmd embed' to continue"
+            f"the work done so far is kept ({shown.percent} %), and queries work; {how_to_go_on}"
         ) from exc
     if not n_pending:
         return
@@ -99,7 +104,7 @@ def embed_in_background(
     from qmd.processes import command_on, last_line, start_process
 
     run = index.status().embedding
-    if run is not None:
+    if run is not None and not run.gives_way:
         _tell_of_other(run)
         return
     words = ["embed", *(word for name in collections or () for word in ("-c", name)), *_as_words(options)]
@@ -113,12 +118,20 @@ def embed_in_background(
             break
         time.sleep(_POLL_S)
     if process.returncode is None:
-        out("Words are searchable now. Vectors are computed in the background.\n")
+        out("Searches and queries work now. Vectors are computed in the background.\n")
         out(f"To see how far: qmd status\nProcess {process.pid}, log: {log}\n")
     elif process.returncode:
         raise QmdError(f"the background process ended at once: {last_line(log)}", f"see {log}")
     else:
         out(f"{last_line(log)}\n")
+
+
+def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations) -> str:
+    """Who computes the vectors that an interrupted command leaves."""
+    from qmd.server.warm_record import serving_process
+
+    pid = serving_process(locations, invocation.environ) if index.embeds_behind else None
+    return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 
 def _as_words(options: EmbedOptions) -> Iterator[str]:
@@ -141,8 +154,9 @@ def _tell_of_other(run: EmbeddingRun | None) -> None:
 class _Shown:
     """What a person is shown of a run: its state, and once, when it is going to be long, what that means for them."""
 
-    def __init__(self, line: ProgressLine) -> None:
+    def __init__(self, line: ProgressLine, how_to_go_on: str) -> None:
         self._line = line
+        self._how_to_go_on = how_to_go_on
         self._is_announced = False
         self._n_states = 0
         self.percent = 0
@@ -155,8 +169,8 @@ class _Shown:
             self._is_announced = True
             if progress.left_s > _LONG_S:
                 self._line.say(
-                    f"Words are searchable now. Vectors take about {_spoken(progress.left_s)}.\n"
-                    "Ctrl-C is safe: run 'qmd embed' to continue.\n"
+                    f"Searches and queries work now. Vectors take about {_spoken(progress.left_s)}.\n"
+                    f"Ctrl-C is safe: {self._how_to_go_on}.\n"
                 )
         self._line.show(progress)
 

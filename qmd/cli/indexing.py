@@ -69,7 +69,7 @@ def index(
             if background and not no_embed:
                 embed_in_background(invocation, opened, locations, names, no_gpu, cut_declarations=cut_declarations)
             elif not no_embed:
-                embed_index(invocation, opened, names, cut_declarations=cut_declarations)
+                embed_index(invocation, opened, locations, names, cut_declarations=cut_declarations)
         except ModelError as exc:
             if not is_words_only():
                 raise
@@ -224,7 +224,7 @@ def embed(
         elif background:
             embed_in_background(invocation, opened, locations, collection or None, no_gpu, **options)
         else:
-            embed_index(invocation, opened, collection or None, **options)
+            embed_index(invocation, opened, locations, collection or None, **options)
     return 0
 
 

@@ -129,13 +129,13 @@ def _serve_commands(invocation: Invocation, locations: Locations) -> int:
 
 @contextlib.contextmanager
 def _watching_beside(index: OpenIndex) -> Iterator[None]:
-    """Watch all collections while the block runs, with the models that the index has loaded."""
+    """Watch all collections while the block runs; the server itself computes their vectors."""
     import threading
 
     from qmd.cli.watch_command import WatchedIndex, make_watcher
     from qmd.server.watch import DEFAULT_INTERVAL_S
 
-    watcher = make_watcher(WatchedIndex(index))
+    watcher = make_watcher(WatchedIndex(index, computes_vectors=False))
     thread = threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True)
     thread.start()
     try:

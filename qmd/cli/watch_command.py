@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from qmd.app.updating import AlreadyEmbeddingError
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
@@ -128,13 +127,9 @@ class WatchedIndex:
         """See `WatchActions`."""
         if not self._computes_vectors:
             return False
-        try:
-            report = self._index.embed(
-                [collection.name], timeout_s=_EMBED_SLICE_S, resumes=True, should_stop=lambda: self._is_stopped
-            )
-        except AlreadyEmbeddingError:
-            # A run of 'qmd embed' does the same work.
-            return True
+        report = self._index.embed(
+            [collection.name], timeout_s=_EMBED_SLICE_S, resumes=True, should_stop=lambda: self._is_stopped
+        )
         if report.embedded:
             say(f"{collection.name}: {report.embedded} vectors computed")
         return report.stopped

@@ -81,6 +81,8 @@ def _written(config: Config) -> Iterator[tuple[str, str, str]]:
         yield "editor_uri", "editor_uri", config.editor_uri
     if not config.auto_update:
         yield "auto_update", "auto_update", "false"
+    if not config.auto_embed:
+        yield "auto_embed", "auto_embed", "false"
     for slot in _SLOTS:
         if slot in config.models:
             yield f"models.{slot}", f"models.{slot}", config.models[slot]

@@ -19,6 +19,7 @@ from qmd.records import DEFAULT_PATTERN, Collection
 _MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
 AUTO_UPDATE_KEY = "auto_update"
+AUTO_EMBED_KEY = "auto_embed"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 
@@ -32,6 +33,8 @@ class Config(Struct, frozen=True):
     """Slot (`embed`, `generate`, `rerank`) → model reference as written."""
     auto_update: bool = True
     """Whether a search takes up changed files first."""
+    auto_embed: bool = True
+    """Whether servers compute missing vectors while nobody asks them anything."""
     digest: str = ""
 
     def collection(self, name: str) -> Collection | None:
@@ -86,6 +89,7 @@ def parse_config(content: Mapping[object, object], locations: Locations, digest:
             if reference
         },
         auto_update=_switch(content.get(AUTO_UPDATE_KEY), AUTO_UPDATE_KEY, locations),
+        auto_embed=_switch(content.get(AUTO_EMBED_KEY), AUTO_EMBED_KEY, locations),
         digest=digest,
     )
 

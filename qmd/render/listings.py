@@ -157,7 +157,7 @@ def render_status(report: StatusReport, now: datetime) -> str:
     if index.embedding is not None:
         run = index.embedding
         began = relative_time(run.started_at, now)
-        lines.append(f"  Running:  computing vectors, {run.state} (process {run.pid}, began {began})")
+        lines.append(f"  Running:  computing vectors, {run.state} ({run.who}, began {began})")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
     lines += ["", *_status_collections(report, now)]
     if index.left_out:
@@ -230,4 +230,4 @@ def status_json(report: StatusReport) -> str:
 def embedding_row(run: EmbeddingRun) -> dict[str, int | float | str | None]:
     """A run that computes vectors, for JSON and MCP."""
     left_s = None if run.left_s is None else round(run.left_s)
-    return {"percent": run.percent, "secondsLeft": left_s, "startedAt": run.started_at, "pid": run.pid}
+    return {"percent": run.percent, "secondsLeft": left_s, "startedAt": run.started_at, "pid": run.pid, "by": run.by}

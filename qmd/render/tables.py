@@ -236,7 +236,7 @@ def _vectors(report: StatusReport, now: datetime) -> Text:
     run = index.embedding
     if run is not None:
         began = relative_time(run.started_at, now)
-        return state("warning", f"being computed: {run.state} (process {run.pid}, began {began})")
+        return state("warning", f"being computed: {run.state} ({run.who}, began {began})")
     if not index.pending_documents:
         return state("good", f"complete, {count(index.chunks, 'passage')}")
     if not index.vectors:

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
 from qmd.server import presentation
+from qmd.server.behind import VectorWorker
 from qmd.server.deadline import within
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.server.lifecycle import reachable_host, server_url
@@ -280,8 +281,11 @@ def serve(
     listeners += [warm.socket] if warm else []
     token = warm.token if warm else None
 
+    worker = VectorWorker(index)
+
     def end_when_served(idle_s: float) -> None:
-        if policy is None and warm is not None and warm.has_served(idle_s):
+        # A process that has begun with the vectors completes them.
+        if policy is None and warm is not None and warm.has_served(0.0 if worker.is_busy else idle_s):
             server.should_exit = True
 
     access = policy or AccessPolicy("localhost", token=token)
@@ -294,7 +298,8 @@ def serve(
         try:
             if warm is not None:
                 warm.publish()
-            server.run(sockets=listeners)
+            with worker.running():
+                server.run(sockets=listeners)
         finally:
             if warm is not None:
                 warm.withdraw()

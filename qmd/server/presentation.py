@@ -178,7 +178,11 @@ def status_text(status: IndexStatus) -> str:
         "QMD Index Status:",
         f"  Total documents: {content['totalDocuments']}",
         f"  Needs embedding: {content['needsEmbedding']}",
-        *([f"  Computing vectors: {status.embedding.state}"] if status.embedding is not None else ()),
+        *(
+            [f"  Computing vectors: {status.embedding.state} ({status.embedding.who})"]
+            if status.embedding is not None
+            else ()
+        ),
         f"  Vector index: {'yes' if content['hasVectorIndex'] else 'no'}",
         f"  Collections: {len(content['collections'])}",
     ]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from qmd.app.index import Index
+from qmd.server.behind import VectorWorker
 from qmd.server.lifecycle import end_process
 
 _PARENT_POLL_S = 1.0
@@ -30,7 +31,8 @@ def run_stdio(index: Index) -> None:
     _release_while_idle(index)
     from qmd.server.stdio_session import run_session
 
-    run_session(index)
+    with VectorWorker(index).running():
+        run_session(index)
     _end("stdin closed")
 
 

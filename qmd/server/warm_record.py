@@ -31,6 +31,8 @@ _MAX_SOCKET_PATH = 100
 
 _START_TIMEOUT_S = 10.0
 
+_PROBE_TIMEOUT_S = 0.5
+
 
 class WarmFiles(Struct, frozen=True):
     """The files of one index's warm process."""
@@ -77,6 +79,18 @@ def read_record(files: WarmFiles) -> WarmRecord | None:
         return json.decode(files.record.read_bytes(), type=WarmRecord)
     except (OSError, ValueError):
         return None
+
+
+def serving_process(locations: Locations, environ: Mapping[str, str]) -> int | None:
+    """The process that serves an index under the same settings as this one's, if there is one that answers."""
+    record = read_record(warm_files(locations))
+    if record is None or (record.version, record.environment) != (qmd.__version__, environment_digest(environ)):
+        return None
+    try:
+        connect(record.address or 0, _PROBE_TIMEOUT_S).close()
+    except OSError:
+        return None
+    return record.pid
 
 
 def is_starting(files: WarmFiles, record: WarmRecord | None) -> bool:

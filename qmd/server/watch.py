@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from qmd.app.updating import AlreadyEmbeddingError
 from qmd.errors import BusyError, QmdError
 from qmd.records import Collection
 from qmd.server.file_events import SystemEvents
@@ -151,6 +152,9 @@ class Watcher(Struct):
             try:
                 state.lacks_vectors = self.actions.embed(collection)
                 state.embed_failure = None
+            except AlreadyEmbeddingError:
+                # Another process does the same work, perhaps for hours; this one looks again at its usual pace.
+                return False
             except QmdError as error:
                 state.embed_failure = self._tell(collection, state.embed_failure, error)
                 # A model that is missing is not tried again until there is something new to embed.

@@ -237,6 +237,13 @@ class IndexWriter(IndexReader, Protocol):
         Their chunks are searched until new ones take their place, and vectors stay for texts that come out the same.
         """
 
+    def prepare_vectors(self) -> None:
+        """Make sure that vectors can be kept, before any is computed.
+
+        Raises:
+            ModelError: They cannot on this platform.
+        """
+
     def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
         """Store vectors ahead of the chunks that will refer to them, so that a long text can be resumed half-way."""
 

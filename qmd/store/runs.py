@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from msgspec import json
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from qmd.clock import time_text, utc_now
 from qmd.files import exclusive_lock, is_locked, write_atomically
 from qmd.pace import Progress
-from qmd.status import EmbeddingRun
+from qmd.status import EmbeddingRun, Runner
 
 _PROBE_S = 0.1
 """Whoever asks whether a run is going on holds the lock for a moment, which must not look like a run to another."""
@@ -26,14 +26,29 @@ _PROBE_S = 0.1
 _PAUSE_S = 5.0
 """A process that computes vectors in slices (`watch`) looks at files between two of them, without the lock."""
 
+_HANDOVER_S = 15.0
+"""Longest wait for a run that gives way: `watch` stores what it has computed first, the work of some seconds."""
+
 _INTERVAL_S = 1.0
 """Between two records of how far a run is."""
 
 
 @contextmanager
-def embed_lock(database: Path, wait_s: float = _PROBE_S) -> Iterator[bool]:
-    """Hold the embedding lock of an index; gives False when another process has it longer than `wait_s`."""
-    with exclusive_lock(_lock_file(database), wait_s) as is_ours:
+def embed_lock(database: Path, wait_s: float = _PROBE_S, by: Runner = "embed") -> Iterator[bool]:
+    """Hold the embedding lock of an index; gives False when another process has it longer than `wait_s`.
+
+    A run that gives way is asked to end, unless this one would give way itself.
+    """
+    if by != "embed" and is_locked(_wanted_file(database)):
+        # Who gave way would else be back before the command finds the lock free.
+        yield False
+        return
+    run = running_embedding(database) if by == "embed" else None
+    is_asked = run is not None and run.gives_way
+    with ExitStack() as held:
+        with exclusive_lock(_wanted_file(database), _PROBE_S) if is_asked else nullcontext():
+            wait_s = max(wait_s, _HANDOVER_S) if is_asked else wait_s
+            is_ours = held.enter_context(exclusive_lock(_lock_file(database), wait_s))
         yield is_ours
 
 
@@ -50,14 +65,15 @@ def running_embedding(database: Path) -> EmbeddingRun | None:
 
 
 @contextmanager
-def recorded_run(database: Path, before: EmbeddingRun | None = None) -> Iterator[RunRecord]:
+def recorded_run(database: Path, before: EmbeddingRun | None = None, by: Runner = "embed") -> Iterator[RunRecord]:
     """Let others see the run of this process, which holds the lock, while the block runs.
 
     Args:
         database: The index.
         before: The slice before this one, when the run is done in several.
+        by: What computes.
     """
-    record = RunRecord(database, before)
+    record = RunRecord(database, before, by)
     try:
         yield record
     finally:
@@ -68,11 +84,14 @@ def recorded_run(database: Path, before: EmbeddingRun | None = None) -> Iterator
 class RunRecord:
     """What others are told of a run; see `recorded_run`."""
 
-    def __init__(self, database: Path, before: EmbeddingRun | None) -> None:
+    def __init__(self, database: Path, before: EmbeddingRun | None, by: Runner) -> None:
         self._file = _record_file(database)
+        self._wanted = _wanted_file(database)
         self._before = before
         self._written_at = -_INTERVAL_S
-        self.run = EmbeddingRun(os.getpid(), before.started_at if before else time_text(utc_now()))
+        # Until a slice can tell for itself, it is as far as the one before it.
+        known = replace(before, is_paused=False) if before else EmbeddingRun(os.getpid(), time_text(utc_now()))
+        self.run = replace(known, by=by)
         self._write()
 
     def update(self, progress: Progress) -> None:
@@ -81,9 +100,15 @@ class RunRecord:
         total = max(progress.total, self._before.total if self._before else 0)
         done = total - progress.total + progress.done
         is_first = not self.run.total
-        self.run = replace(self.run, done=done, total=total, left_s=progress.left_s)
+        left_s = self.run.left_s if progress.left_s is None else progress.left_s
+        self.run = replace(self.run, done=done, total=total, left_s=left_s)
         if is_first or time.monotonic() - self._written_at >= _INTERVAL_S:
             self._write()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a command waits for this run to give way."""
+        return self.run.gives_way and is_locked(self._wanted)
 
     def pause(self) -> None:
         """Say that this process goes on in a moment."""
@@ -104,6 +129,10 @@ class RunRecord:
 
 def _lock_file(database: Path) -> Path:
     return database.with_name(f".{database.name}.embed.lock")
+
+
+def _wanted_file(database: Path) -> Path:
+    return database.with_name(f".{database.name}.embed-wanted.lock")
 
 
 def _record_file(database: Path) -> Path:

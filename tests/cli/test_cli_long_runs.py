@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -18,6 +19,7 @@ from qmd import open_index
 from qmd.cli import embedding
 from qmd.config.paths import locate
 from qmd.pace import Progress
+from qmd.server.warm_process import WarmProcess
 from qmd.status import EmbeddingRun
 from qmd.store.opening import open_reader
 from qmd.store.runs import embed_lock, recorded_run
@@ -81,6 +83,7 @@ def test_status_says_that_a_run_is_going_on_and_how_far(indexed: Qmd, running: E
         "secondsLeft": 114,
         "startedAt": running.started_at,
         "pid": running.pid,
+        "by": "embed",
     }
 
 
@@ -89,6 +92,32 @@ def test_a_person_sees_the_run_in_status_and_no_advice_to_start_one(indexed: Qmd
     [shown] = run_all([{"argv": ("status",), **terminal}])
     assert f"being computed: 43 % done, 1 min 55 s left (process {running.pid}, began " in shown.out
     assert "qmd embed" not in shown.out
+
+
+@pytest.mark.parametrize(("by", "who"), [("watch", "qmd watch, process"), ("server", "a server, process")])
+def test_status_says_who_computes(indexed: Qmd, by: Literal["watch", "server"], who: str) -> None:
+    with embed_lock(database(), by=by), recorded_run(database(), by=by) as record:
+        record.update(Progress(430, 1_000, 60.0, 5.0, 114.0))
+        shown = indexed("status").out
+        assert f"  Running:  computing vectors, 43 % done, 1 min 55 s left ({who} {os.getpid()}, began " in shown
+        assert json.loads(indexed("status", "--json").out)["embedding"]["by"] == by
+
+
+def test_who_is_interrupted_learns_that_a_server_goes_on(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("qmd.app.updating.embed", interrupt)
+    locations = locate(None, Path.cwd(), os.environ)
+    warm = WarmProcess(locations, os.environ)
+    warm.publish()
+    advice = f"and queries work; the server (process {os.getpid()}) continues when it is idle\n"
+    assert indexed("embed").err.endswith(advice)
+    monkeypatch.setenv("QMD_AUTO_EMBED", "0")
+    assert indexed("embed").err.endswith("and queries work; run 'qmd embed' to continue\n")
+    monkeypatch.delenv("QMD_AUTO_EMBED")
+    warm.socket.close()
+    assert indexed("embed").err.endswith("and queries work; run 'qmd embed' to continue\n")
 
 
 def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:
@@ -135,7 +164,9 @@ def test_a_background_run_goes_on_alone_gives_way_and_resumes_when_it_was_killed
     started = qmd("index", str(long_notes), "--background")
     assert started.status == 0
     assert "long: 60 new" in started.out
-    assert "Words are searchable now. Vectors are computed in the background.\nTo see how far: qmd st" in started.out
+    assert (
+        "Searches and queries work now. Vectors are computed in the background.\nTo see how far: qmd st" in started.out
+    )
     found = re.search(r"^Process (\d+), log: (.+)$", started.out, re.MULTILINE)
     assert found is not None
     pid, log = int(found[1]), Path(found[2])
@@ -210,9 +241,8 @@ def test_a_terminal_sees_one_bar_and_how_to_go_on_after_ctrl_c(qmd: Qmd, long_no
     assert process.returncode == 130, shown[-2000:]
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert BAR.search(plain), plain
-    assert re.search(r"interrupted: the work done so far is kept \(\d+ %\); run 'qmd embed' to continue\s*$", plain), (
-        plain
-    )
+    message = r"interrupted: the work done so far is kept \(\d+ %\), and queries work; run 'qmd embed' to continue\s*$"
+    assert re.search(message, plain), plain
     assert json.loads(qmd("status", "--json").out)["embedding"] is None
 
 

@@ -24,7 +24,10 @@ PathFinder.find_spec = _without
 """
 
 
-@pytest.fixture(params=[("onnxruntime", "fastembed", "sqlite_vec"), ("tokenizers", "huggingface_hub")], ids=" ".join)
+_MISSING = [("onnxruntime", "fastembed", "sqlite_vec"), ("tokenizers", "huggingface_hub"), ("sqlite_vec",)]
+
+
+@pytest.fixture(params=_MISSING, ids=" ".join)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The environment of a machine on which these modules cannot be found."""
     (tmp_path / "sitecustomize.py").write_text(_ABSENT.format(names=request.param), "utf-8")

@@ -292,8 +292,9 @@ async def test_status_tells_of_a_run_that_computes_vectors(connect: Connect, ind
         "secondsLeft": 13,
         "startedAt": record.run.started_at,
         "pid": record.run.pid,
+        "by": "embed",
     }
-    assert "  Computing vectors: 43 % done, 13 s left" in text_of(result)
+    assert f"  Computing vectors: 43 % done, 13 s left (process {record.run.pid})" in text_of(result)
 
 
 async def test_resource_template_reads_encoded_paths(connect: Connect) -> None:

@@ -214,3 +214,20 @@ def test_leased_models_stay_until_the_work_is_done() -> None:
         assert pool.unload_if_idle() is False
     clock.now = 200.0
     assert pool.unload_if_idle() is True
+
+
+def test_work_beside_searches_takes_their_models_whatever_is_said_of_other_roles() -> None:
+    models = Models(notes=("reranking is slow here",))
+    pool = EnginePool(models)
+    for _ in range(3):
+        with pool.engines("s", BOTH):
+            pass
+        with pool.lease("s", EMBED) as engines:
+            assert engines.embedder is not None and engines.reranker is None
+    assert len(models.loads) == 1
+
+
+def test_work_beside_searches_is_told_why_its_model_is_missing() -> None:
+    pool = EnginePool[str](lambda settings, roles: Engines(None, None, None, ("no model",)))
+    with pool.lease("s", EMBED) as engines:
+        assert engines.notes == ("no model",)

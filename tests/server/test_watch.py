@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from qmd.app.updating import AlreadyEmbeddingError
 from qmd.errors import BusyError, ModelError, NotFoundError
 from qmd.records import Collection
 from qmd.server.file_events import SystemEvents
@@ -32,6 +33,7 @@ class World:
     pieces: int = 0
     """Pieces of work that the vectors of a collection take beyond the first."""
     model_failure: str | None = None
+    others_embed: bool = False
     is_stopped: bool = False
     now: float = 0.0
 
@@ -51,6 +53,8 @@ class World:
     def embed(self, collection: Collection) -> bool:
         if self.model_failure is not None:
             raise ModelError(self.model_failure)
+        if self.others_embed:
+            raise AlreadyEmbeddingError("another process is computing vectors for this index")
         self.embedded.append(collection.name)
         self.pieces -= 1
         return self.pieces >= 0
@@ -227,6 +231,17 @@ def test_vectors_are_computed_in_pieces_with_a_look_between_them() -> None:
     pauses = run(world, frozenset(), frozenset(), frozenset())
     assert world.embedded == ["notes"] * 3
     assert pauses == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_a_watch_beside_another_run_keeps_its_pace_and_goes_on_afterwards() -> None:
+    world = World(known=[NOTES], others_embed=True)
+    assert run(world, frozenset(), frozenset()) == [1.0, 1.0, 1.0]
+    assert (world.said, world.embedded) == ([], [])
+    watcher = world.watcher()
+    assert watcher.embed() is False
+    world.others_embed = False
+    watcher.embed()
+    assert world.embedded == ["notes"]
 
 
 def test_a_missing_model_is_told_once_and_tried_again_with_the_next_change() -> None:

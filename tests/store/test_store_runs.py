@@ -6,7 +6,9 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,44 @@ def test_slices_of_one_run_are_one_run_to_others(database: Path) -> None:
     with embed_lock(database), recorded_run(database, first.run) as second:
         second.update(Progress(20, 70))
         assert (second.run.percent, second.run.started_at) == (50, first.run.started_at)
+
+
+def test_a_run_that_gives_way_is_asked_to_end_and_not_back_before_the_command_has_begun(database: Path) -> None:
+    taken = threading.Event()
+
+    def command() -> None:
+        with embed_lock(database) as is_ours:
+            assert is_ours
+            taken.set()
+
+    with ThreadPoolExecutor() as pool:
+        with embed_lock(database, by="server"), recorded_run(database, by="server") as server:
+            assert not server.is_wanted
+            asking = pool.submit(command)
+            while not server.is_wanted:
+                time.sleep(0.01)
+            with embed_lock(database, 0.0, by="watch") as is_ours:
+                assert not is_ours
+            assert not taken.is_set()
+        asking.result(60)
+    with embed_lock(database, by="server") as is_ours:
+        assert is_ours
+
+
+def test_a_command_is_not_asked_to_end(database: Path) -> None:
+    with embed_lock(database), recorded_run(database) as record:
+        with embed_lock(database, 0.0) as is_ours:
+            assert not is_ours
+        assert not record.is_wanted
+
+
+def test_until_a_slice_knows_how_long_it_takes_the_one_before_does(database: Path) -> None:
+    with embed_lock(database), recorded_run(database) as first:
+        first.update(Progress(30, 100, 3.0, 10.0, 7.0))
+        first.pause()
+    with embed_lock(database), recorded_run(database, first.run) as second:
+        second.update(Progress(0, 70))
+        assert second.run.state == "30 % done, 7 s left"
 
 
 def test_a_pause_that_lasts_is_an_end(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,8 @@ class VectorCache:
         self._database = database
         self._key: tuple[int, int] | None = None
         self._held: _Held | None = None
-        self._signs: tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]] | None = None
+        self._signs: tuple[npt.NDArray[np.int64], list[npt.NDArray[np.uint64]]] | None = None
+        self._narrowed: tuple[tuple[Condition, tuple[int, int]], _Held] | None = None
         self._searches = 0
 
     def search(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
@@ -91,19 +92,17 @@ class VectorCache:
         if model is None or model.n_vectors == 0 or k <= 0 or scope.collections == ():
             return []
         condition = scope_condition(scope)
-        slots = self._narrow_slots(model, condition)
-        if slots is None and model.centre is not None and hasattr(np, "bitwise_count"):
+        held = self._narrow(model, condition)
+        if held is None and model.centre is not None and hasattr(np, "bitwise_count"):
             self._searches += 1
             nearest, scores = self._nearest_by_signs(model, vector, k)
             found = self._documents(model, nearest, scores, k, condition)
             # Scope and shared texts can use up the candidates; then only the full scan is right.
             if len(found) >= k or len(nearest) == model.n_vectors:
                 return found
-        if slots is None:
-            held = self._read_all(model)
-            scores, held.scales = score_rows(held.rows, vector, held.scales)
-            return self._documents(model, held.slots, scores, k, condition)
-        return self._documents(model, slots, self._score(model, vector, slots), k, condition)
+        held = self._read_all(model) if held is None else held
+        scores, held.scales = score_rows(held.rows, vector, held.scales)
+        return self._documents(model, held.slots, scores, k, condition)
 
     def search_like(self, document_id: int, k: int, scope: Scope) -> list[Candidate]:
         """The top `k` by the mean of a document's chunks, of the model used last; empty when it has none of that."""
@@ -144,32 +143,45 @@ class VectorCache:
             raise StoreError(f"query vector has shape {vector.shape}, the index holds {model.dim} dimensions")
         if self._key != (model.id, model.generation):
             self._key = (model.id, model.generation)
-            self._held = self._signs = None
+            self._held = self._signs = self._narrowed = None
         return model
 
-    def _narrow_slots(self, model: _Model, condition: Condition) -> npt.NDArray[np.int64] | None:
-        """Slots of the documents in scope, ascending; None when the scope is wide."""
+    def _narrow(self, model: _Model, condition: Condition) -> _Held | None:
+        """The vectors of the documents in scope, kept until another scope is searched; None when the scope is wide."""
         if not condition.sql:
             return None
+        state = (self._database.value("PRAGMA data_version"), self._database.connection.total_changes())
+        if self._narrowed is not None and self._narrowed[0] == (condition, state):
+            return self._narrowed[1]
         within = self._database.value(f"SELECT count(*) FROM documents WHERE {condition.sql}", condition.bindings)
         if within > count_all(self._database) * NARROW_SHARE:
             return None
         rows = self._database.rows(f"{_BY_DOCUMENT} AND {condition.sql}", (model.id, *condition.bindings))
-        return np.unique(np.array([row[0] for row in rows], dtype=np.int64))
+        slots = np.array(sorted({row[0] for row in rows}), dtype=np.int64)
+        held = _Held(slots, *self._rows_of(model, slots))
+        self._narrowed = (condition, state), held
+        return held
 
     def _score(
         self, model: _Model, vector: npt.NDArray[np.float32], slots: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float32]:
         """Cosine of the given slots, shape (len(slots),)."""
+        rows, scales = self._rows_of(model, slots)
+        return score_rows(rows, vector, scales)[0]
+
+    def _rows_of(
+        self, model: _Model, slots: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32] | None]:
+        """The rows of the given slots, and their scales where they are known."""
         exceeds = model.n_vectors * model.dim > MAX_MATRIX_BYTES
         # All of them are read where later queries will share them.
         if self._held is None and (exceeds or (len(slots) < model.n_vectors // 8 and self._searches <= _READS_ROWS)):
-            return score_rows(self._read_slots(model.id, model.dim, slots), vector)[0]
+            return self._read_slots(model.id, model.dim, slots), None
         held = self._read_all(model)
         places = np.searchsorted(held.slots, slots)
         if not np.array_equal(held.slots.take(places, mode="clip"), slots):
             raise DamagedIndexError(self._database.path)
-        return score_rows(held.rows[places], vector, None if held.scales is None else held.scales[places])[0]
+        return held.rows[places], None if held.scales is None else held.scales[places]
 
     def _read_all(self, model: _Model) -> _Held:
         """All vectors of a model, which are kept unless they are too many."""
@@ -191,11 +203,11 @@ class VectorCache:
         Rows are scored in the order of their distances until the best ones stand clear of what the next could have.
         """
         if self._signs is None:
-            slots, signs = signs_of(self._database, model.id, model.dim).read_all()
-            self._signs = slots, as_words(signs)
+            slots, chunks = signs_of(self._database, model.id, model.dim).read_chunks()
+            self._signs = slots, [as_words(signs) for signs in chunks]
         all_slots, words = self._signs
         centre = np.frombuffer(model.centre or b"", dtype=np.float32)
-        distances = hamming(words, as_words(pack_signs(vector[None, :], centre))[0])
+        distances = hamming(words, as_words(pack_signs(vector[None, :], centre)))
         at_most = np.cumsum(np.bincount(distances))
         wanted = max(MIN_CANDIDATES, CANDIDATES_PER_HIT * k)
         nearest, scores, reached = np.empty(0, np.int64), np.empty(0, np.float32), -1
@@ -205,7 +217,7 @@ class VectorCache:
             scores = np.concatenate([scores, self._score(model, vector, all_slots[new])])
             nearest, reached = np.concatenate([nearest, new]), limit
             if len(nearest) >= min(MAX_CANDIDATES, model.n_vectors) or _is_clear(distances[nearest], scores, k):
-                order = np.argsort(nearest)
+                order = np.argsort(all_slots[nearest])
                 return all_slots[nearest[order]], scores[order]
             wanted = 2 * len(nearest)
 

@@ -328,6 +328,11 @@ class SqliteWriter(SqliteReader, IndexWriter):
         with self.transaction():
             chunks.forget_chunks(self._database, fingerprint, suffixes)
 
+    def prepare_vectors(self) -> None:
+        from qmd.store.sqlite.vec0 import enable
+
+        enable(self._database)
+
     def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
         from qmd.store.sqlite import vectors
 

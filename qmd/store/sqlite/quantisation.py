@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
 _ROWS_AT_ONCE = 1_024
 """Rows that stay in the processor's cache as float32: twice as fast as one large product."""
-
-_SIGNS_AT_ONCE = 2_048
-"""The same for sign bits."""
 
 
 def quantise(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int8]:
@@ -79,19 +78,27 @@ def pack_signs(vectors: npt.NDArray[np.float32], centre: npt.NDArray[np.float32]
 
 
 def as_words(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Sign bits of shape (n, bytes) as words, shape (n, ceil(bytes / 8)), for `hamming`."""
+    """Sign bits, shape (n, bytes), word by word, shape (ceil(bytes / 8), n): neighbours are compared at once."""
     n_bytes = signs.shape[1]
     if n_bytes % 8:
         signs = np.pad(signs, ((0, 0), (0, 8 - n_bytes % 8)))
-    return np.ascontiguousarray(signs).view(np.uint64)
+    return np.ascontiguousarray(np.ascontiguousarray(signs).view(np.uint64).T)
 
 
-def hamming(signs: npt.NDArray[np.uint64], query: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
-    """Differing bits between every row of `signs` (n, words) and `query` (words,), shape (n,)."""
-    distances = np.zeros(len(signs), dtype=np.uint16)
-    for first in range(0, len(signs), _SIGNS_AT_ONCE):
-        tile = signs[first : first + _SIGNS_AT_ONCE]
-        part = distances[first : first + _SIGNS_AT_ONCE]
-        for word, bits in enumerate(query):
-            part += np.bitwise_count(tile[:, word] ^ bits)
+def hamming(signs: Sequence[npt.NDArray[np.uint64]], query: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
+    """Differing bits between the sign bits of vectors and those of a query.
+
+    Args:
+        signs: Pieces of shape (words, ?), of a few thousand vectors each, which the processor's cache holds.
+        query: Shape (words, 1).
+
+    Returns:
+        Shape (n,), over all pieces in their order.
+    """
+    distances = np.empty(sum(piece.shape[1] for piece in signs), dtype=np.uint16)
+    first = 0
+    for piece in signs:
+        after = first + piece.shape[1]
+        np.bitwise_count(piece ^ query).sum(axis=0, dtype=np.uint16, out=distances[first:after])
+        first = after
     return distances

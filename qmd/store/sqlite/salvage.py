@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from qmd.config.paths import index_beside
-from qmd.errors import BusyError, StoreError
+from qmd.errors import BusyError, ModelError, StoreError
 from qmd.files import PRIVATE_FILE
 from qmd.store.sqlite import documents, vectors
 from qmd.store.sqlite.connection import (
@@ -162,7 +162,7 @@ def _copy_without_foreign_tables(source: Database, target: Path) -> bool:
         source.run("VACUUM INTO ?", (str(new),))
         with closing(connect_for_writing(new)) as copy:
             # The original's vectors are in a table of the same kind, which only the extension can drop.
-            with suppress(StoreError):
+            with suppress(ModelError):
                 enable(copy)
             with copy.transaction():
                 _drop_foreign_tables(copy)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROWS_PER_BLOCK = 64
 _SCALE_BYTES = 4
 _MODEL_SHIFT = 32
-_BLOCKS_AT_ONCE = 256
+_BLOCKS_AT_ONCE = 16
 
 
 def read_block(database: Database, model: int, block: int, dim: int) -> npt.NDArray[np.int8]:

@@ -34,7 +34,7 @@ def put_vectors(
     """Store those vectors whose keys have none yet.
 
     Raises:
-        StoreError: There is no sqlite-vec for this platform.
+        ModelError: There is no sqlite-vec for this platform.
         ValueError: A vector has another dimension.
     """
     model = model_id(database, fingerprint, dim)
