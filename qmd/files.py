@@ -159,13 +159,20 @@ def read_regular_file(path: Path, max_bytes: int) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            # Asking for `max_bytes` at once would clear as much memory for every note.
-            found = file.read(min(status.st_size + 1, max_bytes))
-            has_grown = len(found) > status.st_size
-            return found + file.read(max_bytes - len(found)) if has_grown else found
+        # Asking for `max_bytes` at once would clear as much memory for every note.
+        found = _read_up_to(descriptor, min(status.st_size + 1, max_bytes))
+        has_grown = len(found) > status.st_size
+        return found + _read_up_to(descriptor, max_bytes - len(found)) if has_grown else found
     finally:
         os.close(descriptor)
+
+
+def _read_up_to(descriptor: int, n_bytes: int) -> bytes:
+    pieces = []
+    while n_bytes > 0 and (piece := os.read(descriptor, n_bytes)):
+        pieces.append(piece)
+        n_bytes -= len(piece)
+    return b"".join(pieces)
 
 
 @contextmanager

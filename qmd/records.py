@@ -45,7 +45,7 @@ class Collection(Struct, frozen=True):
     """Whether what git ignores is left out."""
 
 
-class FileEntry(Struct, frozen=True):
+class FileEntry(Struct, frozen=True, gc=False):
     """A file found by the scan. `path` is POSIX, relative to `folder`, as text (see `qmd.names`)."""
 
     path: str
@@ -67,8 +67,11 @@ class Heading(Struct, frozen=True):
     offset: int
 
 
-class Link(Struct, frozen=True):
-    """A link as the note writes it: `target` names a note or its path, and is empty for `[[#Heading]]`."""
+class Link(Struct, frozen=True, array_like=True):
+    """A link as the note writes it: `target` names a note or its path, and is empty for `[[#Heading]]`.
+
+    An index keeps the links of a note as one JSON array of such arrays.
+    """
 
     target: str
     fragment: str

@@ -60,7 +60,7 @@ def symbol_terms(text: str) -> list[str]:
 
 def camel_words(text: str) -> Iterable[str]:
     """Distinct camelCase words of `text`, sorted."""
-    raw = b" " + text.encode("utf-8", "replace")
+    raw = f" {text}".encode("utf-8", "replace")
     classes = raw.translate(_CLASSES)
     last_border = classes.rfind
     found = {raw[last_border(b" ", 0, match.start()) + 1 : match.end()] for match in _LOWER_UPPER.finditer(classes)}

@@ -12,7 +12,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from qmd.errors import UsageError
-from qmd.names import to_disk, to_text, typed_path
+from qmd.names import to_text, typed_path
 
 PROJECT_FOLDER = ".qmd"
 _BESIDE = ".qmd"
@@ -117,11 +117,6 @@ def index_address(text: str, cwd: Path, home: Path) -> str | None:
     raise UsageError(
         f"index '{text}' is at no place that qmd knows", "give a name, lance:/path/to/folder or s3://bucket/prefix"
     )
-
-
-def address_folder(address: str) -> Path | None:
-    """The folder at an address; None for one in an object store."""
-    return Path(to_disk(address.removeprefix("lance:"))) if address.startswith("lance:") else None
 
 
 def address_stem(address: str) -> str:

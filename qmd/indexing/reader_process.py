@@ -1,7 +1,8 @@
 """A process that reads files for this one, so that no file can take the program along, whatever it does to a parser.
 
-It gets pickled lists of files on stdin and answers file by file on stdout, within a time for each and within a bound of
-memory. When an answer stays away the process is ended, the file is left out, and a new process goes on with the next.
+It gets pickled lists of files on stdin and answers file by file on stdout (`FileReading.pack`, behind its length),
+within a time for each and within a bound of memory. When an answer stays away the process is ended, the file is left
+out, and a new process goes on with the next.
 It ends with its stdin, so none outlives the program, however that ends.
 """
 
@@ -24,6 +25,7 @@ _START = "import sys; sys.path[:] = sys.argv[1:]; from qmd.indexing.reader_proce
 """The parent's path is taken over: a program may have been started from anywhere."""
 
 _READY = b"qmd reader\n"
+_SIZE_BYTES = 8
 _MEMORY_BYTES = 2 << 30
 """Ten megabytes of ligatures, each of which stands for eighteen letters, take one gigabyte."""
 
@@ -120,11 +122,14 @@ class ReaderProcess:
         assert self._process is not None and self._process.stdout is not None
         try:
             with self._timed(self._budget_s(entry)):
-                reading: FileReading = pickle.load(self._process.stdout)
-        except (OSError, EOFError, pickle.UnpicklingError):
+                size = int.from_bytes(self._process.stdout.read(_SIZE_BYTES))
+                packed = self._process.stdout.read(size)
+        except OSError:
+            packed = b""
+        if not packed or len(packed) < size:
             self._end()
             return None
-        return reading
+        return FileReading.unpack(entry, packed)
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -176,7 +181,8 @@ def serve() -> None:
         except EOFError:
             return
         for entry in entries:
-            pickle.dump(read_file(entry), results, pickle.HIGHEST_PROTOCOL)
+            packed = read_file(entry).pack()
+            results.write(len(packed).to_bytes(_SIZE_BYTES) + packed)
             results.flush()
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from typing import Self
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -42,6 +44,21 @@ class FileReading(Struct, frozen=True):
     """True for source code whose declarations cannot be told, because the grammar is missing."""
     mtime_ns: int = _UNKNOWN_TIME_NS
     """The time by which the next update may know an unchanged file again."""
+
+    def pack(self) -> bytes:
+        """All but `entry`, for another process."""
+        failure = self.failure and (self.failure.message, self.failure.code, self.failure.hint)
+        return msgspec.msgpack.encode((self.document, self.warnings, failure, self.is_plain, self.mtime_ns))
+
+    @classmethod
+    def unpack(cls, entry: FileEntry, packed: bytes) -> Self:
+        """What `pack` was called on, given its `entry`."""
+        document, warnings, failure, is_plain, mtime_ns = _DECODER.decode(packed)
+        return cls(entry, document, warnings, failure and UnindexableFileError(*failure), is_plain, mtime_ns)
+
+
+_Failure = tuple[str, UnindexableReason, str | None]
+_DECODER = msgspec.msgpack.Decoder(tuple[NewDocument | None, tuple[str, ...], _Failure | None, bool, int])
 
 
 def read_files(entries: Sequence[FileEntry]) -> list[FileReading]:

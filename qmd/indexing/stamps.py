@@ -28,13 +28,16 @@ class Stamp(Struct, frozen=True):
     def __str__(self) -> str:
         return " ".join([str(self.version), *sorted(self.plain)])
 
-    def outdated(self, version: int) -> Callable[[str], bool]:
-        """Whether what was made of the file at a path under this stamp has to be made again by `version`."""
+    def outdated(self, version: int) -> Callable[[str], bool] | None:
+        """Whether what was made of the file at a path under this stamp has to be made again by `version`.
+
+        None where that is so of no file.
+        """
         if self.version != version:
             return lambda _: True
         regained = self._regained()
         if not regained:
-            return lambda _: False
+            return None
         return lambda path: suffix_of(path) in regained
 
     def still_plain(self, version: int) -> frozenset[str]:

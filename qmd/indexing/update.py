@@ -71,8 +71,8 @@ class _Update(Struct):
     writer: IndexWriter
     collection: str
     known: Mapping[str, KnownFile]
-    outdated: Callable[[str], bool]
-    """Whether a path's terms are to be written again even for an equal text."""
+    outdated: Callable[[str], bool] | None
+    """Whether a path's terms are to be written again even for an equal text; None where that is so of none."""
     plain: set[str]
     """Endings of source files whose declarations could not be told."""
     new: int = 0
@@ -92,7 +92,7 @@ class _Update(Struct):
         """The files that are to be read; the others are counted as unchanged, or as left out once more."""
         changed = []
         for entry in entries:
-            if self.outdated(entry.path):
+            if self.outdated is not None and self.outdated(entry.path):
                 changed.append(entry)
             elif _is_known(entry, self.known.get(entry.path)):
                 self.unchanged += 1
@@ -149,7 +149,7 @@ class _Update(Struct):
                     self.stale.append(path)
             elif read.document is not None and before is not None and before.hash == read.document.hash:
                 self.unchanged += 1
-                if self.outdated(path):
+                if self.outdated is not None and self.outdated(path):
                     documents.append(read.document)
                 elif (size_bytes, read.mtime_ns) != (before.size_bytes, before.mtime_ns):
                     self.writer.touch(before.document_id, size_bytes, read.mtime_ns, read.document.modified_at)
@@ -205,7 +205,9 @@ def update_collection(
     is_current = stamp == Stamp(ANALYSIS_VERSION, plain)
     below = below if is_current else ""
     scan = scan_collection(collection, below)
-    known = {path: file for path, file in writer.known_files(collection.name).items() if is_below(path, below)}
+    known = writer.known_files(collection.name)
+    if below:
+        known = {path: file for path, file in known.items() if is_below(path, below)}
     update = _Update(writer, collection.name, known, stamp.outdated(ANALYSIS_VERSION), set(plain))
     for one in scan.skipped:
         update.leave_out(LeftOutFile(collection.name, one.path, f"'{one.path}' skipped: {one.detail or one.reason}"))
@@ -245,7 +247,7 @@ def update_collection(
 
 
 def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:
-    return known is not None and (known.size_bytes, known.mtime_ns) == (entry.size_bytes, entry.mtime_ns)
+    return known is not None and known.mtime_ns == entry.mtime_ns and known.size_bytes == entry.size_bytes
 
 
 def _in_transactions(writer: IndexWriter, batches: Iterator[list[FileReading]]) -> Iterator[list[FileReading]]:

@@ -22,6 +22,3 @@ class UnindexableFileError(QmdError):
     def __init__(self, message: str, reason: UnindexableReason, hint: str | None = None) -> None:
         super().__init__(message, hint)
         self.code = reason
-
-    def __reduce__(self) -> tuple[type[UnindexableFileError], tuple[str, str, str | None]]:
-        return type(self), (self.message, self.code, self.hint)

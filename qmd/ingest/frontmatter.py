@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
@@ -229,9 +230,7 @@ def _flow_list(raw: str) -> tuple[str, ...]:
     if raw[1:2] == '"' and "\\" not in raw:
         # Quoted throughout: the same as JSON, whose parser is in C.
         with suppress(ValueError):
-            loaded = json.loads(raw)
-            if all(isinstance(item, str) for item in loaded):
-                return tuple(loaded)
+            return msgspec.json.decode(raw, type=tuple[str, ...])
     inner = raw[1:-1].strip()
     items: list[str] = []
     position = 0

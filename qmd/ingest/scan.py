@@ -140,7 +140,7 @@ def scan_collection(collection: Collection, below: str = "") -> ScanResult:
         folders = _visit(walk, todo.pop())
         todo.extend(one for one in folders if is_below(one.prefix, below) or is_below(below, one.prefix.rstrip("/")))
     by_path = attrgetter("path")
-    files = sorted((one for one in walk.files if is_below(one.path, below)), key=by_path)
+    files = sorted((one for one in walk.files if is_below(one.path, below)) if below else walk.files, key=by_path)
     skipped = (one for one in walk.skipped if is_below(one.path, below) or is_below(below, one.path))
     return ScanResult(
         tuple(files),

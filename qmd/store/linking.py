@@ -98,9 +98,10 @@ def anchors_of(tables: LinkTables, collection: str, ids: Sequence[int]) -> dict[
     keys = {key for names in own.values() for key in names}
     texts: defaultdict[int, dict[str, str]] = defaultdict(dict)
     key_of = cache(name_key)
-    for one in _resolved(tables.named(collection, keys), tables.written(collection, keys)):
+    written = (one for one in tables.written(collection, keys) if one.link.text)
+    for one in _resolved(tables.named(collection, keys), written):
         target, text = one.target, one.link.text
-        if not text or target is None or target not in own or target == one.source or len(texts[target]) == MAX_ANCHORS:
+        if target is None or target not in own or target == one.source or len(texts[target]) == MAX_ANCHORS:
             continue
         if key_of(text) not in own[target]:
             texts[target].setdefault(key_of(text), text)

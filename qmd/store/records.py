@@ -35,7 +35,7 @@ class NewDocument(Struct, frozen=True):
     links: PackedLinks | None = None
 
 
-class KnownFile(Struct, frozen=True):
+class KnownFile(Struct, frozen=True, gc=False):
     """What the index remembers of a file: enough to skip it unread."""
 
     document_id: int

@@ -7,6 +7,7 @@ import pytest
 from qmd.app import locks
 from qmd.config.paths import locate
 from qmd.store.runs import embed_lock
+from qmd.store.sqlite.connection import PAGE_BYTES
 from tests.cli.conftest import Qmd
 
 
@@ -220,8 +221,8 @@ def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd:
     qmd("index", "notes")
     database = locate(None, Path.cwd(), os.environ).database
     raw = bytearray(database.read_bytes())
-    for page in range(3, len(raw) // 4096):
-        raw[page * 4096 + 3_000] ^= 1
+    for page in range(3, len(raw) // PAGE_BYTES):
+        raw[page * PAGE_BYTES + 3_000] ^= 1
     database.write_bytes(raw)
     refused = qmd("search", "pricing")
     assert (refused.status, refused.out) == (1, "")

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qmd.indexing.reading import read_files
 from qmd.indexing.update import update_collection
-from qmd.records import Collection, LexicalTerm, Scope
+from qmd.records import Collection, FileEntry, LexicalTerm, Scope
 from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_writer
 
@@ -102,6 +103,22 @@ def test_a_word_that_only_links_hold_is_no_unknown_word(writer: SqliteWriter, tm
     update(writer, tmp_path / "notes", {"beta": "text", "alpha": "[[beta|second]]"})
     assert writer.document_frequencies([LexicalTerm("second", '"second"')]) == [1]
     assert writer.document_frequencies([LexicalTerm("letters", '"letters"')]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [("more [[beta|b]]", {"alpha"}), ("[[beta|c]]", {"alpha", "beta"}), ("[[gamma]]", {"alpha", "beta", "gamma"})],
+)
+def test_a_changed_note_makes_anchors_anew_only_where_its_links_differ(
+    writer: SqliteWriter, tmp_path: Path, text: str, touched: set[str]
+) -> None:
+    folder = tmp_path / "notes"
+    update(writer, folder, {"alpha": "[[beta|b]]", "beta": "", "gamma": ""})
+    (folder / "alpha.md").write_text(text)
+    [read] = read_files([FileEntry("alpha.md", folder, len(text), 1)])
+    assert read.document is not None
+    writer.put_documents("notes", [read.document])
+    assert {key for (key,) in writer._database.rows("SELECT key FROM touched")} == touched
 
 
 def test_what_a_note_must_not_hold_is_not_brought_back_by_its_anchors(writer: SqliteWriter, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from qmd.records import LexicalTerm, Scope
 from qmd.store.records import ChunkRecord, NewDocument
 from qmd.store.sqlite.checksums import CHECKSUM_BYTES
-from qmd.store.sqlite.connection import DamagedIndexError
+from qmd.store.sqlite.connection import PAGE_BYTES, DamagedIndexError
 from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.salvage import rebuild
@@ -51,7 +51,7 @@ def damage(path: Path, table: str, share: float) -> None:
     pages = [number for (number,) in connection.execute(sql, (table,))]
     connection.close()
     raw = bytearray(path.read_bytes())
-    raw[(pages[int(share * (len(pages) - 1))] - 1) * 4096 + 2000] ^= 16
+    raw[(pages[int(share * (len(pages) - 1))] - 1) * PAGE_BYTES + 2000] ^= 16
     path.write_bytes(raw)
 
 
@@ -74,7 +74,7 @@ def test_damage_in_any_table_is_found_by_the_reader_that_meets_it_and_by_check(
 
 
 @pytest.mark.parametrize(
-    ("table", "most_lost"), [("terms_data", 0), ("vectors_1_vector_chunks00", 64), ("vector_keys", 200)]
+    ("table", "most_lost"), [("terms_data", 0), ("vectors_1_vector_chunks00", 64), ("vector_keys", 400)]
 )
 def test_a_rebuilt_index_has_every_vector_whose_pages_are_sound(
     writer: SqliteWriter, index_path: Path, make_document: MakeDocument, table: str, most_lost: int

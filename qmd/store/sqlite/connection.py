@@ -24,6 +24,10 @@ Bindings = Sequence[object]
 _STEPS_BETWEEN_CHECKS = 20_000
 """Instructions of SQLite's machine, about a millisecond."""
 
+PAGE_BYTES = 8192
+"""Of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the ends of their
+pages empty; 16384 gains one per cent more, and every change writes more."""
+
 APPLICATION_ID = 0x716D6401
 """`qmd` and a version byte: tells our files from those of the original, which sets none."""
 
@@ -276,6 +280,8 @@ def _create(path: Path, timeout_ms: int) -> None:
         create_private(path)
         with closing(open_file(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(timeout_ms)
+            # First: the checksum module allows no other size later.
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             if HAS_CHECKSUMS:
                 connection.reserve_bytes("main", CHECKSUM_BYTES)
             connection.execute(f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; COMMIT")

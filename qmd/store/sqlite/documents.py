@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,10 +175,11 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
     Replaced rows go first, then only plain inserts with ascending ids: an upsert, a RETURNING clause or a lower id
     between them makes FTS5 write out its buffer for every row.
     """
-    from qmd.store.sqlite.links import put_links
+    from qmd.store.sqlite.links import put_links, touch_links
 
     batch = {document.path: document for document in documents}
-    replaced = _remove_rows(database, collection, list(batch))
+    replaced = _remove_rows(database, collection, list(batch), batch)
+    touch_links(database, collection, [one.links for path, one in batch.items() if path not in replaced])
     # AUTOINCREMENT's own counter: an id is never given twice, so a reader cannot mistake one document for another.
     next_id = int(database.value("SELECT seq FROM sqlite_sequence WHERE name = 'documents'") or 0) + 1
     hashes = {document.hash for document in batch.values()}
@@ -224,14 +226,16 @@ def remove_documents(database: Database, collection: str, paths: Iterable[str]) 
     return len(removed)
 
 
-def _remove_rows(database: Database, collection: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Delete documents and their terms; what they were, by path: (created_at, hash)."""
+def _remove_rows(
+    database: Database, collection: str, paths: Sequence[str], successors: Mapping[str, NewDocument] = {}
+) -> dict[str, tuple[str, str]]:
+    """Delete documents and their terms, for which those of `successors` are written; (created_at, hash) by path."""
     from qmd.store.sqlite.links import remove_links
 
     sql = "SELECT path, created_at, hash, id FROM documents WHERE collection = ? AND path IN ({})"
-    found = list(database.select_in(sql, paths, (collection,)))
-    ids = [(document_id,) for document_id in sorted(row[3] for row in found)]
-    remove_links(database, collection, [document_id for (document_id,) in ids])
+    found = sorted(database.select_in(sql, paths, (collection,)), key=itemgetter(3))
+    remove_links(database, collection, {row[3]: getattr(successors.get(row[0]), "links", None) for row in found})
+    ids = [(row[3],) for row in found]
     database.run_many("DELETE FROM terms WHERE rowid = ?", ids)
     database.run_many("DELETE FROM names WHERE document = ?", ids)
     database.run_many("DELETE FROM documents WHERE id = ?", ids)

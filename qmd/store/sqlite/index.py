@@ -269,7 +269,8 @@ class SqliteWriter(SqliteReader, IndexWriter):
 
     def known_files(self, collection: str) -> Mapping[str, KnownFile]:
         sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?"
-        return {path: KnownFile(*facts) for path, *facts in self._database.rows(sql, (collection,))}
+        rows = self._database.rows(sql, (collection,))
+        return {path: KnownFile(number, hash, size, mtime) for path, number, hash, size, mtime in rows}
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         with self.transaction():

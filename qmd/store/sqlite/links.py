@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from qmd.analysis.link_targets import Named, link_key, place_of
 from qmd.batches import batches
@@ -37,9 +38,10 @@ class SqliteLinks:
         found = self._database.select_in(sql, sorted(set(map(hash_key, keys))), (collection,))
         sources = {one for (one,) in found}
         sql = "SELECT path, id, packed FROM documents JOIN links ON source = id WHERE id IN ({})"
+        key_of = cache(link_key)
         for path, source, packed in sorted(self._database.select_in(sql, sorted(sources))):
             for link in _unpacked(self._database, packed):
-                key = link_key(link.target)
+                key = key_of(link.target)
                 if key in keys:
                     yield WrittenLink(source, path, key, link)
 
@@ -69,15 +71,33 @@ def put_links(database: Database, document_id: int, links: PackedLinks) -> None:
     database.run_many("INSERT INTO link_keys (key, source, n) VALUES (?, ?, ?)", rows)
 
 
-def remove_links(database: Database, collection: str, ids: Sequence[int]) -> None:
-    """Forget the links and the anchors of documents that go, and remember which names that concerns."""
-    for part in batches(ids, _REMOVED_AT_ONCE):
-        links = [(hash_key(key), source, key) for source, key in _keys_in(database, part)]
-        touched = {key for *_, key in links}.union(key for _, key in SqliteLinks(database).names_of(part))
-        database.run_many("INSERT OR IGNORE INTO touched VALUES (?, ?)", [(collection, key) for key in touched])
-        database.run_many("DELETE FROM link_keys WHERE key = ? AND source = ?", [one[:2] for one in links])
+def touch_links(database: Database, collection: str, new: Iterable[PackedLinks | None]) -> None:
+    """Remember which names new documents link to, unless all anchors of the collection are yet to be made."""
+    if database.value("SELECT 1 FROM meta WHERE key = ?", (f"anchored:{collection}",)):
+        touched = {key for links in new if links is not None for key in _texts(unpack_links(links.packed))}
+        _touch(database, collection, touched)
+
+
+def remove_links(database: Database, collection: str, successors: Mapping[int, PackedLinks | None]) -> None:
+    """Forget the links and the anchors of documents that go, and remember which names that concerns.
+
+    Args:
+        database: Open for writing, in a transaction.
+        collection: Theirs.
+        successors: Document → the links of the text that takes its place. What both link to alike is not concerned.
+    """
+    for part in batches(list(successors), _REMOVED_AT_ONCE):
+        before = dict(_links_in(database, part))
+        keys = [(hash_key(key), source) for source, texts in before.items() for key in texts]
+        database.run_many("DELETE FROM link_keys WHERE key = ? AND source = ?", keys)
+        touched = {key for _, key in SqliteLinks(database).names_of(part)}
+        for source in part:
+            links, old = successors[source], before.get(source, {})
+            new = {} if links is None else _texts(unpack_links(links.packed))
+            touched.update(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+        _touch(database, collection, touched)
     for sql in ("DELETE FROM links WHERE source = ?", "DELETE FROM anchors WHERE rowid = ?"):
-        database.run_many(sql, [(one,) for one in ids])
+        database.run_many(sql, [(one,) for one in successors])
 
 
 def settle_anchors(database: Database, collection: str, since: int) -> int:
@@ -96,7 +116,7 @@ def settle_anchors(database: Database, collection: str, since: int) -> int:
         new = "SELECT id FROM documents WHERE collection = ? AND id > ?"
         ids = [one for (one,) in database.rows(new, (collection, since))]
         touched = {key for (key,) in database.rows("SELECT key FROM touched WHERE collection = ?", (collection,))}
-        touched.update(key for _, key in (*tables.names_of(ids), *_keys_in(database, ids)))
+        touched.update(key for _, key in tables.names_of(ids))
         named = tables.named(collection, touched)
         targets = sorted({one.document_id for found in named.values() for one in found})
         database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in targets])
@@ -115,7 +135,19 @@ def _unpacked(database: Database, packed: bytes) -> list[Link]:
         return unpack_links(packed)
 
 
-def _keys_in(database: Database, ids: Sequence[int]) -> set[tuple[int, str]]:
-    """(document, key) of the links in documents."""
-    rows = database.select_in("SELECT source, packed FROM links WHERE source IN ({})", ids)
-    return {(source, link_key(link.target)) for source, packed in rows for link in _unpacked(database, packed)}
+def _touch(database: Database, collection: str, keys: Iterable[str]) -> None:
+    database.run_many("INSERT OR IGNORE INTO touched VALUES (?, ?)", [(collection, key) for key in keys])
+
+
+def _texts(links: Iterable[Link]) -> dict[str, list[tuple[str, str]]]:
+    """Key → (target, text) of each of its links, in order: all that anchors are made of."""
+    texts: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for link in links:
+        texts[link_key(link.target)].append((link.target, link.text))
+    return texts
+
+
+def _links_in(database: Database, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, list[tuple[str, str]]]]]:
+    """The links in documents, as `_texts` has them."""
+    for source, packed in database.select_in("SELECT source, packed FROM links WHERE source IN ({})", ids):
+        yield source, _texts(_unpacked(database, packed))
