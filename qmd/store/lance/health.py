@@ -29,7 +29,7 @@ KEPT = timedelta(hours=2)
 
 INDEXED_VECTORS = 100_000
 """Vectors of a model from which on they have an index; fewer are all compared, in 1 µs each. One bit for each dimension
-(IVF_RQ) takes 50 µs a vector to make and 64 bytes to keep; IVF_PQ took more than ten times as long, for no more recall."""
+(IVF_RQ) takes 50 µs a vector to make and 64 bytes to keep; IVF_PQ took ten times as long, for no more recall."""
 
 _WHOLE_BYTES = 8
 """Dimensions that the index takes at once; vectors of other lengths have none."""
