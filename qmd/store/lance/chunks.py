@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from qmd.batches import batches
 from qmd.store.lance.documents import fetch_texts
@@ -26,9 +27,14 @@ _DONE = "seq = -1"
 def vector_coverage(tables: Tables, fingerprint: str) -> VectorCoverage:
     """What a search by vectors has to know beforehand."""
     model = tables.state.model(fingerprint)
-    contents = {row["hash"] for row in tables.select("documents", ("hash",))}
     has_vectors = model is not None and tables.count(model.table) > 0
-    return VectorCoverage(len(contents - done(tables, fingerprint)), has_vectors)
+    held = tables.arrow("documents", ("hash",))
+    if held is None:
+        return VectorCoverage(0, has_vectors)
+    contents = pc.unique(held["hash"])
+    complete = None if model is None else tables.arrow("chunks", ("hash",), both(f"model = {model.id}", _DONE))
+    n_done = 0 if complete is None else pc.sum(pc.is_in(contents, complete["hash"])).as_py() or 0
+    return VectorCoverage(len(contents) - n_done, has_vectors)
 
 
 def done(tables: Tables, fingerprint: str) -> set[str]:
