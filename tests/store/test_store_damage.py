@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -196,6 +197,20 @@ def test_an_index_that_another_process_has_open_gets_its_checksums_with_the_next
         writer.cleanup()
         assert writer.check() == []
     assert reserved_bytes(index_path) == CHECKSUM_BYTES
+
+
+def test_another_program_that_opens_the_index_after_a_search_has_written_does_not_damage_it(
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    with open_reader(index_path) as reader:
+        fill(writer, make_document, 20)
+        writer.close()
+        assert reader.count_documents() == 20
+    other = sqlite3.connect(index_path)
+    assert other.execute("SELECT count(*) FROM documents").fetchone() == (20,)
+    other.close()
+    with open_reader(index_path) as reader:
+        assert reader.check() == []
 
 
 def test_a_text_that_cannot_be_unpacked_is_damage_also_where_there_are_no_checksums(index_path: Path) -> None:

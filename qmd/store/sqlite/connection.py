@@ -105,7 +105,15 @@ class Database:
         self._is_over: Callable[[], bool] | None = None
 
     def close(self) -> None:
-        """Close the connection; closing twice is harmless."""
+        """Close the connection; closing twice is harmless.
+
+        The log goes into the file even if a reader has it open, which cannot do so when it is the last to close: other
+        programs would, and write the pages of a log without checksums.
+        """
+        with suppress(apsw.Error):
+            if not self.connection.readonly("main"):
+                self.connection.set_busy_timeout(0)
+                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         try:
             self.connection.close()
         except apsw.Error as exc:
