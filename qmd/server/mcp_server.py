@@ -123,7 +123,7 @@ def _instructions(index: Index) -> str:
         return presentation.instructions(None)
     except QmdError as error:
         # The tools then say what is wrong.
-        return f"{presentation.instructions(None)}\n\nThe index cannot be read: {error.message}"
+        return presentation.instructions(None, error)
 
 
 def _input_schema(name: str) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from qmd.app.records import DocumentText, DocumentTexts, NoteLinks, Overview, RelatedNotes, SkippedDocument
+from qmd.errors import QmdError
 from qmd.names import to_text
 from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.hits import mention_object, snippet_text
@@ -194,9 +195,19 @@ def status_text(status: IndexStatus) -> str:
     return "\n".join(lines)
 
 
-def instructions(overview: Overview | None) -> str:
-    """What a client tells its model about this server at the start of a session; None means that there is no index."""
-    if overview is None:
+def instructions(overview: Overview | None, error: QmdError | None = None) -> str:
+    """What a client tells its model about this server at the start of a session.
+
+    Args:
+        overview: What the index holds; None where there is none, or none that can be read.
+        error: Why it cannot be read.
+    """
+    if error is not None:
+        head = [
+            f"The index cannot be read: {error.message}",
+            *([f"The user can do this: {error.hint}"] if error.hint else ()),
+        ]
+    elif overview is None:
         head = ["There is no index yet. The user can make one: qmd collection add FOLDER, then qmd embed."]
     else:
         count = overview.documents

@@ -387,6 +387,14 @@ async def test_missing_index_is_told_by_tools_not_by_a_dead_session(tmp_path: Pa
     assert "qmd" in text_of(result)
 
 
+def test_a_damaged_index_is_not_called_missing_at_the_start_of_a_session(tmp_path: Path, loader: Loader) -> None:
+    path = tmp_path / "index.sqlite"
+    path.write_bytes(b"not a database" * 400)
+    said = build_server(open_with(path, loader)).instructions or ""
+    assert "The index cannot be read" in said
+    assert "no index yet" not in said
+
+
 async def test_structured_content_is_plain_json(connect: Connect) -> None:
     result = await call(connect, "query", query="検索", rerank=False)
     assert json.loads(json.dumps(result.structured_content))["results"][0]["file"] == "docs/日本/検索.md"

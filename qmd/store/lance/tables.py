@@ -6,6 +6,7 @@ it named when the reader was opened, and what a killed writer left behind is und
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -34,6 +35,9 @@ from qmd.store.lance.state import (
 
 if TYPE_CHECKING:
     from lancedb.query import FullTextQuery
+
+_SAID_BY_STORE = re.compile(r"<Message>([^<]+)</Message>")
+"""The sentence of an object store, in the middle of what the Rust library says of it."""
 
 LOCAL = "lance:"
 """What the address of an index in a folder begins with."""
@@ -93,7 +97,8 @@ class Connection:
             raise
         # LanceDB raises these, with the words of the Rust library, whatever has happened.
         except (RuntimeError, ValueError, OSError, TimeoutError) as exc:
-            detail = " ".join(str(exc).split())[:300] or type(exc).__name__
+            said = _SAID_BY_STORE.search(str(exc))
+            detail = " ".join((said[1] if said else str(exc)).split())[:300] or type(exc).__name__
             hint = "see that the place can be reached and written, then run the command again"
             raise StoreError(f"index '{self.address}' cannot be used: {detail}", hint) from exc
 

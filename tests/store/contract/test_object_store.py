@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.errors import StoreError
 from qmd.store.opening import open_reader, open_writer
 from tests.processes import unmeasured
 
@@ -153,3 +154,9 @@ def test_one_of_two_writers_is_killed_and_four_readers_see_whole_states(bucket: 
         assert [one.path for one in last.iter_documents()] == ["one-left", "one-right", "two-left", "two-right"]
         assert last.check() == []
         assert last.status(None).size_bytes > 0
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_bucket_that_does_not_exist_is_told_in_the_words_of_the_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be used: The specified bucket does not exist$"):
+        open_reader(tmp_path / "locks", "s3://nowhere/index")
