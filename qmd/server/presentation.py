@@ -203,10 +203,9 @@ def instructions(overview: Overview | None, error: QmdError | None = None) -> st
         error: Why it cannot be read.
     """
     if error is not None:
-        head = [
-            f"The index cannot be read: {error.message}",
-            *([f"The user can do this: {error.hint}"] if error.hint else ()),
-        ]
+        head = [f"The index cannot be read: {error.message}"]
+        if error.hint:
+            head.append(f"What the user can do: {error.hint}")
     elif overview is None:
         head = ["There is no index yet. The user can make one: qmd collection add FOLDER, then qmd embed."]
     else:
