@@ -61,7 +61,8 @@ class Update:
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""
-        return self._writer.status(None).pending_documents
+        models = self._writer.models()
+        return self._writer.vector_coverage(models[-1].fingerprint if models else "").pending
 
 
 _Slices = MutableMapping[tuple[str, ...] | None, "EmbeddingRun"]
