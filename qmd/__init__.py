@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from qmd.app.searching import SearchRequest
     from qmd.errors import BusyError, ConfigError, ModelError, NotFoundError, QmdError, StoreError, UsageError
-    from qmd.indexing.embed import EmbedReport
+    from qmd.indexing.reports import EmbedReport
     from qmd.indexing.update import UpdateReport
     from qmd.records import (
         Collection,
@@ -100,7 +100,7 @@ _MODULES = {
     " RelatedNotes SkippedDocument",
     "app.searching": "SearchRequest",
     "errors": "BusyError ConfigError ModelError NotFoundError QmdError StoreError UsageError",
-    "indexing.embed": "EmbedReport",
+    "indexing.reports": "EmbedReport",
     "indexing.update": "UpdateReport",
     "records": "Collection Explanation Hit Link Mention Passage Query SearchResponse StoredDocument SubQuery",
     "status": "CollectionStatus IndexStatus",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from qmd.app.records import EmbedOptions
     from qmd.app.updating import Update
     from qmd.config.settings import Config
-    from qmd.indexing.embed import EmbedReport
+    from qmd.indexing.reports import EmbedReport
     from qmd.indexing.update import UpdateReport
     from qmd.inference.base import Embedder
     from qmd.pace import Progress
@@ -253,7 +253,7 @@ class Index(ReadingIndex):
             BusyError: Another process keeps the index.
         """
         with self.updating(as_names(collections), verify=verify) as update:
-            return tuple(update.run(one, _for_collection(on_progress, one.name)) for one in update.collections)
+            return tuple(update.run(one, on_progress and partial(on_progress, one.name)) for one in update.collections)
 
     def embed(
         self,
@@ -279,16 +279,18 @@ class Index(ReadingIndex):
             BusyError: Another process keeps the index.
             NotFoundError: An unknown collection.
         """
-        from qmd.app.updating import embed, embedding_run
+        from qmd.app.updating import embed, embedding_run, nothing_to_embed
 
         names = as_names(collections)
         refuse_unknown(names or (), self._configuration.load().collections)
         request = EmbedRequest(names, **options)
         with (
             embedding_run(self.path, self._slices, names, "watch" if request.resumes else "embed") as run,
-            self._embedder() as embedder,
             self._configuration.open_writer() as writer,
         ):
+            nothing = nothing_to_embed(writer, self.engine_settings(), request, on_start)
+            if nothing is not None:
+                return nothing
 
             def report(progress: Progress) -> None:
                 run.update(progress)
@@ -298,7 +300,8 @@ class Index(ReadingIndex):
             def is_over() -> bool:
                 return run.is_wanted or (should_stop is not None and should_stop())
 
-            done = embed(writer, embedder, request, on_start=on_start, on_progress=report, should_stop=is_over)
+            with self._embedder() as embedder:
+                done = embed(writer, embedder, request, on_start=on_start, on_progress=report, should_stop=is_over)
             if done.stopped and request.resumes:
                 run.pause()
             return done
@@ -391,7 +394,3 @@ class Index(ReadingIndex):
     def _edited(self, config: Config) -> Config:
         self.mirror_configuration()
         return config
-
-
-def _for_collection(report: Callable[[str, int, int], None] | None, name: str) -> Callable[[int, int], None] | None:
-    return None if report is None else lambda done, total: report(name, done, total)

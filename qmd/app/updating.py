@@ -13,8 +13,9 @@ from qmd.errors import BusyError
 from qmd.indexing.update import UpdateReport, update_collection
 
 if TYPE_CHECKING:
-    from qmd.indexing.embed import EmbedReport
+    from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder
+    from qmd.inference.settings import EngineSettings
     from qmd.pace import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun, Runner
@@ -60,7 +61,8 @@ class Update:
 
     def pending(self) -> int:
         """Texts without vectors of the model that was used last."""
-        return self._writer.status(None).pending_documents
+        models = self._writer.models()
+        return self._writer.vector_coverage(models[-1].fingerprint if models else "").pending
 
 
 _Slices = MutableMapping[tuple[str, ...] | None, "EmbeddingRun"]
@@ -86,6 +88,30 @@ def embedding_run(
             yield record
         if record.run.is_paused:
             slices[collections] = record.run
+
+
+def nothing_to_embed(
+    writer: IndexWriter,
+    settings: EngineSettings,
+    request: EmbedRequest,
+    on_start: Callable[[EmbeddingStart], None] | None,
+) -> EmbedReport | None:
+    """What `embed` gives where every vector is in place, told without its model; None where it has to be asked."""
+    from qmd.app.engines import is_words_only
+    from qmd.indexing.reports import EmbedReport
+    from qmd.indexing.stamps import are_chunks_current
+    from qmd.inference.loader import identify_embedder
+
+    if request.force or is_words_only():
+        return None
+    model = identify_embedder(settings)
+    if model is None or not are_chunks_current(writer, model.fingerprint):
+        return None
+    if writer.count_pending(model.fingerprint, request.collections)[0]:
+        return None
+    if on_start is not None:
+        on_start(EmbeddingStart(model.description, 0))
+    return EmbedReport(documents=0, chunks=0, embedded=0, reused=0, stopped=False, elapsed_s=0.0)
 
 
 def embed(

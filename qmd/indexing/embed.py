@@ -18,6 +18,7 @@ from qmd.chunking.split import split_code, split_document
 from qmd.errors import QmdError
 from qmd.file_names import is_telling
 from qmd.indexing.reading import short_reason
+from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.ingest.document import parse_document
 from qmd.pace import Pace, Progress
@@ -42,22 +43,6 @@ _RUN_CHARS = 120
 
 MAX_NAMES = 4
 """Names that stand in front of a chunk: more would leave little room for its text."""
-
-
-class EmbedReport(Struct, frozen=True):
-    """What an embedding run did."""
-
-    documents: int
-    """Distinct texts that are complete now and were not before."""
-    chunks: int
-    embedded: int
-    """Vectors computed."""
-    reused: int
-    """Chunks whose vector was there already: shared, renamed or unchanged text."""
-    stopped: bool
-    """True when `should_stop` ended the run; what was computed is kept."""
-    elapsed_s: float
-    warnings: tuple[str, ...] = ()
 
 
 class Chunker(Struct):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
 from qmd.chunking.languages import has_grammar, suffix_of
-from qmd.store.base import IndexWriter
+from qmd.store.base import IndexReader, IndexWriter
 
 
 class Stamp(Struct, frozen=True):
@@ -68,6 +68,12 @@ def forget_outdated_chunks(writer: IndexWriter, fingerprint: str) -> frozenset[s
             writer.forget_chunks(fingerprint, suffixes)
             stamp_chunks(writer, fingerprint, remaining)
     return remaining
+
+
+def are_chunks_current(reader: IndexReader, fingerprint: str) -> bool:
+    """Whether `forget_outdated_chunks` would find nothing to forget, nor to note."""
+    stamp = Stamp.parse(reader.version_stamp(f"chunks:{fingerprint}"))
+    return stamp == Stamp(CHUNKING_VERSION, stamp.still_plain(CHUNKING_VERSION))
 
 
 def stamp_chunks(writer: IndexWriter, fingerprint: str, plain: Iterable[str]) -> None:

@@ -221,15 +221,17 @@ def update_collection(
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     stamps_early = not known or is_current
     update.take(changed, stamps_early=stamps_early, on_progress=on_progress)
-    # Last, so that a renamed file finds its text still in place.
-    removed = writer.remove_documents(collection.name, [*gone, *update.stale])
-    writer.settle_titles(collection.name)
-    writer.settle_anchors(collection.name)
     elsewhere = [one for one in left_out_before if not is_below(one.path, below)]
-    writer.put_left_out(collection.name, [*elsewhere, *update.left_out])
-    writer.record_folders(collection.name, scan.folders, below)
-    writer.mark_updated(collection.name)
-    stamp_analysis(writer, collection.name, update.plain)
+    # Together, as each commit costs a version of every table it changes, on an object store several requests.
+    with writer.transaction():
+        # Last, so that a renamed file finds its text still in place.
+        removed = writer.remove_documents(collection.name, [*gone, *update.stale])
+        writer.settle_titles(collection.name)
+        writer.settle_anchors(collection.name)
+        writer.put_left_out(collection.name, [*elsewhere, *update.left_out])
+        writer.record_folders(collection.name, scan.folders, below)
+        writer.mark_updated(collection.name)
+        stamp_analysis(writer, collection.name, update.plain)
     return UpdateReport(
         collection=collection.name,
         new=update.new,

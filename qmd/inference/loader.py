@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.base import Embedder, Engines, Expander, Reranker
+from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Reranker
 from qmd.inference.models.catalogue import (
     MAXSIM_NAME,
     MINILM,
@@ -94,6 +94,37 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     if folder is None:
         raise ModelError("it is not on this machine", f"get it: qmd models pull {record.name}")
     return ModelChoice(record, folder)
+
+
+class EmbedderIdentity(Struct, frozen=True):
+    """What an `Embedder` says of itself."""
+
+    description: EngineDescription
+    fingerprint: str
+
+
+def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
+    """The embedder that `load_engines` would open, told from its files in milliseconds.
+
+    None where only opening it tells: a server's model, one of fastembed, one that runs on a GPU where there is one; and
+    where something is to be said of the model, or is wrong with it.
+    """
+    if settings.names_server("embed") or settings.model_for("embed").startswith(FASTEMBED_PREFIX):
+        return None
+    from qmd.inference.models.fingerprints import encoder_fingerprint
+    from qmd.inference.models.weights_choice import choose_weights
+    from qmd.inference.runtime.sessions import preferred_provider
+
+    try:
+        choice = choose_model(settings, "embed")
+        record, folder = choice.record or MINILM, choice.folder or locate_builtin()
+        weights = choose_weights(folder, record, allow_gpu=False)
+        if choice.note is not None or preferred_provider(weights.format).provider != "cpu":
+            return None
+        fingerprint = encoder_fingerprint(folder, record, weights.path)
+    except (ModelError, OSError):
+        return None
+    return EmbedderIdentity(EngineDescription("embed", record.name, weights.format, record.tier, "cpu"), fingerprint)
 
 
 class _Loading:

@@ -164,6 +164,20 @@ def test_meaning_finds_documents_once_they_are_embedded(index: qmd.Index) -> Non
     assert response.hits[0].explanation is not None
 
 
+def test_texts_that_an_older_version_cut_are_embedded_again_although_every_vector_is_in_place(index: qmd.Index) -> None:
+    first = index.embed()
+    with open_writer(index.path) as writer:
+        (model,) = writer.models()
+        writer.set_version_stamp(f"chunks:{model.fingerprint}", "1")
+    again = index.embed()
+    assert (again.documents, again.reused, again.embedded) == (first.documents, first.chunks, 0)
+
+
+def test_vectors_are_computed_again_by_force(index: qmd.Index) -> None:
+    first = index.embed()
+    assert index.embed(force=True).embedded == first.embedded
+
+
 def test_source_code_shows_the_lines_of_the_declaration(folder: Path) -> None:
     with qmd.open_index("code.sqlite", config={"collections": {"src": {"path": "src", "pattern": "**/*.py"}}}) as index:
         index.update()

@@ -74,3 +74,10 @@ def imported_by(argv: tuple[str, ...]) -> set[str]:
     assert status == "0"
     names = {".".join(name.split(".")[: 2 if name.startswith("qmd.") else 1]) for name in modules} - {"qmd"}
     return names - (sys.stdlib_module_names - HEAVY_STANDARD)
+
+
+@pytest.mark.parametrize("command", ["index", "embed", "update"])
+def test_a_command_that_finds_every_vector_in_place_loads_no_model(indexed: Qmd, command: str) -> None:
+    # Once a day `index` verifies the whole index, its vectors as well.
+    assert indexed("index").status == 0
+    assert not imported_by((command,)) & {"numpy", "onnxruntime", "sqlite_vec", "tokenizers"}

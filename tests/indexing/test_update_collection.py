@@ -18,6 +18,7 @@ from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, Scope
 from qmd.store.base import IndexWriter
 from qmd.store.opening import open_reader, open_writer
+from qmd.store.sqlite.index import SqliteWriter
 
 LONG_AGO_NS = 1_600_000_000_123_456_789
 
@@ -51,6 +52,22 @@ def counts(writer: IndexWriter, folder: Path, *, verify: bool = False) -> tuple[
 def found(writer: IndexWriter, word: str) -> list[str]:
     candidates = writer.search_lexical([LexicalTerm(word, f'"{word}"')], 10, Scope())
     return [writer.documents([one.document_id])[one.document_id].path for one in candidates]
+
+
+def test_an_update_that_finds_nothing_new_is_one_commit(tmp_path: Path, notes: Path) -> None:
+    write(notes, "a.md", "# a\n\ntext")
+    with open_writer(tmp_path / "index.sqlite") as writer:
+        assert isinstance(writer, SqliteWriter)
+        counts(writer, notes)
+        statements: list[str] = []
+
+        def note(_: object, statement: str, __: object) -> bool:
+            statements.append(statement)
+            return True
+
+        writer._database.connection.exec_trace = note
+        assert counts(writer, notes) == (0, 0, 1, 0)
+    assert statements.count("COMMIT") == 1
 
 
 def test_new_changed_unchanged_and_removed_files_are_counted(writer: IndexWriter, notes: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from qmd.inference.loader import choose_model, load_engines
+from qmd.inference.loader import EmbedderIdentity, choose_model, identify_embedder, load_engines
 from qmd.inference.models.catalogue import (
     JINA_ZH,
     MINILM,
@@ -21,7 +21,7 @@ from qmd.inference.models.catalogue import (
     find_model,
     full_model,
 )
-from qmd.inference.models.weights import locate_model
+from qmd.inference.models.weights import locate_builtin, locate_model
 from qmd.inference.runtime.sessions import PROVIDER_BY_FORMAT
 from qmd.inference.settings import EngineSettings
 
@@ -119,6 +119,21 @@ def test_without_downloads_the_built_in_tier_answers_silently(tmp_path: Path) ->
     assert engines.embedder is not None and engines.reranker is not None
     assert engines.expander is None
     assert engines.notes == ()
+
+
+@pytest.mark.parametrize("asked", ["auto", "built-in", str(locate_builtin())])
+def test_an_embedder_is_told_from_its_files_as_it_calls_itself_once_it_is_open(tmp_path: Path, asked: str) -> None:
+    settings = EngineSettings(tmp_path, embed=asked)
+    opened = load_engines(settings, ["embed"]).embedder
+    assert opened is not None
+    assert identify_embedder(settings) == EmbedderIdentity(opened.description, opened.fingerprint)
+
+
+@pytest.mark.parametrize(
+    "asked", ["no-such-model", "http://127.0.0.1:9/v1#name", "fastembed:name", "hf:ggml-org/some-GGUF/some.gguf"]
+)
+def test_an_embedder_that_must_be_asked_is_not_told_from_its_files(tmp_path: Path, asked: str) -> None:
+    assert identify_embedder(EngineSettings(tmp_path, embed=asked)) is None
 
 
 def test_embedder_and_reranker_share_one_session(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -252,3 +253,27 @@ def test_opening_and_searching_by_words_imports_nothing_heavy(
     command = [sys.executable, "-c", code, str(index_path)]
     finished = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), check=True)
     assert finished.stdout.strip() == "[]"
+
+
+def test_who_opens_an_index_while_it_is_made_finds_none_or_a_whole_one(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.sqlite" for number in range(30)]
+    met: list[str] = []
+
+    def open_early() -> None:
+        for path in paths:
+            while True:
+                try:
+                    open_reader(path).close()
+                    break
+                except NotFoundError:
+                    continue
+                except StoreError as error:
+                    met.append(error.message)
+                    break
+
+    thread = threading.Thread(target=open_early)
+    thread.start()
+    for path in paths:
+        open_writer(path).close()
+    thread.join()
+    assert met == []

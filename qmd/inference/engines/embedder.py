@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from qmd.analysis.stopwords import ENGLISH, stop_words_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.models.catalogue import ModelRecord, Pooling
+from qmd.inference.models.fingerprints import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
@@ -40,10 +40,6 @@ _EXACT_SUMS = {"session.x64quantprecision": "1"}
 encoder on AVX2: cosine to fp32 0.9994 instead of 0.9979, for 11 % more time; no effect with VNNI. The built-in
 model's weights have 7 bits for the same reason and need no help.
 """
-
-_FINGERPRINT_VERSION = 1
-_SAMPLE_BYTES = 65_536
-_SAMPLES = 16
 
 
 class TokenEncoder:
@@ -107,7 +103,7 @@ class OnnxEmbedder:
         self._record = record
         self.session = encoder.session
         self.fingerprint = fingerprint
-        """16 hex digits over weights, tokenizer, pooling, prompts and window."""
+        """See `encoder_fingerprint`."""
         self.dim = dim
         """Length of a vector."""
         self.description = EngineDescription(
@@ -175,10 +171,7 @@ def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
     if record.dim is not None and dim != record.dim:
         raise ModelError(f"model '{weights.path}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
-    prompts = (record.document_prompt, record.query_prompt)
-    computed = (_FINGERPRINT_VERSION, record.pooling, prompts, record.max_tokens, record.context)
-    fingerprint = sampled_digest(weights.path, repr(computed), (folder / "tokenizer.json").read_bytes())
-    return OnnxEmbedder(encoder, record, fingerprint, dim)
+    return OnnxEmbedder(encoder, record, encoder_fingerprint(folder, record, weights.path), dim)
 
 
 def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
@@ -209,20 +202,3 @@ def is_other_latin(text: str) -> bool:
     stops = stop_words_of(words)
     signs = sum((word in stops and word not in ENGLISH) or not word.isascii() for word in words)
     return signs >= 2 and signs > sum(word in ENGLISH for word in words)
-
-
-def sampled_digest(weights: Path, *parts: str | bytes) -> str:
-    """16 hex digits over `parts` and a model file, of which 1 MB is read: a whole hash would cost 50 ms at every start.
-
-    Training or quantising a model anew changes every block, so samples tell two files of one size apart.
-    """
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part if isinstance(part, bytes) else part.encode())
-    size = weights.stat().st_size
-    digest.update(str(size).encode())
-    with weights.open("rb") as stream:
-        for sample in range(_SAMPLES):
-            stream.seek(max(0, size - _SAMPLE_BYTES) * sample // (_SAMPLES - 1))
-            digest.update(stream.read(_SAMPLE_BYTES))
-    return digest.hexdigest()[:16]

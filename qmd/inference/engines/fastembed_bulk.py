@@ -16,12 +16,8 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines.embedder import (
-    MAX_FOREIGN_CHUNK_SHARE,
-    MAX_FOREIGN_QUERY_SHARE,
-    foreign_share,
-    sampled_digest,
-)
+from qmd.inference.engines.embedder import MAX_FOREIGN_CHUNK_SHARE, MAX_FOREIGN_QUERY_SHARE, foreign_share
+from qmd.inference.models.fingerprints import sampled_digest
 from qmd.inference.runtime.sessions import import_runtime
 from qmd.inference.runtime.tokenization import Tokenizer
 from qmd.inference.settings import FASTEMBED_PREFIX

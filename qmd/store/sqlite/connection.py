@@ -277,7 +277,8 @@ def file_lock(path: Path, wait_s: float) -> AbstractContextManager[bool]:
 def _create(path: Path, timeout_ms: int) -> None:
     """Make a file that is ours from its first byte, with room for checksums.
 
-    One process alone: who has an empty file open when another one makes it would write pages without checksums.
+    One process alone, and under another name until it is whole: who has an empty file open when another one makes it
+    would write pages without checksums, or find the first page damaged for its size.
     """
     with file_lock(path, timeout_ms / 1000) as held:
         if not held:
@@ -285,8 +286,11 @@ def _create(path: Path, timeout_ms: int) -> None:
         if path.exists() and path.stat().st_size:
             return
         # SQLite would make it readable by everybody; its side files take the permissions of this one.
-        create_private(path)
-        with closing(open_file(path, apsw.SQLITE_OPEN_READWRITE)) as connection:
+        whole = Path(os.path.realpath(path))
+        new = whole.with_name(f".{whole.name}.made")
+        new.unlink(missing_ok=True)
+        create_private(new)
+        with closing(open_file(new, apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(timeout_ms)
             # First: the checksum module allows no other size later.
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -294,6 +298,7 @@ def _create(path: Path, timeout_ms: int) -> None:
                 connection.reserve_bytes("main", CHECKSUM_BYTES)
             connection.execute(f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; COMMIT")
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        new.replace(whole)
 
 
 def add_checksums(database: Database) -> None:

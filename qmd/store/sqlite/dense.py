@@ -49,10 +49,11 @@ _BY_SLOT = (
     f"{_SELECT} chunks INDEXED BY chunks_by_slot CROSS JOIN content ON content.id = chunks.content "
     "CROSS JOIN documents ON documents.hash = content.hash WHERE chunks.model = ?"
 )
-_BY_DOCUMENT = (
-    f"{_SELECT} documents CROSS JOIN content ON content.hash = documents.hash "
+_CHUNKS_OF_DOCUMENTS = (
+    "documents CROSS JOIN content ON content.hash = documents.hash "
     "CROSS JOIN chunks ON chunks.content = content.id WHERE chunks.model = ?"
 )
+_BY_DOCUMENT = f"{_SELECT} {_CHUNKS_OF_DOCUMENTS}"
 
 
 class _Model(Struct, frozen=True):
@@ -156,8 +157,9 @@ class VectorCache:
         within = self._database.value(f"SELECT count(*) FROM documents WHERE {condition.sql}", condition.bindings)
         if within > count_all(self._database) * NARROW_SHARE:
             return None
-        rows = self._database.rows(f"{_BY_DOCUMENT} AND {condition.sql}", (model.id, *condition.bindings))
-        slots = np.array(sorted({row[0] for row in rows}), dtype=np.int64)
+        sql = f"SELECT chunks.slot FROM {_CHUNKS_OF_DOCUMENTS} AND {condition.sql}"
+        found = self._database.rows(sql, (model.id, *condition.bindings))
+        slots = np.array(sorted({slot for (slot,) in found}), dtype=np.int64)
         held = _Held(slots, *self._rows_of(model, slots))
         self._narrowed = (condition, state), held
         return held

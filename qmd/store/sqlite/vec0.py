@@ -132,11 +132,16 @@ class Vec0Table:
         wanted = np.array(sorted(set(slots.tolist())), dtype=np.int64)
         if not self._is_readable():
             sql = f"SELECT rowid, {self.column} FROM {self.name} WHERE rowid IN ({{}})"
-            found: dict[int, bytes] = dict(self._database.select_in(sql, wanted.tolist()))
-            rows = self._as_rows(b"".join([found.get(slot, b"") for slot in wanted.tolist()]))
+            by_slot: dict[int, bytes] = dict(self._database.select_in(sql, wanted.tolist()))
+            rows = self._as_rows(b"".join([by_slot.get(slot, b"") for slot in wanted.tolist()]))
         else:
-            sql = f"SELECT chunk_id, chunk_offset FROM {self.name}_rowids WHERE rowid IN ({{}}) ORDER BY rowid"
-            places = np.array(list(self._database.select_in(sql, wanted.tolist())), dtype=np.int64).reshape(-1, 2)
+            # In the order of the list, and half as long as by `IN`.
+            sql = (
+                f"SELECT chunk_id, chunk_offset FROM json_each(?) CROSS JOIN {self.name}_rowids AS held"
+                " ON held.rowid = value"
+            )
+            found = self._database.rows(sql, (str(wanted.tolist()),))
+            places = np.array(found, dtype=np.int64).reshape(-1, 2)
             order = np.lexsort((places[:, 1], places[:, 0]))
             rows = np.empty((len(places), self.width), dtype=np.uint8)
             if len(places):
@@ -150,14 +155,15 @@ class Vec0Table:
         """Read rows at places, sorted by chunk and place, into `rows[positions]`; neighbours in one go."""
         chunks, offsets = places[:, 0], places[:, 1]
         starts = np.flatnonzero(np.diff(chunks, prepend=-1) | (np.diff(offsets, prepend=-1) - 1))
-        runs = zip(starts.tolist(), [*starts.tolist()[1:], len(places)], strict=True)
+        ends = [*starts[1:].tolist(), len(places)]
+        runs = zip(starts.tolist(), ends, chunks[starts].tolist(), offsets[starts].tolist(), strict=True)
         connection, table, at = self._database.connection, f"{self.name}_vector_chunks00", int(chunks[0])
         with self._database.decoding(), connection.blob_open("main", table, "vectors", at, False) as blob:
-            for start, stop in runs:
-                if int(chunks[start]) != at:
-                    at = int(chunks[start])
+            for start, stop, chunk, offset in runs:
+                if chunk != at:
+                    at = chunk
                     blob.reopen(at)
-                blob.seek(int(offsets[start]) * self.width)
+                blob.seek(offset * self.width)
                 piece = np.frombuffer(blob.read((stop - start) * self.width), dtype=np.uint8)
                 rows[positions[start:stop]] = piece.reshape(stop - start, self.width)
 
