@@ -4,8 +4,8 @@
 
 Ten questions, drawn with a fixed seed, are asked three times: at once, after ninety others, and with all vectors, which
 are computed then (or taken from the index `--after`). Before each time the process is new and its models are loaded by
-a question that does not count. Answers of the first time are kept, as `qmd query` keeps them; right first and right among
-the first three are also given for words alone. Times are wall times of one question, reranked, in milliseconds.
+a question that does not count. Answers of the first time are kept, as `qmd query` keeps them; right first and right
+among the first three are also given for words alone. Times are wall times of one question, reranked, in milliseconds.
 """
 
 from __future__ import annotations

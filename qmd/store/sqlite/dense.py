@@ -25,8 +25,8 @@ LEAST_NEAR = 12_000
 
 CANDIDATES_PER_HIT = 30
 LEAST_CANDIDATES = 3_000
-"""Rows of these that are scored exactly, where the margin is not thin. Of 183 questions on 35,000 passages the ten best
-are found for 1.0, with 1,500 rows for .994, with 1,000 for .990; .962 where differing bits alone chose 1,500."""
+"""Rows of these that are scored exactly, where the margin is not thin. Of 183 questions on 35,000 passages recall@10 is
+.9995, and .962 where differing bits alone chose 1,500."""
 
 _SURE_HITS = 10
 """The best of so many rows are to be found for certain, as far as `_MARGIN` allows."""
@@ -204,19 +204,22 @@ class VectorCache:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Slots of the nearest rows by sign bits, ascending, and their cosines.
 
-        The bits of rows are about the rows' mean, those of the query about zero: a row's cosine is what its difference
-        from the mean has, and what all rows share. The nearest by differing bits are ordered by the query's own values,
-        and scored in that order until the best ones stand clear of what the next could have.
+        The bits of rows are about the rows' mean. Those of the query are about zero, but without what it has in the
+        direction of the mean: all rows share that, and in some models it is most of a vector. The nearest by differing
+        bits are ordered by the query's own values, and scored in that order until the best ones stand clear of what the
+        next could have.
         """
         if self._signs is None:
             slots, chunks = signs_of(self._database, model.id, model.dim).read_chunks()
             self._signs = slots, [as_words(signs) for signs in chunks]
         all_slots, words = self._signs
-        distances = hamming(words, as_words(pack_signs(vector[None, :], np.zeros_like(vector))))
+        centre = np.frombuffer(model.centre or b"", dtype=np.float32)
+        across = vector - float(vector @ centre) / (float(centre @ centre) or 1.0) * centre
+        distances = hamming(words, as_words(pack_signs(across[None, :], np.zeros_like(across))))
         at_most = np.cumsum(np.bincount(distances))
         limit = int(np.searchsorted(at_most, min(max(LEAST_NEAR, NEAR_PER_HIT * k), model.n_vectors)))
         near = np.flatnonzero(distances <= limit)
-        estimates = sign_products(words, near, vector)
+        estimates = sign_products(words, near, across)
         order = np.argsort(-estimates, kind="stable")
         scores, wanted = np.empty(0, np.float32), max(LEAST_CANDIDATES, CANDIDATES_PER_HIT * k)
         while True:
