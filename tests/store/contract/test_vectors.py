@@ -236,8 +236,9 @@ def test_vectors_with_an_index_are_found_as_without(
         writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
     with place.reader() as reader:
         assert reader.search_dense(vector, 1, Scope(), "f")[0].document_id == 601
-        query = unit_vectors(1, seed=8)[0]
-        expected = {int(n) + 1 for n in np.argsort(-(matrix @ query).max(axis=1))[:10]}
-        found = reader.search_dense(query, 10, Scope(), "f")
-        assert len({candidate.document_id for candidate in found} & expected) >= 9
-        assert len(reader.search_dense(query, 601, Scope(), "f")) == 601
+        # Questions near to a chunk: between chunks that are alike by chance the index chooses by chance, too.
+        near = matrix[:20, 1] + 0.3 * unit_vectors(20, seed=8)
+        queries = near / np.linalg.norm(near, axis=1, keepdims=True)
+        first = [reader.search_dense(query, 1, Scope(), "f")[0].document_id for query in queries]
+        assert first == [int((matrix @ query).max(axis=1).argmax()) + 1 for query in queries]
+        assert len(reader.search_dense(queries[0], 601, Scope(), "f")) == 601
