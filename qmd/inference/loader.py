@@ -18,10 +18,11 @@ from qmd.inference.models.catalogue import (
     Role,
     find_model,
     full_model,
+    is_fastembed,
     is_gguf_address,
 )
 from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
-from qmd.inference.settings import AUTO, BUILT_IN, FASTEMBED_PREFIX, EngineSettings
+from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
 
 if TYPE_CHECKING:
     from qmd.inference.engines.embedder import OnnxEmbedder
@@ -80,7 +81,12 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
             own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
             known = describe_folder(local) if role == "embed" else own
         return ModelChoice(known, local)
-    record = find_model(asked, role)
+    if is_fastembed(asked):
+        from qmd.inference.models.fastembed_catalogue import fastembed_record
+
+        record: ModelRecord | None = fastembed_record(asked, role)
+    else:
+        record = find_model(asked, role)
     if record is None:
         if is_gguf_address(asked):
             note = f"{role} model '{asked}' is not used: GGUF models cannot be read; see: qmd models list"
@@ -109,7 +115,7 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
     None where only opening it tells: a server's model, one of fastembed, one that runs on a GPU where there is one; and
     where something is to be said of the model, or is wrong with it.
     """
-    if settings.names_server("embed") or settings.model_for("embed").startswith(FASTEMBED_PREFIX):
+    if settings.names_server("embed") or is_fastembed(settings.model_for("embed")):
         return None
     from qmd.inference.models.fingerprints import encoder_fingerprint
     from qmd.inference.models.weights_choice import choose_weights
@@ -156,14 +162,14 @@ class _Loading:
             from qmd.inference.engines.remote import connect_embedder
 
             return connect_embedder(server)
-        asked = settings.model_for("embed")
-        if asked.startswith(FASTEMBED_PREFIX):
-            from qmd.inference.engines.fastembed_bulk import load_fastembed
-
-            name = asked.removeprefix(FASTEMBED_PREFIX)
-            return load_fastembed(name, settings.models_dir / "fastembed", threads=settings.usable_threads)
         found = self._found("embed")
-        return self._builtin() if found is None else _open_embedder(*found, settings)
+        if found is None:
+            return self._builtin()
+        if is_fastembed(found[1].name):
+            from qmd.inference.engines.fastembed_bulk import load_fastembed_embedder
+
+            return load_fastembed_embedder(*found, settings)
+        return _open_embedder(*found, settings)
 
     def chosen_reranker(self) -> Reranker | None:
         """The configured or full-tier reranker; None where the built-in one is meant."""
@@ -175,6 +181,10 @@ class _Loading:
         found = self._found("rerank")
         if found is None:
             return None
+        if is_fastembed(found[1].name):
+            from qmd.inference.engines.fastembed_rerankers import load_fastembed_reranker
+
+            return load_fastembed_reranker(*found, self._settings)
         from qmd.inference.engines.cross_encoder import load_cross_encoder
 
         return load_cross_encoder(*found, self._settings)

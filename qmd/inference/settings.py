@@ -12,7 +12,6 @@ from qmd.inference.models.catalogue import Role
 
 AUTO = "auto"
 BUILT_IN = "built-in"
-FASTEMBED_PREFIX = "fastembed:"
 
 ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
 """What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
@@ -20,7 +19,7 @@ ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "
 
 class EngineSettings(Struct, frozen=True):
     """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
-    server (`http://host:8000/v1#name`), or (embedding only) `fastembed:NAME`.
+    server (`http://host:8000/v1#name`), or (embedding and reranking) `fastembed:NAME`.
     """
 
     models_dir: Path

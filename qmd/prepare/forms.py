@@ -24,7 +24,7 @@ from qmd import __version__
 from qmd.errors import ModelError, UsageError
 from qmd.inference.engines.cross_encoder import RerankPrompt
 from qmd.inference.engines.rerank_runs import BatchRunner
-from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.models.catalogue import ModelRecord, is_fastembed
 from qmd.inference.models.folders import (
     check_space,
     file_list,
@@ -65,7 +65,7 @@ def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
     """The forms that can be made of a model; the first is the default one, the fastest exact enough on this machine."""
     if record.role == "expand":
         return ("q4", "q8")
-    if record.role == "embed":
+    if record.role == "embed" or is_fastembed(record.name):
         return ()
     return ("q8", "w8a8", "fp32") if has_byte_products() else ("fp32", "w8a8", "q8")
 

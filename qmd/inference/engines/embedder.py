@@ -35,7 +35,7 @@ MAX_UNKNOWN_SHARE = 0.2
 OTHER_LATIN_TRUST = 0.5
 """Trust in a Latin-script query of another language: names and loan words still match, the rest does not."""
 
-_EXACT_SUMS = {"session.x64quantprecision": "1"}
+EXACT_SUMS = {"session.x64quantprecision": "1"}
 """On x86 without VNNI, sums of two 8-bit products saturate 16 bits; this widens them. Measured with a 12-layer INT8
 encoder on AVX2: cosine to fp32 0.9994 instead of 0.9979, for 11 % more time; no effect with VNNI. The built-in
 model's weights have 7 bits for the same reason and need no help.
@@ -131,13 +131,8 @@ class OnnxEmbedder:
         return foreign_share(text, self._record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
 
     def query_trust(self, text: str) -> float:
-        """0 for foreign scripts or unknown words, 0.5 for another Latin-script language, else near 1."""
-        foreign = foreign_share(text, self._record.scripts)
-        if foreign > MAX_FOREIGN_QUERY_SHARE or self.encoder.tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
-            return 0.0
-        if self._record.languages == ("en",) and is_other_latin(text):
-            return OTHER_LATIN_TRUST
-        return 1.0 - foreign
+        """See `trust_in`."""
+        return trust_in(text, self._record, self.encoder.tokenizer)
 
     def _embed(
         self, texts: Sequence[str], prompt: str, on_progress: Callable[[int], None] | None
@@ -163,7 +158,7 @@ def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_
     # On a CPU even where CUDA works: INT8 is made for it.
     weights = choose_weights(folder, record, allow_gpu=False)
     tokenizer = load_tokenizer(folder / "tokenizer.json")
-    options = {} if record.tier == "built-in" else _EXACT_SUMS
+    options = {} if record.tier == "built-in" else EXACT_SUMS
     session = open_session(
         weights.path, format=weights.format, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused, options=options
     )
@@ -179,6 +174,19 @@ def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArra
     pooled = token_vectors[0] if pooling == "first" else token_vectors.mean(axis=0)
     result: npt.NDArray[np.float32] = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
     return result
+
+
+def trust_in(text: str, record: ModelRecord, tokenizer: Tokenizer) -> float:
+    """How far a model understands a query.
+
+    0 for foreign scripts or unknown words, 0.5 for another Latin-script language, else near 1.
+    """
+    foreign = foreign_share(text, record.scripts)
+    if foreign > MAX_FOREIGN_QUERY_SHARE or tokenizer.unknown_share(text) > MAX_UNKNOWN_SHARE:
+        return 0.0
+    if record.languages == ("en",) and is_other_latin(text):
+        return OTHER_LATIN_TRUST
+    return 1.0 - foreign
 
 
 def foreign_share(text: str, scripts: Sequence[str]) -> float:

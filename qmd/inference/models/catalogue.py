@@ -13,6 +13,9 @@ Role = Literal["embed", "rerank", "expand"]
 Pooling = Literal["mean", "first", "none"]
 Device = Literal["cpu", "cuda"]
 
+FASTEMBED_PREFIX = "fastembed:"
+"""What the names of fastembed's models begin with here."""
+
 
 class ModelFile(Struct, frozen=True):
     """One file of a model: its path in the repository, and its size and sha256 where they are known."""
@@ -62,6 +65,9 @@ class ModelRecord(Struct, frozen=True):
     @property
     def folder(self) -> str:
         """Name of its folder under the models folder."""
+        if is_fastembed(self.name):
+            # Several of fastembed's models may lie in one repository.
+            return self.name.replace(":", "--").replace("/", "--")
         return self.repository.replace("/", "--") if self.tier == "full" else self.name.lower()
 
     def format_for(self, device: Device) -> ModelFormat:
@@ -181,9 +187,14 @@ def full_model(role: Role) -> ModelRecord:
 def find_model(name: str, role: Role | None = None) -> ModelRecord | None:
     """The model a user means by `name`, or None.
 
-    Takes the name or the repository in any case, `hf:` in front of a repository, and the GGUF addresses that a
-    configuration of tobi/qmd may hold, which name the same job in a format that is not read here.
+    Takes the name or the repository in any case, `hf:` in front of a repository, `fastembed:NAME`, and the GGUF
+    addresses that a configuration of tobi/qmd may hold, which name the same job in a format that is not read here.
     """
+    if is_fastembed(name):
+        from qmd.inference.models.fastembed_catalogue import find_fastembed
+
+        model = find_fastembed(name)
+        return model.record if model is not None and role in (None, model.record.role) else None
     wanted = name.strip().lower()
     gguf = next((model for prefix, model in _GGUF_PREFIXES.items() if wanted.startswith(prefix)), None)
     wanted = wanted.removeprefix("hf:")
@@ -191,6 +202,11 @@ def find_model(name: str, role: Role | None = None) -> ModelRecord | None:
     if found is None or (role is not None and found.role != role):
         return None
     return found
+
+
+def is_fastembed(name: str) -> bool:
+    """True for `fastembed:NAME`."""
+    return name.strip().lower().startswith(FASTEMBED_PREFIX)
 
 
 def is_gguf_address(name: str) -> bool:

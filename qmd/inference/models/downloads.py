@@ -64,6 +64,11 @@ def pull_model(
     """
     if record.tier == "built-in":
         raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
+    if "://" in record.repository:
+        raise ModelError(
+            f"model '{record.name}' lies outside the model hub, at '{record.repository}'",
+            f"unpack it and take the folder: qmd models import FOLDER --name {record.name}",
+        )
     if is_on(env.get("QMD_OFFLINE")):
         raise ModelError(
             f"model '{record.name}' is not fetched: QMD_OFFLINE is set", "bring it by file: qmd models import FILE"

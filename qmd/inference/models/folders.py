@@ -21,6 +21,7 @@ from msgspec import Struct
 from qmd.errors import BusyError, ModelError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
+from qmd.inference.models.fastembed_catalogue import fastembed_models, fetched_fastembed
 from qmd.inference.models.weights import locate_model
 from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms, read_file_list
 
@@ -60,9 +61,9 @@ class ModelState(Struct, frozen=True):
 
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
-    """Every model of the catalogue, present or not."""
+    """Every model of the catalogue, present or not, and those of fastembed that were fetched."""
     states: list[ModelState] = []
-    for record in MODELS:
+    for record in (*MODELS, *fetched_fastembed(models_dir)):
         try:
             located = locate_model(record, models_dir)
         except ModelError:
@@ -336,6 +337,15 @@ def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRec
     for record in MODELS:
         if names & {record.repository.lower(), record.folder.lower(), record.name.lower()}:
             return record
+    held = {file.path for file in manifest.files} if manifest else set()
+    with contextlib.suppress(ModelError):
+        known = [model.record for model in fastembed_models()]
+        by_name = [record for record in known if record.folder.lower() in names]
+        by_file = [
+            one for one in known if one.repository.lower() in names and one.formats[0].weights.path in held
+        ]
+        if by_name or len(by_file) == 1:
+            return (by_name or by_file)[0]
     raise UsageError(f"cannot tell which model '{source}' is", "name it: qmd models import FILE --name NAME")
 
 

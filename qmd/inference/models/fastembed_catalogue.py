@@ -1,0 +1,187 @@
+"""fastembed's models as records: what each is for, where its files lie, and how it is fed.
+
+The list is read from the installed package. Its import costs 0.4 s, so nothing here is called unless a name begins with
+`fastembed:`, a folder of such a model is there, or the list is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from qmd.errors import ModelError, nearest_name
+from qmd.inference.models.catalogue import FASTEMBED_PREFIX, ModelFile, ModelFormat, ModelRecord, Role
+from qmd.inference.runtime.sessions import import_runtime
+
+Kind = Literal["embedder", "cross-encoder", "late interaction"]
+
+_ROLES: Mapping[Kind, Role] = {"embedder": "embed", "cross-encoder": "rerank", "late interaction": "rerank"}
+_WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expand": "expansion"}
+_VARIABLES: Mapping[Role, str] = {"embed": "QMD_EMBED_MODEL", "rerank": "QMD_RERANK_MODEL"}
+_SEE_ALL = "see: qmd models list --available"
+
+_LONGEST_WINDOW = 512
+"""Tokens of one run: longer windows blur what one passage says and cost time by the square."""
+TITLE_ROOM = 32
+"""Tokens kept free for the prompt, the title and special tokens around a chunk's body."""
+
+_SENTENCE = "Represent this sentence for searching relevant passages: "
+_INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query"
+_PROMPTS: Mapping[str, tuple[str, str]] = {
+    "baai/bge-small-zh": ("为这个句子生成表示以用于检索相关文章：", ""),
+    "baai/bge-": (_SENTENCE, ""),
+    "google/embeddinggemma-": ("task: search result | query: ", "title: none | text: "),
+    "intfloat/multilingual-e5-": ("query: ", "passage: "),
+    "mixedbread-ai/mxbai-embed-": (_SENTENCE, ""),
+    "nomic-ai/nomic-embed-text-": ("search_query: ", "search_document: "),
+    "qdrant/stella-en-400m-v5-": (f"{_INSTRUCT}.\nQuery: ", ""),
+    "qwen/qwen3-embedding-": (f"{_INSTRUCT}\nQuery:", ""),
+    "snowflake/snowflake-arctic-embed-": (_SENTENCE, ""),
+}
+"""What the makers put before a query and before a document, by the beginning of a lower-case name: fastembed says of
+these models that they want it, and leaves it to the caller. The first that fits counts.
+"""
+
+_LANGUAGES: Mapping[str, str] = {"english": "en", "chinese": "zh", "german": "de", "spanish": "es"}
+_SCRIPTS: Mapping[str, tuple[str, ...]] = {"en": ("LATIN",), "de": ("LATIN",), "es": ("LATIN",), "zh": ("CJK", "LATIN")}
+
+
+class FastembedModel(Struct, frozen=True):
+    """A model of fastembed's, in our terms and in its own."""
+
+    record: ModelRecord
+    kind: Kind
+    description: str
+    size_bytes: int
+    """As fastembed states it, rounded."""
+
+    @property
+    def own_name(self) -> str:
+        """What fastembed calls it."""
+        return self.record.name.removeprefix(FASTEMBED_PREFIX)
+
+
+def fastembed_classes() -> Mapping[Kind, Any]:
+    """fastembed's class for each kind of model.
+
+    Raises:
+        ModelError: fastembed or the runtime cannot be imported.
+    """
+    import_runtime()  # fastembed would load it as it is
+    try:
+        from fastembed import LateInteractionTextEmbedding, TextEmbedding
+        from fastembed.rerank.cross_encoder import TextCrossEncoder
+    except ImportError as exc:
+        raise ModelError(f"fastembed cannot be imported: {exc}", "reinstall qmd") from exc
+    return {
+        "embedder": TextEmbedding,
+        "cross-encoder": TextCrossEncoder,
+        "late interaction": LateInteractionTextEmbedding,
+    }
+
+
+def fastembed_models() -> tuple[FastembedModel, ...]:
+    """Every model of the installed fastembed that can serve a role, in its order; raises as `fastembed_classes`."""
+    return tuple(model for model in _all_models() if not _is_query_side(model))
+
+
+def fetched_fastembed(models_dir: Path) -> tuple[ModelRecord, ...]:
+    """Those whose folders are under `models_dir`; none without the package, which could not run them either."""
+    held = {path.name for path in models_dir.glob(f"{FASTEMBED_PREFIX.replace(':', '--')}*")}
+    if not held:
+        return ()
+    try:
+        return tuple(model.record for model in fastembed_models() if model.record.folder in held)
+    except ModelError:
+        return ()
+
+
+def find_fastembed(name: str) -> FastembedModel | None:
+    """The model that `fastembed:NAME` means, in any case, or None.
+
+    Raises:
+        ModelError: It can serve no role, or `fastembed_classes` fails.
+    """
+    wanted = name.strip().lower()
+    found = next((model for model in _all_models() if model.record.name.lower() == wanted), None)
+    if found is not None and _is_query_side(found):
+        raise ModelError(f"'{found.own_name}' embeds queries alone, for another model's documents", _SEE_ALL)
+    return found
+
+
+def hint_for(name: str) -> str:
+    """What to do about a name that fastembed does not know."""
+    near = nearest_name(name, [model.record.name for model in fastembed_models()])
+    return f"did you mean '{near}'? {_SEE_ALL}" if near else _SEE_ALL
+
+
+def fastembed_record(name: str, role: Role) -> ModelRecord:
+    """The record of `fastembed:NAME` for a role.
+
+    Raises:
+        ModelError: fastembed has no such model, or has it for another role.
+    """
+    found = find_fastembed(name)
+    if found is None:
+        raise ModelError("fastembed has no such model", hint_for(name))
+    record = found.record
+    if record.role != role:
+        article = "an" if found.kind == "embedder" else "a"
+        kind = "late-interaction model" if found.kind == "late interaction" else found.kind
+        raise ModelError(
+            f"it is {article} {kind}, which serves {_WORK[record.role]} and not {_WORK[role]}",
+            f"{_VARIABLES[record.role]}={record.name}",
+        )
+    return record
+
+
+def _all_models() -> list[FastembedModel]:
+    lists = fastembed_classes().items()
+    return [_model(kind, listed) for kind, models in lists for listed in models.list_supported_models()]
+
+
+def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
+    name, description, weights = str(listed["model"]), str(listed["description"]), str(listed["model_file"])
+    languages = _languages(description)
+    stated = re.search(r"(\d+) input tokens", description)
+    context = min(int(stated[1]) if stated else _LONGEST_WINDOW, _LONGEST_WINDOW)
+    query, document = next((value for start, value in _PROMPTS.items() if name.lower().startswith(start)), ("", ""))
+    sources = listed["sources"]
+    # Tensors beside a graph are fetched wherever they are.
+    more = [path for path in listed["additional_files"] if not path.startswith(weights)]
+    record = ModelRecord(
+        name=FASTEMBED_PREFIX + name,
+        role=_ROLES[kind],
+        tier="full",
+        repository=str(sources["hf"] or sources["url"]),
+        revision="main",
+        licence=str(listed["license"]),
+        languages=languages,
+        scripts=tuple(dict.fromkeys(script for code in languages for script in _SCRIPTS.get(code, ()))),
+        formats=(ModelFormat(Path(weights).suffix.lstrip("."), ModelFile(weights), "cpu"),),
+        files=tuple(
+            ModelFile(path)
+            for path in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json", *more)
+        ),
+        context=context,
+        max_tokens=max(16, context - TITLE_ROOM),
+        dim=listed.get("dim"),
+        document_prompt=document if kind == "embedder" else "",
+        query_prompt=query if kind == "embedder" else "",
+    )
+    return FastembedModel(record, kind, description, round(float(listed["size_in_GB"]) * 1e9))
+
+
+def _languages(description: str) -> tuple[str, ...]:
+    """ISO codes as a description names them: `*` for many, none where it says nothing."""
+    text = description.lower()
+    named = tuple(code for word, code in _LANGUAGES.items() if re.search(rf"\b{word}\b", text))
+    return named or (("*",) if re.search(r"\bmulti-?lingual\b", text) else ())
+
+
+def _is_query_side(model: FastembedModel) -> bool:
+    return "query-side" in model.description.lower()
