@@ -150,7 +150,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("skills get", "skills:get", "<name>… [--full] [--all] [--json]", "Print skills."),
     CommandSpec("skills path", "skills:path", "[name] [--json]", "Print the folders of skills."),
     CommandSpec("pull", "models:pull", "[name…]", "Download the larger models (the same as 'models pull')."),
-    CommandSpec("models list", "models:list_models", "[--json]", "List known models."),
+    CommandSpec("models list", "models:list_models", "[--available] [--json]", "List known models."),
     CommandSpec("models pull", "models:pull", "[name…]", "Download models; continues an interrupted download."),
     CommandSpec(
         "models prepare",

@@ -27,10 +27,19 @@ BUILT_IN = "built-in"
 _MEGABYTE = 1_000_000
 
 
-def list_models(invocation: Invocation, as_json: Json = False, index: Index = None) -> int:
+def list_models(
+    invocation: Invocation,
+    available: Annotated[
+        bool, Option("--available", help="List fastembed's models: 'qmd models pull fastembed:NAME' downloads one.")
+    ] = False,
+    as_json: Json = False,
+    index: Index = None,
+) -> int:
     """List the models qmd knows, and which are on this machine."""
     from qmd.inference.models.folders import list_models as states
 
+    if available:
+        return _list_available(invocation, as_json, index)
     found = states(_models_dir(invocation, index))
     if as_json:
         import json
@@ -63,6 +72,47 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
         forms = [form.name if form.fault is None else f"{form.name} (damaged)" for form in state.prepared]
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
+    return EXIT_OK
+
+
+def _list_available(invocation: Invocation, as_json: bool, index: str | None) -> int:
+    from qmd.inference.models.fastembed_catalogue import fastembed_models
+    from qmd.inference.models.weights import locate_model
+    from qmd.render.text import human_size
+
+    models_dir = _models_dir(invocation, index)
+    found = [(model, locate_model(model.record, models_dir)) for model in fastembed_models()]
+    if as_json:
+        import json
+
+        rows = [
+            {
+                "name": model.record.name,
+                "role": model.record.role,
+                "kind": model.kind,
+                "repository": model.record.repository,
+                "licence": model.record.licence,
+                "languages": list(model.record.languages),
+                "size_bytes": model.size_bytes,
+                "dimensions": model.record.dim,
+                "description": model.description,
+                "present": folder is not None,
+                "path": str(folder) if folder else None,
+            }
+            for model, folder in found
+        ]
+        out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+        return EXIT_OK
+    if invocation.screen:
+        from qmd.render.models_table import draw_available
+
+        invocation.page(draw_available(invocation.screen, [(model, folder is not None) for model, folder in found]))
+        return EXIT_OK
+    width = max(len(model.record.name) for model, _ in found)
+    for model, folder in found:
+        facts = f"{human_size(model.size_bytes):>8}  {model.record.dim or '-':>4}  {','.join(model.record.languages) or '-':<5}"
+        here = f"  {folder}" if folder else ""
+        out(f"{model.kind:<16} {model.record.name:<{width}} {facts}  {model.record.licence}{here}\n")
     return EXIT_OK
 
 
@@ -227,9 +277,13 @@ def _models_dir(invocation: Invocation, index: str | None) -> Path:
 
 
 def _record(name: str) -> ModelRecord:
-    from qmd.inference.models.catalogue import find_model
+    from qmd.inference.models.catalogue import find_model, is_fastembed
 
     record = find_model(name)
+    if record is None and is_fastembed(name):
+        from qmd.inference.models.fastembed_catalogue import hint_for
+
+        raise NotFoundError(f"fastembed has no model '{name}'", hint_for(name))
     if record is None:
         raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
     return record

@@ -57,7 +57,9 @@ class OpenModel(Struct, frozen=True):
         run, longest first.
         """
         if self.session is None:
-            yield from (list(range(len(texts)))[start : start + _STATIC_BATCH] for start in range(0, len(texts), _STATIC_BATCH))
+            yield from (
+                list(range(len(texts)))[start : start + _STATIC_BATCH] for start in range(0, len(texts), _STATIC_BATCH)
+            )
         elif self.session.got == "cpu":
             yield from ([index] for index in range(len(texts)))
         else:

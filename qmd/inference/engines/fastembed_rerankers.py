@@ -92,7 +92,7 @@ def pair_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
 
     def score_run(passages: list[str]) -> list[float]:
         values = np.array(list(model.own.rerank(asked, passages, batch_size=len(passages))), dtype=np.float32)
-        return head.probabilities(values[:, None]).tolist()
+        return [float(value) for value in head.probabilities(values[:, None])]
 
     return score_run
 
@@ -102,7 +102,9 @@ def late_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
     texts = [query, intent] if intent else [query]
     vectors = [np.asarray(one, dtype=np.float32) for one in model.own.query_embed(texts)]
     shares = [1.0, INTENT_WEIGHT][: len(texts)]
-    weights = np.concatenate([np.full(len(one), share / len(one), np.float32) for one, share in zip(vectors, shares, strict=True)])
+    weights = np.concatenate(
+        [np.full(len(one), share / len(one), np.float32) for one, share in zip(vectors, shares, strict=True)]
+    )
     asked = np.concatenate(vectors)
 
     def score_run(passages: list[str]) -> list[float]:

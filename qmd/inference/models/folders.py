@@ -341,9 +341,7 @@ def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRec
     with contextlib.suppress(ModelError):
         known = [model.record for model in fastembed_models()]
         by_name = [record for record in known if record.folder.lower() in names]
-        by_file = [
-            one for one in known if one.repository.lower() in names and one.formats[0].weights.path in held
-        ]
+        by_file = [one for one in known if one.repository.lower() in names and one.formats[0].weights.path in held]
         if by_name or len(by_file) == 1:
             return (by_name or by_file)[0]
     raise UsageError(f"cannot tell which model '{source}' is", "name it: qmd models import FILE --name NAME")
