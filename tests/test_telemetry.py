@@ -45,10 +45,8 @@ def test_a_user_who_asked_for_telemetry_elsewhere_has_none_from_qmd(tmp_path: Pa
     "load",
     [
         "from qmd.inference.runtime.sessions import import_runtime; import_runtime()",
-        "from pathlib import Path; from qmd.errors import ModelError\n"
-        "from qmd.inference.engines.fastembed_bulk import load_fastembed\n"
-        "try:\n  load_fastembed('no-such-model', Path('none'))\n"
-        "except ModelError as exc: assert 'no-such-model' in str(exc)",
+        "from qmd.inference.models.fastembed_catalogue import find_fastembed\n"
+        "assert find_fastembed('fastembed:no-such-model') is None",
     ],
     ids=["sessions", "fastembed"],
 )

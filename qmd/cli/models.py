@@ -110,9 +110,9 @@ def _list_available(invocation: Invocation, as_json: bool, index: str | None) ->
         return EXIT_OK
     width = max(len(model.record.name) for model, _ in found)
     for model, folder in found:
-        facts = f"{human_size(model.size_bytes):>8}  {model.record.dim or '-':>4}  {','.join(model.record.languages) or '-':<5}"
-        here = f"  {folder}" if folder else ""
-        out(f"{model.kind:<16} {model.record.name:<{width}} {facts}  {model.record.licence}{here}\n")
+        record, here = model.record, f"  {folder}" if folder else ""
+        facts = f"{human_size(model.size_bytes):>8}  {record.dim or '-':>4}  {','.join(record.languages) or '-':<5}"
+        out(f"{model.kind:<16} {record.name:<{width}}  {facts}  {record.licence}{here}\n")
     return EXIT_OK
 
 
