@@ -12,10 +12,13 @@ import pytest
 from fastembed import LateInteractionTextEmbedding, TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
 from fastembed.rerank.cross_encoder import TextCrossEncoder
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.base import Engines, Reranker
-from qmd.inference.engines.fastembed_models import batches_by_length
+from qmd.inference.engines.fastembed_bulk import FastembedEmbedder
+from qmd.inference.engines.fastembed_models import batches_by_length, open_fastembed
+from qmd.inference.engines.fastembed_rerankers import FastembedReranker, late_scorer, pair_scorer
 from qmd.inference.loader import load_engines
 from qmd.inference.models.catalogue import Role, find_model
 from qmd.inference.models.downloads import pull_model
@@ -155,6 +158,26 @@ def test_a_late_interaction_model_scores_by_the_best_match_of_each_query_token(m
     expected = [(query @ passage.T).max(axis=1).mean() for passage in direct.embed(list(TEXTS))]
     assert np.allclose(_scores(reranker, TEXTS), expected, atol=1e-5)
     assert not np.allclose(_scores(reranker, TEXTS, "baking"), expected, atol=1e-3)
+
+
+def test_on_a_gpu_texts_share_padded_runs_and_get_the_same_vectors_and_scores(models_dir: Path) -> None:
+    """No GPU is needed: the session only says that it is on one."""
+    texts = [*TEXTS, "restore " * 300, "bread " * 200]
+    models = {}
+    for name in (EMBEDDER, CROSS_ENCODER, LATE):
+        record = find_model(name)
+        assert record is not None
+        model = open_fastembed(models_dir / record.folder, record, EngineSettings(models_dir))
+        assert model.session is not None
+        models[name] = (model, replace(model, session=replace(model.session, got="cuda"), threads=1))
+    here, there = models[EMBEDDER]
+    assert [len(run) for run in here.runs(texts)] == [1] * 5
+    assert list(there.runs(texts)) == [[3, 4, 0, 2, 1]]
+    vectors = [FastembedEmbedder(model, "0").embed_documents(texts) for model in (here, there)]
+    assert np.allclose(vectors[0], vectors[1], atol=1e-5)
+    for name, scorer in ((CROSS_ENCODER, pair_scorer), (LATE, late_scorer)):
+        scores = [_scores(FastembedReranker(model, scorer), texts) for model in models[name]]
+        assert np.allclose(scores[0], scores[1], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", [CROSS_ENCODER, LATE])

@@ -36,14 +36,15 @@ def files_of(name: str) -> dict[str, bytes]:
     """What the repository of a model holds, by path."""
     if name == STATIC:
         return _static_files()
-    weights, graph = {
-        EMBEDDER: ("model_optimized.onnx", lambda: _encoder(384)),
-        CROSS_ENCODER: ("onnx/model.onnx", _cross_encoder),
-        LATE: ("vespa_colbert.onnx", lambda: _encoder(96)),
-    }[name]
+    if name == CROSS_ENCODER:
+        weights, graph = "onnx/model.onnx", _cross_encoder()
+    elif name == LATE:
+        weights, graph = "vespa_colbert.onnx", _encoder(96)
+    else:
+        weights, graph = "model_optimized.onnx", _encoder(384)
     specials = {"cls_token": "[CLS]", "mask_token": "[MASK]", "pad_token": "[PAD]", "sep_token": "[SEP]"}
     return {
-        weights: graph(),
+        weights: graph,
         "tokenizer.json": (locate_builtin() / "tokenizer.json").read_bytes(),
         "tokenizer_config.json": json.dumps({"model_max_length": 512, "pad_token": "[PAD]"}).encode(),
         "special_tokens_map.json": json.dumps(specials).encode(),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +15,9 @@ from qmd.inference.base import EngineDescription
 from qmd.inference.models.catalogue import ModelRecord, Pooling
 from qmd.inference.models.fingerprints import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
+from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 MAX_FOREIGN_QUERY_SHARE = 0.3
 """Share of a query's letters in scripts the model does not read, above which its vector means nothing."""
@@ -74,25 +70,7 @@ class TokenEncoder:
 
     def encode_all(self, batch: Sequence[Tokens]) -> Generator[npt.NDArray[np.float32], None, None]:
         """Token vectors of each text in the order given, a few texts ahead of the consumer at most."""
-        if len(batch) == 1 or self.threads == 1:
-            yield from map(self.encode, batch)
-            return
-        # 7 ms, which a search by vector alone is spared.
-        from concurrent.futures import ThreadPoolExecutor
-
-        waiting: deque[Future[npt.NDArray[np.float32]]] = deque()
-        with ThreadPoolExecutor(self.threads) as pool:
-            # One text ahead of the threads and no more: a deadline or Ctrl-C then waits for texts begun alone.
-            try:
-                for tokens in batch:
-                    waiting.append(pool.submit(self.encode, tokens))
-                    if len(waiting) > self.threads:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+        return map_ahead(self.encode, batch, self.threads)
 
 
 class OnnxEmbedder:

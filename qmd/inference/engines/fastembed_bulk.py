@@ -16,6 +16,7 @@ from qmd.inference.engines.fastembed_models import OpenModel, mapped_errors, ope
 from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.models.fastembed_catalogue import TITLE_ROOM
 from qmd.inference.models.fingerprints import sampled_digest
+from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.settings import EngineSettings
 
 _PROBE = "a"
@@ -63,9 +64,12 @@ class FastembedEmbedder:
         self, embed: Callable[..., Any], texts: Sequence[str], on_progress: Callable[[int], None] | None
     ) -> npt.NDArray[np.float32]:
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
+        # Longest first: the threads then finish together.
+        runs = sorted(self._model.runs(texts), key=lambda run: -max(len(texts[index]) for index in run))
+        parts = map_ahead(lambda run: self._run(embed, [texts[index] for index in run]), runs, self._model.threads)
         done = 0
-        for indexes in self._model.runs(texts):
-            rows[indexes] = self._run(embed, [texts[index] for index in indexes])
+        for indexes, vectors in zip(runs, parts, strict=True):
+            rows[indexes] = vectors
             done += len(indexes)
             if on_progress is not None:
                 on_progress(done)

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import EXACT_SUMS
 from qmd.inference.models.catalogue import ModelRecord
@@ -40,7 +41,9 @@ class OpenModel(Struct, frozen=True):
     context: int
     """Tokens of one run; what is longer loses its end."""
     session: Session | None
-    """None for a table of token vectors, which numpy reads."""
+    """With one thread for a run on the CPU; None for a table of token vectors, which numpy reads."""
+    threads: int
+    """Runs that may go on at the same time."""
     format: str
     """What the weights are: `fp32`, `fp16`, `int8`, or `safetensors` for a table."""
 
@@ -57,9 +60,7 @@ class OpenModel(Struct, frozen=True):
         run, longest first.
         """
         if self.session is None:
-            yield from (
-                list(range(len(texts)))[start : start + _STATIC_BATCH] for start in range(0, len(texts), _STATIC_BATCH)
-            )
+            yield from map(list, batches(range(len(texts)), _STATIC_BATCH))
         elif self.session.got == "cpu":
             yield from ([index] for index in range(len(texts)))
         else:
@@ -108,6 +109,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
         raise ModelError(f"fastembed has no model '{record.name}'", "see: qmd models list --available")
     weights = folder / record.formats[0].weights.path
     session: Session | None = None
+    threads = 1
     with mapped_errors(record.name), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         own = fastembed_classes()[known.kind](
@@ -123,10 +125,11 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
             session = open_session(
                 weights,
                 format=format,
-                threads=settings.usable_threads,
+                threads=1,
                 allow_gpu=settings.gpu_allowed,
                 options=EXACT_SUMS,
             )
+            threads = settings.usable_threads if session.got == "cpu" else 1
             own.model = _Graph(session)
             own._ensure_tokenizer()
         else:
@@ -135,7 +138,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
         truncation: dict[str, Any] = own.tokenizer.truncation or {}
         context = min(int(truncation.get("max_length", record.context)), record.context)
         tokenizer = Tokenizer.copy_of(own.tokenizer)
-    return OpenModel(own, known.kind, record, tokenizer, context, session, format)
+    return OpenModel(own, known.kind, record, tokenizer, context, session, threads, format)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from qmd.inference.engines.fastembed_models import OpenModel, mapped_errors, ope
 from qmd.inference.engines.maxsim import INTENT_WEIGHT, max_similarity
 from qmd.inference.engines.rerank_runs import ScoreHead
 from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.settings import EngineSettings
 
 ScoreRun = Callable[[list[str]], list[float]]
@@ -55,18 +57,23 @@ class FastembedReranker:
         scores: dict[str, float] = {}
         if not distinct or (deadline_s is not None and time.monotonic() >= deadline_s):
             return [None] * len(passages)
+        runs = [[distinct[index] for index in run] for run in self._model.runs(distinct)]
         with mapped_errors(self._model.record.name):
             score_run = self._open_query(self._model, query, (intent or "").strip())
-            s_per_character = 0.0
-            for indexes in self._model.runs(distinct):
-                run = [distinct[index] for index in indexes]
-                n_characters, started = max(1, sum(map(len, run))), time.monotonic()
-                if deadline_s is not None and started + s_per_character * n_characters > deadline_s:
-                    break
-                if is_cancelled is not None and is_cancelled():
-                    break
-                scores.update(zip(run, score_run(run), strict=True))
-                s_per_character = (time.monotonic() - started) / n_characters
+            threads, n_done, s_per_character = self._model.threads, 0, 0.0
+            started = time.monotonic()
+            with contextlib.closing(
+                map_ahead(score_run, runs, threads)
+            ) as results:  # closing cancels what is not begun
+                for run in runs:
+                    n_characters = max(1, sum(map(len, run)))
+                    if deadline_s is not None and time.monotonic() + s_per_character * n_characters > deadline_s:
+                        break
+                    if is_cancelled is not None and is_cancelled():
+                        break
+                    scores.update(zip(run, next(results), strict=True))
+                    n_done += n_characters
+                    s_per_character = (time.monotonic() - started) * threads / n_done
         if any(map(math.isnan, scores.values())):
             raise ModelError(
                 f"model '{self.description.model}' returns values that are not numbers",
