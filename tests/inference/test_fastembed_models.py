@@ -211,7 +211,7 @@ def test_vectors_of_other_weights_or_another_tokenizer_are_told_apart(tmp_path: 
     ("name", "role", "parts"),
     [
         ("fastembed:BAAI/bge-small-en-v1.6", "embed", ("no such model", f"did you mean '{EMBEDDER}'", "--available")),
-        ("fastembed:zzz", "rerank", ("no such model", "qmd models list --available")),
+        ("fastembed:zzz", "rerank", ("no such model; see: qmd models list --available",)),
         (CROSS_ENCODER, "embed", ("a cross-encoder", "reranking", f"QMD_RERANK_MODEL={CROSS_ENCODER}")),
         (EMBEDDER, "rerank", ("an embedder", "embedding", f"QMD_EMBED_MODEL={EMBEDDER}")),
         (LATE, "expand", ("a late-interaction model", "not expansion")),

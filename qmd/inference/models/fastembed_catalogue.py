@@ -115,8 +115,8 @@ def find_fastembed(name: str) -> FastembedModel | None:
 
 def hint_for(name: str) -> str:
     """What to do about a name that fastembed does not know."""
-    near = nearest_name(name, [model.record.name for model in fastembed_models()])
-    return f"did you mean '{near}'? {_SEE_ALL}" if near else _SEE_ALL
+    near = nearest_name(name.strip()[len(FASTEMBED_PREFIX) :], [model.own_name for model in fastembed_models()])
+    return f"did you mean '{FASTEMBED_PREFIX}{near}'? {_SEE_ALL}" if near else _SEE_ALL
 
 
 def fastembed_record(name: str, role: Role) -> ModelRecord:
@@ -134,7 +134,7 @@ def fastembed_record(name: str, role: Role) -> ModelRecord:
         kind = "late-interaction model" if found.kind == "late interaction" else found.kind
         raise ModelError(
             f"it is {article} {kind}, which serves {_WORK[record.role]} and not {_WORK[role]}",
-            f"{_VARIABLES[record.role]}={record.name}",
+            f"use it as {_VARIABLES[record.role]}={record.name}",
         )
     return record
 
