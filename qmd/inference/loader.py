@@ -78,7 +78,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
         known = find_model(local.name.replace("--", "/"), role)
         if known is None:
             own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
-            known = describe_folder(local) if role == "embed" else own
+            known = describe_folder(local, settings.embed_overrides) if role == "embed" else own
         return ModelChoice(known, local)
     record = find_model(asked, role)
     if record is None:

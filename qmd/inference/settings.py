@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from qmd.environment import usable_cpus
+from qmd.errors import ModelError
 from qmd.inference.models.catalogue import Role
 
 AUTO = "auto"
@@ -16,6 +17,22 @@ FASTEMBED_PREFIX = "fastembed:"
 
 ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
 """What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
+
+EMBED_VARIABLES: Mapping[str, str] = {
+    "query_prompt": "QMD_EMBED_QUERY_PROMPT",
+    "document_prompt": "QMD_EMBED_DOCUMENT_PROMPT",
+    "dim": "QMD_EMBED_DIM",
+}
+"""Options of `models.embed` in `index.yml` → the variables that hold where it does not say."""
+
+
+class EmbedOverrides(Struct, frozen=True):
+    """What the user says of an embedding model of his own, a folder's or a server's; None leaves it to the model."""
+
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    dim: int | None = None
+    """Of a folder's model: the first values that are kept; of a server's: the size that its vectors must have."""
 
 
 class EngineSettings(Struct, frozen=True):
@@ -28,11 +45,14 @@ class EngineSettings(Struct, frozen=True):
     rerank: str = AUTO
     expand: str = AUTO
     allow_gpu: bool = True
+    embed_options: Mapping[str, str] = field(default_factory=dict)
+    """What the configuration says besides the embedding model: `query_prompt`, `document_prompt`, `dim`."""
     threads: int | None = None
     """Threads per engine; None takes what this process may use."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that are heard: `QMD_FORCE_CPU`, the models `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`,
-    `QMD_GENERATE_MODEL`, and those of servers (`qmd.inference.engines.remote_settings`).
+    `QMD_GENERATE_MODEL`, `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`, `QMD_EMBED_DIM`, and those of servers
+    (`qmd.inference.engines.remote_settings`).
     """
 
     def model_for(self, role: Role) -> str:
@@ -45,6 +65,23 @@ class EngineSettings(Struct, frozen=True):
     def names_server(self, role: Role) -> bool:
         """Whether a server may serve the role: its model is written as an address, or the environment has one."""
         return self.model_for(role).lower().startswith("http") or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
+
+    @property
+    def embed_overrides(self) -> EmbedOverrides:
+        """What holds for an embedding model of the user's own: the configuration's word, else the environment's.
+
+        A prompt that is there and empty means none.
+
+        Raises:
+            ModelError: `dim` is no whole number above 0.
+        """
+        said = {
+            name: self.embed_options.get(name, self.env.get(variable)) for name, variable in EMBED_VARIABLES.items()
+        }
+        dim = (said["dim"] or "").strip()
+        if dim and not (dim.isdecimal() and int(dim)):
+            raise ModelError(f"dimensions of embeddings are '{dim}'", "set QMD_EMBED_DIM to a whole number above 0")
+        return EmbedOverrides(said["query_prompt"], said["document_prompt"], int(dim) if dim else None)
 
     @property
     def usable_threads(self) -> int:

@@ -133,6 +133,35 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of an encoder; raises what `read_tokenizer` does."""
-    return Tokenizer(read_tokenizer(path))
+def load_tokenizer(path: Path, *, is_lower_case: bool = False, end_token: str | None = None) -> Tokenizer:
+    """The tokenizer of an encoder.
+
+    Args:
+        is_lower_case: Put texts into small letters first, whatever the file says.
+        end_token: Special token that ends every text; added where the file does not end texts with it.
+
+    Raises:
+        ModelError: As `read_tokenizer`, or the vocabulary has no such token.
+    """
+    inner = read_tokenizer(path)
+    if is_lower_case:
+        from tokenizers import normalizers
+
+        own = [inner.normalizer] if inner.normalizer else []
+        inner.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+    if end_token is not None:
+        _end_with(inner, end_token, path)
+    return Tokenizer(inner)
+
+
+def _end_with(inner: tokenizers.Tokenizer, end_token: str, path: Path) -> None:
+    from tokenizers import processors
+
+    number = inner.token_to_id(end_token)
+    if number is None:
+        raise ModelError(f"tokenizer file '{path}' has no token '{end_token}', which ends every text", _FETCH_AGAIN)
+    if inner.encode("a").ids[-1:] == [number]:
+        return
+    ending = processors.TemplateProcessing(single=f"$A {end_token}", special_tokens=[(end_token, number)])
+    own = [inner.post_processor] if inner.post_processor else []
+    inner.post_processor = processors.Sequence([*own, ending])
