@@ -21,7 +21,7 @@ from qmd.inference.models.catalogue import (
     is_gguf_address,
 )
 from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
-from qmd.inference.settings import AUTO, BUILT_IN, FASTEMBED_PREFIX, EngineSettings
+from qmd.inference.settings import AUTO, BUILT_IN, FASTEMBED_PREFIX, EmbedOverrides, EngineSettings
 
 if TYPE_CHECKING:
     from qmd.inference.engines.embedder import OnnxEmbedder
@@ -227,7 +227,8 @@ class _Loading:
         from qmd.inference.engines.remote_settings import remote_settings
 
         asked = self._settings.model_for(role)
-        server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env)
+        overrides = self._settings.embed_overrides if role == "embed" else EmbedOverrides()
+        server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env, overrides)
         return None if server is None else RemoteClient(server, endpoint)
 
 

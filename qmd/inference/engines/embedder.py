@@ -106,6 +106,27 @@ class OnnxEmbedder:
         self.max_tokens = record.max_tokens
         """Token budget of one chunk's body; what exceeds the model's context with its names is cut at the end."""
 
+    @property
+    def handling(self) -> tuple[str, ...]:
+        """How texts become vectors, and which file or rule says so; empty for the models of the catalogue."""
+        record = self._record
+        if record.rules is None:
+            return ()
+        graph = self.encoder.graph
+        origins = dict(record.rules.origins)
+        how = (
+            f"by the graph, output '{graph.output}'" if graph.is_pooled else f"{record.pooling} ({origins['pooling']})"
+        )
+        prompts = f"query {record.query_prompt!r}, document {record.document_prompt!r}"
+        if not record.query_prompt and not record.document_prompt:
+            prompts = "none"
+        cut = "" if record.rules.kept_dim is None else f", the first {self.dim} dimensions"
+        return (
+            f"pooling: {how}{cut}",
+            f"prompts: {prompts} ({origins['prompts']})",
+            f"length: {record.context} tokens ({origins['length']})",
+        )
+
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""
         return self.encoder.tokenizer.token_starts(text)
