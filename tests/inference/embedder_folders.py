@@ -1,4 +1,4 @@
-"""Folders of tiny embedding models laid out as published ones, and a numpy reference that reads none of qmd's code."""
+"""Folders of tiny embedding models laid out as published ones, and a numpy reference apart from qmd's code."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from msgspec import Struct
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import models, pre_tokenizers, processors
 
+from qmd.inference.base import Embedder
+from qmd.inference.engines.embedder import OnnxEmbedder
+from qmd.inference.loader import load_engines
+from qmd.inference.settings import EngineSettings
+
+TEXT = "Bread and butter"
 VOCAB, DIM, POSITIONS = 300, 24, 600
 Array = npt.NDArray[np.float32]
 _SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "<|endoftext|>")
@@ -151,3 +157,30 @@ def make_folder(
 def unit(vector: Array) -> Array:
     """The vector at length one."""
     return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+def settings_of(folder: Path, **env: str) -> EngineSettings:
+    """A configuration that names the folder."""
+    return EngineSettings(folder.parent, embed=str(folder), env=env)
+
+
+def opened(folder: Path, **env: str) -> OnnxEmbedder:
+    """The embedder that a configuration naming the folder gets."""
+    engines = load_engines(settings_of(folder, **env), ["embed"])
+    assert engines.notes == ()
+    assert isinstance(engines.embedder, OnnxEmbedder)
+    return engines.embedder
+
+
+def vectors_of(embedder: Embedder, text: str = TEXT) -> tuple[Array, Array]:
+    """The vectors of a text as a query and as a document."""
+    return embedder.embed_queries([text])[0], embedder.embed_documents([text])[0]
+
+
+def refused(folder: Path, **env: str) -> str:
+    """Why the folder's model is not used: one line that ends in what to do."""
+    engines = load_engines(settings_of(folder, **env), ["embed"])
+    assert engines.embedder is None
+    (line,) = engines.failures
+    assert str(folder) in line and ";" in line and "\n" not in line
+    return line
