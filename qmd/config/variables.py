@@ -39,7 +39,7 @@ class Setting(Struct, frozen=True):
 
 
 _SECONDS = "seconds, or 5m, 2h, off"
-_OWN_MODEL = "a model in a folder or on a server"
+_OWN_MODEL = "a folder's or a server's model; empty: none"
 _FILE_LINK = "file://, in a vault obsidian://"
 
 VARIABLES: tuple[Variable, ...] = (

@@ -75,10 +75,11 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
         return ModelChoice(None, None)
     local = Path(asked).expanduser()
     if local.is_dir():
-        known = find_model(local.name.replace("--", "/"), role)
+        overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
+        known = find_model(local.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
         if known is None:
             own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
-            known = describe_folder(local, settings.embed_overrides) if role == "embed" else own
+            known = describe_folder(local, overrides) if role == "embed" else own
         return ModelChoice(known, local)
     record = find_model(asked, role)
     if record is None:

@@ -80,7 +80,10 @@ class EngineSettings(Struct, frozen=True):
         }
         dim = (said["dim"] or "").strip()
         if dim and not (dim.isdecimal() and int(dim)):
-            raise ModelError(f"dimensions of embeddings are '{dim}'", "set QMD_EMBED_DIM to a whole number above 0")
+            raise ModelError(
+                f"the dimensions of embeddings are '{dim}', not a whole number above 0",
+                "correct QMD_EMBED_DIM, or 'dim' in index.yml",
+            )
         return EmbedOverrides(said["query_prompt"], said["document_prompt"], int(dim) if dim else None)
 
     @property

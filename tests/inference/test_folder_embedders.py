@@ -184,6 +184,11 @@ def test_the_users_prompts_go_before_the_models_and_an_empty_one_means_none(tmp_
     assert np.allclose(document, unit(token_vectors(ids_of(folder, TEXT)).mean(axis=0)), atol=1e-5)
 
 
+def test_the_users_prompts_hold_for_a_folder_that_is_called_like_a_model_of_the_catalogue(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / JINA_ZH.name)
+    assert opened(folder, QMD_EMBED_QUERY_PROMPT="ask: ").handling[1].endswith("(your settings)")
+
+
 def test_the_configurations_prompt_goes_before_the_environments() -> None:
     env = {"QMD_EMBED_QUERY_PROMPT": "environment", "QMD_EMBED_DIM": "12"}
     settings = EngineSettings(Path(), embed_options={"query_prompt": "configuration"}, env=env)
@@ -263,7 +268,7 @@ def test_vectors_are_cut_to_the_size_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dim", "said"), [("25", "has 24 dimensions, not 25"), ("many", "are 'many'"), ("0", "are '0'")]
+    ("dim", "said"), [("25", "has 24 dimensions, not 25"), ("many", "'many', not a whole number"), ("0", "'0', not")]
 )
 def test_a_size_that_the_model_does_not_have_is_refused(tmp_path: Path, dim: str, said: str) -> None:
     assert said in refused(make_folder(tmp_path / "x"), QMD_EMBED_DIM=dim)
@@ -325,4 +330,7 @@ def test_how_a_folders_model_is_run_is_told_with_who_says_so(tmp_path: Path) -> 
         "prompts: query 'ask: ', document '' (your settings)",
         "length: 512 tokens (config.json)",
     )
+    files = {"sentence_bert_config.json": {"max_seq_length": 8192}, "config.json": {}}
+    long = opened(make_folder(tmp_path / "y", files))
+    assert long.handling[2] == "length: 1024 tokens (sentence_bert_config.json allows 8192)"
     assert load_embedder(locate_builtin(), MINILM).handling == ()

@@ -198,7 +198,10 @@ def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_
     if record.dim is not None and dim != record.dim:
         raise ModelError(f"model '{weights.path}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
     if rules.kept_dim is not None and rules.kept_dim > dim:
-        raise ModelError(f"model '{weights.path}' has {dim} dimensions, not {rules.kept_dim}", "correct QMD_EMBED_DIM")
+        raise ModelError(
+            f"model '{weights.path}' has {dim} dimensions, not {rules.kept_dim}",
+            "correct QMD_EMBED_DIM, or 'dim' in index.yml",
+        )
     return OnnxEmbedder(encoder, record, encoder_fingerprint(folder, record, weights.path), rules.kept_dim or dim)
 
 

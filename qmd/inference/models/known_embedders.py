@@ -134,7 +134,7 @@ KNOWN_EMBEDDERS: tuple[KnownEmbedder, ...] = (
         _RELEVANT_PASSAGES,
     ),
     KnownEmbedder("UAE", r"uae-large-v1", "first", 512, "WhereIsAI/UAE-Large-V1", _RELEVANT_PASSAGES),
-    KnownEmbedder("MiniLM L6", r"all-minilm-l6-v[12]", "mean", 256, "sentence-transformers/all-MiniLM-L6-v2"),
+    KnownEmbedder("MiniLM L6", r"all-minilm-l6-v2", "mean", 256, "sentence-transformers/all-MiniLM-L6-v2"),
     KnownEmbedder(
         "MiniLM L12",
         r"all-minilm-l12-v[12]|paraphrase-multilingual-(minilm-l12|mpnet-base)-v2",
@@ -142,7 +142,7 @@ KNOWN_EMBEDDERS: tuple[KnownEmbedder, ...] = (
         128,
         "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
     ),
-    KnownEmbedder("MPNet", r"all-mpnet-base-v[12]", "mean", 384, "sentence-transformers/all-mpnet-base-v2"),
+    KnownEmbedder("MPNet", r"all-mpnet-base-v2", "mean", 384, "sentence-transformers/all-mpnet-base-v2"),
     KnownEmbedder(
         "dot-product models",
         r"(multi-qa|msmarco)-[a-z0-9-]+-dot-v[0-9]+",

@@ -84,6 +84,7 @@ def describe_embedder(
     query_prompt, document_prompt, prompts_from = _prompts(read, overrides)
     limit, length_from, is_lower_case = _limit(read)
     context = min(limit, MAX_CONTEXT)
+    length_from = length_from if context == limit else f"{length_from} allows {limit}"
     room = _TITLE_ROOM + len(document_prompt) // _CHARACTERS_A_TOKEN
     return ModelRecord(
         name=folder.name,

@@ -12,7 +12,6 @@ from qmd.inference.settings import EmbedOverrides
 _FORMAT_BY_FILE = {
     "model_quantized.onnx": "int8",
     "model_int8.onnx": "int8",
-    "model_q4.onnx": "q4",
     "model_q4f16.onnx": "q4f16",
     "model_fp16.onnx": "fp16",
     "model.onnx": "fp32",
