@@ -14,6 +14,7 @@ from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, R
 from qmd.inference.models.catalogue import (
     MAXSIM_NAME,
     MINILM,
+    EmbedOverrides,
     ModelRecord,
     Role,
     find_model,
@@ -21,7 +22,7 @@ from qmd.inference.models.catalogue import (
     is_gguf_address,
 )
 from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
-from qmd.inference.settings import AUTO, BUILT_IN, FASTEMBED_PREFIX, EmbedOverrides, EngineSettings
+from qmd.inference.settings import AUTO, BUILT_IN, FASTEMBED_PREFIX, EngineSettings
 
 if TYPE_CHECKING:
     from qmd.inference.engines.embedder import OnnxEmbedder

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from qmd.environment import usable_cpus
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import Role
+from qmd.inference.models.catalogue import EmbedOverrides, Role
 
 AUTO = "auto"
 BUILT_IN = "built-in"
@@ -24,15 +24,6 @@ EMBED_VARIABLES: Mapping[str, str] = {
     "dim": "QMD_EMBED_DIM",
 }
 """Options of `models.embed` in `index.yml` → the variables that hold where it does not say."""
-
-
-class EmbedOverrides(Struct, frozen=True):
-    """What the user says of an embedding model of his own, a folder's or a server's; None leaves it to the model."""
-
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    dim: int | None = None
-    """Of a folder's model: the first values that are kept; of a server's: the size that its vectors must have."""
 
 
 class EngineSettings(Struct, frozen=True):

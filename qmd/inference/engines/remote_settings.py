@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from qmd.environment import is_on
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import Role
-from qmd.inference.settings import ENV_STEMS, EmbedOverrides
+from qmd.inference.models.catalogue import EmbedOverrides, Role
+from qmd.inference.settings import ENV_STEMS
 
 _TIMEOUT_S = 30.0
 

@@ -51,6 +51,15 @@ class FolderRules(Struct, frozen=True):
         return (1, self.is_lower_case, self.pools_prompt, self.end_token, self.kept_dim)
 
 
+class EmbedOverrides(Struct, frozen=True):
+    """What the user says of an embedding model of his own, a folder's or a server's; None leaves it to the model."""
+
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    dim: int | None = None
+    """Of a folder's model: the first values that are kept; of a server's: the size that its vectors must have."""
+
+
 class ModelRecord(Struct, frozen=True):
     """A model: identity, files, and everything that changes what it computes."""
 

@@ -14,10 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
+from qmd.inference.models.catalogue import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.models.known_embedders import KnownEmbedder, find_known
 from qmd.inference.runtime.tokenization import read_json
-from qmd.inference.settings import EmbedOverrides
 
 MAX_CONTEXT = 1024
 """Tokens of one run, whatever the makers allow: a chunk with its title and prompt is shorter, and time grows by the
