@@ -132,6 +132,20 @@ def test_documents_get_the_vectors_of_fastembed_and_queries_those_with_the_maker
     assert embedder.description.model == EMBEDDER
 
 
+def test_the_users_prompts_and_size_go_before_the_makers(models_dir: Path, engines: Engines) -> None:
+    options = {"query_prompt": "", "document_prompt": "note: ", "dim": "100"}
+    settings = EngineSettings(models_dir, embed=EMBEDDER, embed_options=options)
+    embedder = load_engines(settings, ["embed"]).embedder
+    assert embedder is not None and engines.embedder is not None
+    assert embedder.fingerprint != engines.embedder.fingerprint
+    direct = _direct(TextEmbedding, EMBEDDER, models_dir)
+    expected = np.array(list(direct.embed([f"note: {TEXTS[0]}", QUERY])))[:, :100]
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    found = np.concatenate([embedder.embed_documents(TEXTS[:1]), embedder.embed_queries([QUERY])])
+    assert np.allclose(found, expected, atol=1e-6)
+    assert "your settings" in embedder.handling[1]  # type: ignore[attr-defined]
+
+
 def test_a_table_of_token_vectors_embeds_as_in_fastembed(models_dir: Path) -> None:
     embedder = load_engines(EngineSettings(models_dir, embed=STATIC), ["embed"]).embedder
     assert embedder is not None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
@@ -23,9 +24,16 @@ _PROBE = "a"
 
 
 class FastembedEmbedder:
-    """An `Embedder` over a model of fastembed's, with fastembed's own pooling and its makers' prompts."""
+    """An `Embedder` over a model of fastembed's, with fastembed's own pooling and its makers' prompts.
 
-    def __init__(self, model: OpenModel, fingerprint: str) -> None:
+    Args:
+        kept_dim: The first values of a vector that are kept; None for all.
+        prompts_from: Who says what stands before a query and a document.
+    """
+
+    def __init__(
+        self, model: OpenModel, fingerprint: str, kept_dim: int | None = None, prompts_from: str = "its makers"
+    ) -> None:
         self._model = model
         self._record = model.record
         self.session = model.session
@@ -34,8 +42,17 @@ class FastembedEmbedder:
         self.max_tokens = max(16, model.context - TITLE_ROOM)
         """Token budget of one chunk's body."""
         self.description = EngineDescription("embed", self._record.name, model.format, "full", model.provider)
-        self.dim = len(next(iter(self._run(model.own.passage_embed, [_PROBE]))))
+        self.full_dim = len(self._run(model.own.passage_embed, [_PROBE])[0])
+        self.dim = kept_dim or self.full_dim
         """Length of a vector."""
+        prompts = f"query {self._record.query_prompt!r}, document {self._record.document_prompt!r} ({prompts_from})"
+        cut = f", the first {self.dim} dimensions" if kept_dim else ""
+        self.handling = (
+            f"pooling: fastembed's {type(model.own).__name__}{cut}",
+            f"prompts: {prompts if self._record.query_prompt or self._record.document_prompt else 'none'}",
+            f"length: {model.context} tokens (fastembed)",
+        )
+        """How texts become vectors, and who says so."""
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""
@@ -69,7 +86,7 @@ class FastembedEmbedder:
         parts = map_ahead(lambda run: self._run(embed, [texts[index] for index in run]), runs, self._model.threads)
         done = 0
         for indexes, vectors in zip(runs, parts, strict=True):
-            rows[indexes] = vectors
+            rows[indexes] = [vector[: self.dim] for vector in vectors]
             done += len(indexes)
             if on_progress is not None:
                 on_progress(done)
@@ -88,6 +105,13 @@ def load_fastembed_embedder(folder: Path, record: ModelRecord, settings: EngineS
     Raises:
         ModelError: fastembed is missing, a file is absent or damaged, or the graph is not what the record says.
     """
+    overrides = settings.embed_overrides
+    own_prompts = {
+        name: text
+        for name, text in (("query_prompt", overrides.query_prompt), ("document_prompt", overrides.document_prompt))
+        if text is not None
+    }
+    record = replace(record, **own_prompts)
     model = open_fastembed(folder, record, settings)
     import fastembed
 
@@ -97,12 +121,18 @@ def load_fastembed_embedder(folder: Path, record: ModelRecord, settings: EngineS
         fastembed.__version__.rsplit(".", 1)[0],
         (record.document_prompt, record.query_prompt),
         model.context,
+        overrides.dim,
     )
     tokenizer = (folder / "tokenizer.json").read_bytes()
-    weights = folder / record.formats[0].weights.path
-    embedder = FastembedEmbedder(model, sampled_digest(weights, record.name, repr(computed), tokenizer))
-    if record.dim is not None and embedder.dim != record.dim:
+    fingerprint = sampled_digest(folder / record.formats[0].weights.path, record.name, repr(computed), tokenizer)
+    embedder = FastembedEmbedder(model, fingerprint, overrides.dim, "your settings" if own_prompts else "its makers")
+    if record.dim is not None and embedder.full_dim != record.dim:
         raise ModelError(
-            f"model '{record.name}' has {embedder.dim} dimensions, expected {record.dim}", "qmd models verify"
+            f"model '{record.name}' has {embedder.full_dim} dimensions, expected {record.dim}", "qmd models verify"
+        )
+    if embedder.dim > embedder.full_dim:
+        raise ModelError(
+            f"model '{record.name}' has {embedder.full_dim} dimensions, not {embedder.dim}",
+            "correct QMD_EMBED_DIM, or 'dim' in index.yml",
         )
     return embedder

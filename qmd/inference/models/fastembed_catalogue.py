@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError, nearest_name
 from qmd.inference.models.catalogue import FASTEMBED_PREFIX, ModelFile, ModelFormat, ModelRecord, Role
+from qmd.inference.models.known_embedders import find_known
 from qmd.inference.runtime.sessions import import_runtime
 
 Kind = Literal["embedder", "cross-encoder", "late interaction"]
@@ -28,23 +29,6 @@ _LONGEST_WINDOW = 512
 """Tokens of one run: longer windows blur what one passage says and cost time by the square."""
 TITLE_ROOM = 32
 """Tokens kept free for the prompt, the title and special tokens around a chunk's body."""
-
-_SENTENCE = "Represent this sentence for searching relevant passages: "
-_INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query"
-_PROMPTS: Mapping[str, tuple[str, str]] = {
-    "baai/bge-small-zh": ("为这个句子生成表示以用于检索相关文章：", ""),
-    "baai/bge-": (_SENTENCE, ""),
-    "google/embeddinggemma-": ("task: search result | query: ", "title: none | text: "),
-    "intfloat/multilingual-e5-": ("query: ", "passage: "),
-    "mixedbread-ai/mxbai-embed-": (_SENTENCE, ""),
-    "nomic-ai/nomic-embed-text-": ("search_query: ", "search_document: "),
-    "qdrant/stella-en-400m-v5-": (f"{_INSTRUCT}.\nQuery: ", ""),
-    "qwen/qwen3-embedding-": (f"{_INSTRUCT}\nQuery:", ""),
-    "snowflake/snowflake-arctic-embed-": (_SENTENCE, ""),
-}
-"""What the makers put before a query and before a document, by the beginning of a lower-case name: fastembed says of
-these models that they want it, and leaves it to the caller. The first that fits counts.
-"""
 
 _LANGUAGES: Mapping[str, str] = {"english": "en", "chinese": "zh", "german": "de", "spanish": "es"}
 _SCRIPTS: Mapping[str, tuple[str, ...]] = {"en": ("LATIN",), "de": ("LATIN",), "es": ("LATIN",), "zh": ("CJK", "LATIN")}
@@ -149,7 +133,8 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
     languages = _languages(description)
     stated = re.search(r"(\d+) input tokens", description)
     context = min(int(stated[1]) if stated else _LONGEST_WINDOW, _LONGEST_WINDOW)
-    query, document = next((value for start, value in _PROMPTS.items() if name.lower().startswith(start)), ("", ""))
+    # fastembed says of some models that they want prompts, and leaves them to the caller.
+    known = find_known([name], None) if kind == "embedder" else None
     sources = listed["sources"]
     # Tensors beside a graph are fetched wherever they are.
     more = [path for path in listed["additional_files"] if not path.startswith(weights)]
@@ -170,8 +155,8 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
         context=context,
         max_tokens=max(16, context - TITLE_ROOM),
         dim=listed.get("dim"),
-        document_prompt=document if kind == "embedder" else "",
-        query_prompt=query if kind == "embedder" else "",
+        document_prompt=known.document_prompt if known else "",
+        query_prompt=known.query_prompt if known else "",
     )
     return FastembedModel(record, kind, description, round(float(listed["size_in_GB"]) * 1e9))
 
