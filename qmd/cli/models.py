@@ -39,7 +39,9 @@ def list_models(
     from qmd.inference.models.folders import list_models as states
 
     if available:
-        return _list_available(invocation, as_json, index)
+        from qmd.cli.available_models import list_available
+
+        return list_available(invocation, _models_dir(invocation, index), as_json=as_json)
     found = states(_models_dir(invocation, index))
     if as_json:
         import json
@@ -72,47 +74,6 @@ def list_models(
         forms = [form.name if form.fault is None else f"{form.name} (damaged)" for form in state.prepared]
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
-    return EXIT_OK
-
-
-def _list_available(invocation: Invocation, as_json: bool, index: str | None) -> int:
-    from qmd.inference.models.fastembed_catalogue import fastembed_models
-    from qmd.inference.models.weights import locate_model
-    from qmd.render.text import human_size
-
-    models_dir = _models_dir(invocation, index)
-    found = [(model, locate_model(model.record, models_dir)) for model in fastembed_models()]
-    if as_json:
-        import json
-
-        rows = [
-            {
-                "name": model.record.name,
-                "role": model.record.role,
-                "kind": model.kind,
-                "repository": model.record.repository,
-                "licence": model.record.licence,
-                "languages": list(model.record.languages),
-                "size_bytes": model.size_bytes,
-                "dimensions": model.record.dim,
-                "description": model.description,
-                "present": folder is not None,
-                "path": str(folder) if folder else None,
-            }
-            for model, folder in found
-        ]
-        out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
-        return EXIT_OK
-    if invocation.screen:
-        from qmd.render.models_table import draw_available
-
-        invocation.page(draw_available(invocation.screen, [(model, folder is not None) for model, folder in found]))
-        return EXIT_OK
-    width = max(len(model.record.name) for model, _ in found)
-    for model, folder in found:
-        record, here = model.record, f"  {folder}" if folder else ""
-        facts = f"{human_size(model.size_bytes):>8}  {record.dim or '-':>4}  {','.join(record.languages) or '-':<5}"
-        out(f"{model.kind:<16} {record.name:<{width}}  {facts}  {record.licence}{here}\n")
     return EXIT_OK
 
 
