@@ -13,9 +13,6 @@ Role = Literal["embed", "rerank", "expand"]
 Pooling = Literal["mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "none"]
 Device = Literal["cpu", "cuda"]
 
-FASTEMBED_PREFIX = "fastembed:"
-"""What the names of fastembed's models begin with here."""
-
 
 class ModelFile(Struct, frozen=True):
     """One file of a model: its path in the repository, and its size and sha256 where they are known."""
@@ -202,6 +199,9 @@ MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER
 
 MAXSIM_NAME = "all-MiniLM-L6-v2 MaxSim"
 """What the built-in reranker is called: the built-in embedding model's token vectors."""
+
+FASTEMBED_PREFIX = "fastembed:"
+"""What the names of fastembed's models begin with here."""
 
 _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
     "hf:ggml-org/embeddinggemma-300m-gguf/": JINA_ZH,
