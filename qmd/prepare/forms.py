@@ -161,6 +161,8 @@ def prepare_model(
 
 def _chosen_forms(record: ModelRecord, names: Sequence[str] | None) -> list[FormName]:
     possible = {str(name): name for name in forms_for(record)}
+    if not possible:
+        raise UsageError(f"model '{record.name}' has no other forms", "it is used as it is")
     for name in names or ():
         if name not in possible:
             listed = ", ".join(possible) or "none"

@@ -33,11 +33,13 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from qmd.inference.engines.embedder import load_embedder  # noqa: E402
+from qmd.inference.engines.fastembed_bulk import load_fastembed_embedder  # noqa: E402
 from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, SharedPrefixRunner  # noqa: E402
-from qmd.inference.models.catalogue import JINA_ZH, ModelFile, ModelFormat  # noqa: E402
+from qmd.inference.models.catalogue import JINA_ZH, ModelFile, ModelFormat, find_model  # noqa: E402
 from qmd.inference.runtime.decoder_signature import read_signature  # noqa: E402
 from qmd.inference.runtime.decoding import Decoder  # noqa: E402
 from qmd.inference.runtime.sessions import Session, open_session  # noqa: E402
+from qmd.inference.settings import EngineSettings  # noqa: E402
 
 PROMPT, NEW = 100, 30
 PREFIX, SUFFIX = 75, 9
@@ -234,7 +236,7 @@ def _drain(runner: PassageRunner, prefix: list[int], endings: list[list[int]]) -
 
 
 def bench_embed(plan: Plan) -> Iterator[Row]:
-    """Texts of mixed length (log-normal, median 200 tokens): ours, fastembed by default, fastembed one at a time."""
+    """Texts of mixed length (log-normal, median 200 tokens): ours; fastembed by default, one by one, and run by qmd."""
     rng = np.random.default_rng(0)
     lengths = np.clip(np.exp(rng.normal(5.3, 0.7, 12)), 20, 900).astype(int)
     texts = [" ".join(f"w{word}" for word in rng.integers(5, 61_000, size)) for size in lengths]
@@ -249,6 +251,11 @@ def _embed_with(plan: Plan, name: str, file: str, texts: list[str], tokens: int)
     yield plan.measure("embed", name, "fastembed", case, tokens, lambda: list(foreign.embed(texts)))
     one_by_one = partial(foreign.embed, texts, batch_size=1)
     yield plan.measure("embed", name, "fastembed 1", case, tokens, lambda: list(one_by_one()))
+    known = find_model(f"fastembed:standin/{name}")
+    assert known is not None
+    settings = EngineSettings(folder, threads=plan.threads, allow_gpu=False)
+    here = load_fastembed_embedder(folder, known, settings)
+    yield plan.measure("embed", name, "fastembed qmd", case, tokens, lambda: here.embed_documents(texts))
     record = replace(JINA_ZH, formats=(ModelFormat(name, ModelFile(file), "cpu"),), context=1024)
     ours = load_embedder(folder, record, threads=plan.threads, allow_gpu=False)
     yield plan.measure("embed", name, "ours", case, tokens, lambda: ours.embed_documents(texts))

@@ -105,6 +105,13 @@ def test_a_plain_download_is_taken_by_name(tmp_path: Path, capsys: pytest.Captur
     assert main(["models", "verify", LATE]) == 0
 
 
+def test_a_model_of_fastembed_has_no_other_forms(hub: FakeHub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _pull(hub, CROSS_ENCODER) == 0
+    assert main(["models", "prepare", CROSS_ENCODER]) == 2
+    assert "no other forms" in capsys.readouterr().err
+    assert main(["models", "prepare"]) == 3
+
+
 def test_a_mistyped_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "pull", "fastembed:bge-small-en-v1.5"]) == 3
     shown = capsys.readouterr().err
