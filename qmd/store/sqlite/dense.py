@@ -153,7 +153,7 @@ class VectorCache:
         """The vectors of the documents in scope, kept until another scope is searched; None when the scope is wide."""
         if not condition.sql:
             return None
-        state = (self._database.value("PRAGMA data_version"), self._database.connection.total_changes())
+        state = self._database.state()
         if self._narrowed is not None and self._narrowed[0] == (condition, state):
             return self._narrowed[1]
         within = self._database.value(f"SELECT count(*) FROM documents WHERE {condition.sql}", condition.bindings)

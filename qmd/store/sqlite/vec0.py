@@ -127,7 +127,6 @@ class Vec0Table:
         Raises:
             DamagedIndexError: One of them is not there.
         """
-        out = np.empty((len(slots), self.width), dtype=np.uint8)
         # Not by numpy's `unique`, whose first use imports for a tenth of a query's time.
         wanted = np.array(sorted(set(slots.tolist())), dtype=np.int64)
         if not self._is_readable():
@@ -148,8 +147,7 @@ class Vec0Table:
                 self._read_places(places[order], order, rows)
         if len(rows) != len(wanted):
             raise DamagedIndexError(self._database.path)
-        out[:] = rows[np.searchsorted(wanted, slots)]
-        return out
+        return rows[np.searchsorted(wanted, slots)]
 
     def _read_places(self, places: Slots, positions: npt.NDArray[np.intp], rows: Rows) -> None:
         """Read rows at places, sorted by chunk and place, into `rows[positions]`; neighbours in one go."""
