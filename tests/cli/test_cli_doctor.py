@@ -77,7 +77,7 @@ def test_the_pooling_and_prompts_of_a_folders_model_are_shown_with_who_says_so(q
     config.write_text(f"models: {{embed: {{model: '{folder}', document_prompt: 'note: '}}}}\n")
     said = _engine(qmd, "embed")["handling"]
     assert said[0] == "pooling: first (1_Pooling/config.json)"
-    assert said[1].endswith("document 'note: ' (your settings)")
+    assert said[1].endswith("document 'note: ' (your settings, else known as BGE English)")
     assert f"    {said[1]}\n" in qmd("doctor").out
     assert "query 'Represent this" in said[1]
 

@@ -42,6 +42,19 @@ def test_the_pooler_of_a_bert_model_is_no_embedding(tmp_path: Path) -> None:
     assert np.allclose(vectors_of(opened(folder))[0], unit(token_vectors(ids_of(folder, TEXT)).mean(axis=0)), atol=1e-5)
 
 
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_an_output_whose_shape_is_not_stated_goes_by_its_name(tmp_path: Path, is_pooled: bool) -> None:
+    form = TinyGraph(pooled="sentence_embedding" if is_pooled else None)
+    folder = make_folder(tmp_path / "x", form=form)
+    path = str(folder / "onnx" / "model.onnx")
+    model = onnx.load(path)
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    graph = opened(folder).encoder.graph
+    assert (graph.output, graph.is_pooled) == (form.pooled or form.tokens, is_pooled)
+
+
 def test_a_graph_without_a_known_output_is_refused_naming_what_it_has(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "x", form=TinyGraph(tokens="logits", pooled="labels"))
     assert "it has 'logits', 'labels'" in refused(folder)

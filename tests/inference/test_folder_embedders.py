@@ -186,7 +186,7 @@ def test_the_users_prompts_go_before_the_models_and_an_empty_one_means_none(tmp_
 
 def test_the_users_prompts_hold_for_a_folder_that_is_called_like_a_model_of_the_catalogue(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / JINA_ZH.name)
-    assert opened(folder, QMD_EMBED_QUERY_PROMPT="ask: ").handling[1].endswith("(your settings)")
+    assert opened(folder, QMD_EMBED_QUERY_PROMPT="ask: ").handling[1].startswith("prompts: query 'ask: '")
 
 
 def test_the_configurations_prompt_goes_before_the_environments() -> None:
@@ -327,7 +327,7 @@ def test_how_a_folders_model_is_run_is_told_with_who_says_so(tmp_path: Path) -> 
     told = opened(folder, QMD_EMBED_QUERY_PROMPT="ask: ", QMD_EMBED_DIM="8").handling
     assert told == (
         "pooling: last (1_Pooling/config.json), the first 8 dimensions",
-        "prompts: query 'ask: ', document '' (your settings)",
+        "prompts: query 'ask: ', document '' (your settings, else no file names one)",
         "length: 512 tokens (config.json)",
     )
     files = {"sentence_bert_config.json": {"max_seq_length": 8192}, "config.json": {}}

@@ -78,12 +78,14 @@ def read_encoder_graph(session: Session) -> EncoderGraph:
 
 def _embedding_output(session: Session) -> tuple[str, bool]:
     """The output that is the embedding, and whether it has one vector a text."""
+    # Where a graph does not state an output's shape, its name must do.
     ranks = {node.name: len(node.shape) for node in session.ort.get_outputs()}
-    pooled = next((name for name in _POOLED if ranks.get(name) == 2), None)
+    unstated = {name for name, rank in ranks.items() if not rank and not (name in _POOLED and name in _TOKENS)}
+    pooled = next((name for name in _POOLED if ranks.get(name) == 2 or name in unstated), None)
     if pooled is not None:
         return pooled, True
-    only = next(iter(ranks)) if len(ranks) == 1 and "logits" not in ranks else None
-    tokens = next((name for name in (*_TOKENS, only) if name and ranks.get(name) == 3), None)
+    only = next(iter(ranks)) if len(ranks) == 1 and "logits" not in ranks else ""
+    tokens = next((name for name in (*_TOKENS, only) if ranks.get(name) == 3 or name in unstated), None)
     if tokens is not None:
         return tokens, False
     named = ", ".join(f"'{name}'" for name in ranks if not name.startswith("present"))

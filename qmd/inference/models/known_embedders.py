@@ -163,14 +163,15 @@ KNOWN_EMBEDDERS: tuple[KnownEmbedder, ...] = (
 )
 """First match wins."""
 
-_EXPORT = r"([-_.](onnx|int8|uint8|q|q4|q8|fp16|fp32|quantized|o[1-4]))*"
+_EXPORT = re.compile(r"([-_.](onnx|int8|uint8|q|q4|q8|fp16|fp32|quantized|o[1-4]))+$")
+"""What exporters add to the name of the model that they write."""
 
 
 def find_known(names: Iterable[str], model_type: str | None) -> KnownEmbedder | None:
     """The family of a model, by the names that it may go by, first name first, then by its type; None if unknown."""
     for name in names:
-        last = re.split(r"/|--", name.strip().lower())[-1]
+        last = _EXPORT.sub("", re.split(r"/|--", name.strip().lower())[-1])
         for known in KNOWN_EMBEDDERS:
-            if re.fullmatch(rf"(.*[-_])?({known.pattern}){_EXPORT}", last):
+            if re.fullmatch(rf"(.*[-_])?({known.pattern})", last):
                 return known
     return next((known for known in KNOWN_EMBEDDERS if model_type and known.model_type == model_type), None)

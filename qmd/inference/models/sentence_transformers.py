@@ -176,11 +176,11 @@ def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
 def _prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
     """Prompts of queries and of documents, and who says so."""
     query, document, origin = _own_prompts(read, overrides)
-    if overrides.query_prompt is None and overrides.document_prompt is None:
+    given = (overrides.query_prompt, overrides.document_prompt)
+    if given == (None, None):
         return query, document, origin
-    query = query if overrides.query_prompt is None else overrides.query_prompt
-    document = document if overrides.document_prompt is None else overrides.document_prompt
-    return query, document, "your settings"
+    query, document = (own if word is None else word for word, own in zip(given, (query, document), strict=True))
+    return query, document, f"your settings, else {origin}" if None in given else "your settings"
 
 
 def _own_prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
