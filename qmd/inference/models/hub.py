@@ -100,6 +100,8 @@ def describe_file(
                 break
             pause = pause_asked_for(answer, title)
             sleep(1.0 if pause is None else pause)
+    except httpx.TooManyRedirects as exc:
+        raise _endless(title) from exc
     except (OSError, ValueError, RuntimeError, httpx.HTTPError, httpx.InvalidURL) as exc:
         hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
         raise ModelError(f"model hub cannot be reached for '{repository}': {why(exc)}", hint) from exc
@@ -138,13 +140,17 @@ def _ask(url: str, headers: Mapping[str, str]) -> tuple[httpx.Response, httpx.He
         told = answer.headers
         for _ in range(client.max_redirects):
             request = answer.next_request
-            is_told = not {"X-Repo-Commit", "X-Linked-Size"}.isdisjoint(told)
+            is_told = "X-Repo-Commit" in told or "X-Linked-Size" in told
             if request is None or (is_told and request.url.netloc != answer.url.netloc):
                 return answer, told
             linked = {name: value for name, value in told.items() if name.startswith("x-")}
             answer = client.send(request)
             told = httpx.Headers({**answer.headers, **linked})
-    raise httpx.TooManyRedirects("it sends from one address to the next without end", request=answer.request)
+    raise httpx.TooManyRedirects("too many redirects", request=answer.request)
+
+
+def _endless(title: str) -> ModelError:
+    return ModelError(f"the server sends from one address to the next without end for {title}", "check HF_ENDPOINT")
 
 
 def fetch(
@@ -171,16 +177,17 @@ def fetch(
     best, tries, asked_anew = download.held_bytes(), 0, 0
     with hub_client() as client:
         while not download.is_whole():
-            fault = _Fault("the connection ended early")
             try:
                 download.go_on(client)
                 continue
             except _Fault as found:
                 fault = found
+            except httpx.RemoteProtocolError:
+                fault = download.cut_short()
             except httpx.TransportError as exc:
                 fault = _Fault(why(exc))
-            except (httpx.HTTPError, httpx.InvalidURL) as exc:
-                raise ModelError(f"download of {file.title} stopped: {why(exc)}", "check HF_ENDPOINT") from exc
+            except httpx.TooManyRedirects as exc:
+                raise _endless(file.title) from exc
             held = download.held_bytes()
             if held >= best + _PROGRESS_BYTES:
                 best, tries, asked_anew = held, 0, 0
@@ -304,7 +311,12 @@ class _Download:
         if self._size is None:
             self._size = done
         elif done < self._size:
-            raise _Fault(f"the connection ended early, after {done} of {self._size} bytes")
+            raise self.cut_short()
+
+    def cut_short(self) -> _Fault:
+        """What to say of a connection that ended before the file did."""
+        size = "an unknown number of" if self._size is None else self._size
+        return _Fault(f"the connection ended early, after {self.held_bytes()} of {size} bytes")
 
     def _count(self, n_bytes: int, done: int) -> None:
         """Stop a server that sends more than there is."""
