@@ -189,7 +189,7 @@ def test_a_disk_without_room_is_told_and_the_earlier_files_stay(
     hub.files["model.onnx"] = WEIGHTS[::-1]
     nearly_full = shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: nearly_full)
-    _refused(qmd("pull", QWEN_RERANKER.name), "not enough space")
+    _refused(qmd("pull", QWEN_RERANKER.name, "--refresh"), "not enough space")
     assert (models / QWEN_RERANKER.folder / "model.onnx").read_bytes() == WEIGHTS
     assert qmd("models", "verify", QWEN_RERANKER.name).status == 0
 
@@ -215,5 +215,5 @@ def test_a_file_with_a_wrong_checksum_is_refused_and_the_earlier_one_stays(
 ) -> None:
     assert qmd("pull", QWEN_RERANKER.name).status == 0
     hub.wrong_tags = True
-    _refused(qmd("pull", QWEN_RERANKER.name), "sha256")
+    _refused(qmd("pull", QWEN_RERANKER.name, "--refresh"), "sha256")
     assert (models / QWEN_RERANKER.folder / "model.onnx").read_bytes() == WEIGHTS

@@ -300,7 +300,8 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed + _SPARE_BYTES > free:
         raise ModelError(
-            f"not enough space in '{folder}': {needed >> 20} MiB needed, {free >> 20} MiB free",
+            f"not enough space in '{folder}': needs {(needed >> 20) + 1} MiB with {_SPARE_BYTES >> 20} MiB to spare,"
+            f" {free >> 20} MiB free",
             "free some space, or move the models folder",
         )
 

@@ -104,7 +104,8 @@ def refusal(
         )
     if code == "RevisionNotFound":
         return ModelError(
-            f"{who} has no revision '{revision}' of '{repository}'", "take the newest: qmd models pull NAME --refresh"
+            f"{who} has no revision '{revision}' of '{repository}'",
+            "upgrade qmd, or take the newest: qmd models pull NAME --refresh",
         )
     if code == "RepoNotFound" or (status == HTTPStatus.UNAUTHORIZED and not is_mirror and not has_token):
         return ModelError(
