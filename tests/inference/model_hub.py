@@ -60,6 +60,8 @@ class FakeHub:
     wrong_tags: bool = False
     store: str = ""
     """Address of the host that large files are redirected to; empty where the hub sends them itself."""
+    old: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """Files of earlier versions, by commit and name."""
     reply: Callable[[Asked], Reply | None] = lambda asked: None
     """What to answer in place of the right answer; None for the right one."""
 

@@ -68,7 +68,7 @@ def pull_model(
 
     Raises:
         UsageError: If the model is built in, or has no such format.
-        BusyError: If another process fetches it.
+        BusyModelError: If another process fetches it.
         ModelError: If offline, if the hub, the connection, the disk or a checksum fails, or if the hub has other bytes
             than those that are pinned.
     """
