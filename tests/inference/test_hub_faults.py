@@ -326,7 +326,7 @@ def test_the_wait_that_is_asked_for_is_kept(hub: FakeHub, tmp_path: Path) -> Non
 
 def test_a_proxy_that_cannot_be_used_is_one_line(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("no_proxy")
-    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:9")
     with pytest.raises(ModelError, match="the proxy of this system cannot be used"):
         _describe(hub)
 

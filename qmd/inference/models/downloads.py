@@ -228,7 +228,8 @@ class _Pull:
             )
         if pinned is None and self._is_here(file.path, expected):
             return None
-        return replace(remote, sha256=expected)
+        size = file.size_bytes if remote.size_bytes is None else remote.size_bytes
+        return replace(remote, sha256=expected, size_bytes=size)
 
     def _is_here(self, path: str, digest: str | None) -> bool:
         """Whether a file lies in the folder with these bytes. Reads it whole."""
@@ -242,7 +243,9 @@ class _Pull:
         """What to do about other bytes than the pinned ones."""
         if path in self._promised and self._record.revision == UNPINNED:
             return f"to take what is published now: qmd models pull {self._record.name} --refresh"
-        return "try again: qmd models pull; if it happens again, the mirror may be faulty: unset HF_ENDPOINT"
+        if self._endpoint:
+            return "the mirror may be faulty or out of date: unset HF_ENDPOINT, then: qmd models pull"
+        return "try again: qmd models pull; if it happens again, upgrade qmd"
 
 
 def _staging(record: ModelRecord, models_dir: Path) -> Path:

@@ -105,7 +105,7 @@ def refusal(
     if code == "RevisionNotFound":
         return ModelError(
             f"{who} has no revision '{revision}' of '{repository}'",
-            "upgrade qmd, or take the newest: qmd models pull NAME --refresh",
+            f"upgrade qmd, or take the newest: qmd models pull {repository} --refresh",
         )
     if code == "RepoNotFound" or (status == HTTPStatus.UNAUTHORIZED and not is_mirror and not has_token):
         return ModelError(
