@@ -6,7 +6,7 @@ import codecs
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
 
@@ -16,10 +16,14 @@ from qmd.files import read_regular_file
 from qmd.names import escape_bytes, to_disk
 from qmd.records import DEFAULT_PATTERN, Collection
 
+if TYPE_CHECKING:
+    from qmd.config.sampling import SamplingSettings
+
 _MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
 AUTO_UPDATE_KEY = "auto_update"
 AUTO_EMBED_KEY = "auto_embed"
+SAMPLING_KEY = "sampling"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 
@@ -31,6 +35,8 @@ class Config(Struct, frozen=True):
     editor_uri: str | None = None
     models: Mapping[str, str] = field(default_factory=dict)
     """Slot (`embed`, `generate`, `rerank`) → model reference as written."""
+    sampling: SamplingSettings | None = None
+    """How the expansion model's tokens are drawn; None where the file does not say."""
     auto_update: bool = True
     """Whether a search takes up changed files first."""
     auto_embed: bool = True
@@ -52,9 +58,9 @@ def config_digest(locations: Locations) -> str:
 
 
 def needs_full_config(locations: Locations) -> bool:
-    """True when the file holds settings that the database does not mirror (models, editor link)."""
+    """True when the file holds settings that the database does not mirror (models, sampling, editor link)."""
     raw = _read(locations)
-    return any(key.encode() in raw for key in ("models", *EDITOR_KEYS))
+    return any(key.encode() in raw for key in ("models", SAMPLING_KEY, *EDITOR_KEYS))
 
 
 def names_auto_update(locations: Locations) -> bool:
@@ -88,6 +94,7 @@ def parse_config(content: Mapping[object, object], locations: Locations, digest:
             for slot, reference in _mapping(content.get("models"), "models", locations).items()
             if reference
         },
+        sampling=_sampling(content.get(SAMPLING_KEY), locations),
         auto_update=_switch(content.get(AUTO_UPDATE_KEY), AUTO_UPDATE_KEY, locations),
         auto_embed=_switch(content.get(AUTO_EMBED_KEY), AUTO_EMBED_KEY, locations),
         digest=digest,
@@ -163,6 +170,25 @@ def _model(value: object, where: str, locations: Locations) -> str:
     if not url or not model:
         raise _wrong(where, "a name, or a mapping with 'url' and 'model'", dict(value), locations)
     return f"{url}#{model}"
+
+
+def _sampling(value: object, locations: Locations) -> SamplingSettings | None:
+    """The defaults with what is written in their place."""
+    written = {str(key): item for key, item in _mapping(value, SAMPLING_KEY, locations).items()}
+    if not written:
+        return None
+    from qmd.config.sampling import SamplingSettings, expected_of, read_sampling
+
+    known = SamplingSettings.__struct_fields__
+    for key, item in written.items():
+        if key not in known:
+            raise ConfigError(
+                f"{SAMPLING_KEY} in '{locations.config_file}' has no setting '{key}'", f"it has {', '.join(known)}"
+            )
+        expected = expected_of(key, item)
+        if expected is not None:
+            raise _wrong(f"{SAMPLING_KEY}.{key}", expected, item, locations)
+    return read_sampling(written)
 
 
 def _wrong(where: str, expected: str, value: object, locations: Locations) -> ConfigError:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.environment import usable_cpus
 from qmd.inference.models.catalogue import Role
 
@@ -27,6 +28,8 @@ class EngineSettings(Struct, frozen=True):
     embed: str = AUTO
     rerank: str = AUTO
     expand: str = AUTO
+    sampling: SamplingSettings = DEFAULT_SAMPLING
+    """How an expander that runs here draws its tokens."""
     allow_gpu: bool = True
     threads: int | None = None
     """Threads per engine; None takes what this process may use."""

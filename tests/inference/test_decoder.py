@@ -26,7 +26,7 @@ from tests.inference.tiny_models import (
 GENAI_18 = replace(
     PUBLISHED, linear="q4", accuracy_level=4, positions=False, states_head_size=False, data_suffix=".data"
 )
-"""What the builder of ONNX Runtime GenAI 0.18 writes for a CPU: the head size left open, weights in `model.onnx.data`."""
+"""What the GenAI builder 0.18 writes for a CPU: the head size left open, weights in `model.onnx.data`."""
 Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
 CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference from the float64 reference (logits have a standard deviation of 0.65)

@@ -12,6 +12,8 @@ from qmd.inference.base import Tier
 Role = Literal["embed", "rerank", "expand"]
 Pooling = Literal["mean", "first", "none"]
 Device = Literal["cpu", "cuda"]
+PromptStyle = Literal["qwen3", "tobi"]
+"""How an expander is asked: as a plain instruction model, or as tobi/qmd's fine-tune was trained."""
 
 
 class ModelFile(Struct, frozen=True):
@@ -58,6 +60,11 @@ class ModelRecord(Struct, frozen=True):
     query_prompt: str = ""
     is_fused: bool = False
     """The graph was written fused; the runtime only folds constants."""
+
+    @property
+    def prompt_style(self) -> PromptStyle:
+        """How an expander is asked, told by its name: folders, exports and GGUF files of the fine-tune keep it."""
+        return "tobi" if "qmd-query-expansion" in f"{self.name} {self.repository}".lower() else "qwen3"
 
     @property
     def folder(self) -> str:
