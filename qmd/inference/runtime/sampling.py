@@ -245,7 +245,7 @@ def _xtc(candidates: Candidates, settings: SamplingSettings, history: History) -
         return candidates
     # Of equals the one with the larger number stays.
     least = likely[::-1][probabilities[likely[::-1]].argmin()]
-    return candidates.only(np.setdiff1d(np.arange(len(probabilities)), likely[likely != least]))
+    return candidates.only(np.delete(np.arange(len(probabilities)), likely[likely != least]))
 
 
 _STEPS: Mapping[Step, Callable[[Candidates, SamplingSettings, History], Candidates]] = {
