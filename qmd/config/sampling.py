@@ -123,7 +123,7 @@ def shown_setting(settings: SamplingSettings, name: str) -> str:
     """A setting's value in words."""
     value: object = getattr(settings, name)
     if isinstance(value, tuple):
-        return ", ".join(item if item.isidentifier() else repr(item) for item in value)
+        return f"[{', '.join(item if item.isidentifier() else repr(item) for item in value)}]"
     if isinstance(value, Mapping):
         return ", ".join(f"{token}: {bias:g}" for token, bias in value.items())
     return "null" if value is None else str(value)

@@ -63,7 +63,7 @@ def test_of_sampling_what_differs_from_the_default_is_shown() -> None:
     found = settings_in_force(Config(sampling=sampling), {})
     assert {one.name: one.value for one in found} == {
         "sampling.temperature": "0.9",
-        "sampling.order": "top_k, temperature",
+        "sampling.order": "[top_k, temperature]",
         "sampling.seed": "null",
     }
 
