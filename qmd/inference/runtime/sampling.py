@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.config.sampling import SamplingSettings, Step
 
@@ -126,13 +127,11 @@ class Sampler:
         settings = self.settings
         candidates = possible_tokens(logits, settings, allowed)
         if settings.temperature == 0:
-            history = History(self._history.prompt, generated, self._history.breakers)
-            penalised = apply_steps(
-                candidates, [step for step in settings.steps if step in ("penalties", "dry")], settings, history
-            )
-            return int(penalised.tokens[penalised.logits.argmax()])
+            penalties: list[Step] = [step for step in settings.steps if step in ("penalties", "dry")]
+            left = apply_steps(candidates, penalties, settings, replace(self._history, generated=generated))
+            return int(left.tokens[left.logits.argmax()])
         chance = self._random.random() if settings.xtc_probability else 1.0
-        history = History(self._history.prompt, generated, self._history.breakers, chance)
+        history = replace(self._history, generated=generated, chance=chance)
         left = apply_steps(candidates, settings.steps, settings, history)
         place = int((left.probabilities().cumsum() <= self._random.random()).sum())
         return int(left.tokens[min(place, len(left.tokens) - 1)])
