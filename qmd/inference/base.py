@@ -121,3 +121,5 @@ class Engines(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     """The notes that tell of a chosen model which cannot be used: to be shown with every answer."""
+    load_ms: float = 0.0
+    """What opening them took for this request; 0 where they were open."""

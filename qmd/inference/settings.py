@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.environment import usable_cpus
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import EmbedOverrides, Role
@@ -35,6 +36,8 @@ class EngineSettings(Struct, frozen=True):
     embed: str = AUTO
     rerank: str = AUTO
     expand: str = AUTO
+    sampling: SamplingSettings = DEFAULT_SAMPLING
+    """How an expander that runs here draws its tokens."""
     allow_gpu: bool = True
     embed_options: Mapping[str, str] = field(default_factory=dict)
     """What the configuration says besides the embedding model: `query_prompt`, `document_prompt`, `dim`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,8 @@ def test_expansion_goes_to_the_server_and_is_explained(
     assert run.status == 0
     assert len(server.asked("/chat/completions")) == 1
     assert "expansion: lex: seat price\n" in run.err
+    # A cold call loads the other models, and says what that took.
+    assert re.search(r"^time: load \d+ ms, lexical \d+ ms, expand \d+ ms", run.err, re.MULTILINE)
     assert "expansion dropped: 'Thinking about it': is not a typed line\n" in run.err
     assert "expansion dropped: 'Buy our cheap watches now, limited offer.'" in run.err
 

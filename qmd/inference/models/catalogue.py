@@ -12,6 +12,8 @@ from qmd.inference.base import Tier
 Role = Literal["embed", "rerank", "expand"]
 Pooling = Literal["mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "none"]
 Device = Literal["cpu", "cuda"]
+PromptStyle = Literal["qwen3", "tobi"]
+"""How an expander is asked: as a plain instruction model, or as tobi/qmd's fine-tune was trained."""
 
 UNPINNED = "main"
 """The revision of a model whose version the first pull decides."""
@@ -93,6 +95,11 @@ class ModelRecord(Struct, frozen=True):
     """The graph was written fused; the runtime only folds constants."""
     rules: FolderRules | None = None
     """None for the models of the catalogue."""
+
+    @property
+    def prompt_style(self) -> PromptStyle:
+        """How an expander is asked, told by its name: folders, exports and GGUF files of the fine-tune keep it."""
+        return "tobi" if "qmd-query-expansion" in f"{self.name} {self.repository}".lower() else "qwen3"
 
     @property
     def folder(self) -> str:
