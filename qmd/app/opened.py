@@ -117,8 +117,8 @@ class OpenedIndex:
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
-        from qmd.config.settings import EMBED_OPTIONS
         from qmd.config.sampling import DEFAULT_SAMPLING
+        from qmd.config.settings import EMBED_OPTIONS
         from qmd.inference.settings import EngineSettings
 
         written = self._configuration.settings()
