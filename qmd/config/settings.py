@@ -156,13 +156,16 @@ def _text(value: object, where: str, locations: Locations) -> str | None:
 
 
 def _model(value: object, where: str, locations: Locations) -> str:
-    """A model as one word; a server may be written as a mapping of `url` and `model`, and becomes `url#model`."""
+    """A model as one word.
+
+    A server may be written as a mapping of `url`, `model` and perhaps `api`, and becomes `api+url#model`.
+    """
     if not isinstance(value, Mapping):
         return str(value)
-    url, model = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model"))
+    url, model, api = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model", "api"))
     if not url or not model:
         raise _wrong(where, "a name, or a mapping with 'url' and 'model'", dict(value), locations)
-    return f"{url}#{model}"
+    return f"{f'{api}+' if api else ''}{url}#{model}"
 
 
 def _wrong(where: str, expected: str, value: object, locations: Locations) -> ConfigError:
