@@ -2,10 +2,11 @@
 
 Sources: OpenAI `openapi.yaml` of github.com/openai/openai-openapi; Cohere `cohere-openapi.yaml` of
 github.com/cohere-ai/cohere-developer-experience; Jina api.jina.ai/openapi.json; Voyage docs.voyageai.com/reference;
-Mixedbread mixedbread.com/api-reference/endpoints/reranking; text-embeddings-inference `docs/openapi.json` and the status
-codes in `router/src/http/server.rs` of github.com/huggingface/text-embeddings-inference; Ollama `docs/openapi.yaml` of
-github.com/ollama/ollama; vLLM `vllm/entrypoints/pooling/{embed,scoring}/protocol.py`; llama.cpp `tools/server/README.md`;
-Infinity github.com/michaelfeil/infinity.
+Mixedbread mixedbread.com/api-reference/endpoints/reranking; text-embeddings-inference `docs/openapi.json` and the
+status codes in `router/src/http/server.rs` of github.com/huggingface/text-embeddings-inference; Ollama
+`docs/openapi.yaml` of github.com/ollama/ollama; vLLM `vllm/entrypoints/pooling/{embed,scoring}/protocol.py` of
+github.com/vllm-project/vllm; llama.cpp `tools/server/README.md` of github.com/ggml-org/llama.cpp; Infinity
+github.com/michaelfeil/infinity.
 """
 
 from __future__ import annotations

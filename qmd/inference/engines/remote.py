@@ -61,7 +61,10 @@ class ServerEngine(Generic[AskT, AnswerT]):
             DeadlineError, ModelError: As `RemoteClient.post`.
         """
         refusals: list[RefusalError] = []
+        absent: set[str] = set()
         for api, address in self._endpoints:
+            if address in absent:
+                continue
             try:
                 raw = self.client.post(address, api.body(ask), deadline_s=deadline_s, limit_s=limit_s)
                 answer = self._read(api, address, raw)
@@ -69,11 +72,12 @@ class ServerEngine(Generic[AskT, AnswerT]):
                 if not exc.is_of_form or (exc.status in (400, 422) and not self.also_by_form):
                     raise
                 refusals.append(exc)
+                if exc.status in (404, 405):
+                    absent.add(address)
                 continue
             self._endpoints = ((api, address),)
             return answer
-        # An endpoint that is not there says less than one that is.
-        raise next((exc for exc in refusals if exc.status not in (404, 405)), refusals[0])
+        raise max(refusals, key=lambda exc: exc.weight)
 
     def _read(self, api: Api[AskT, AnswerT], address: str, raw: Any) -> AnswerT:
         try:

@@ -20,6 +20,15 @@ _SIZE = re.compile(
 allowed batch size 32", "must have less than 512 tokens"), vLLM and OpenAI ("maximum context length is"), llama.cpp
 ("input is too large to process"), Ollama ("exceeds the context length"), Cohere ("must be at most 96"), Jina ("cannot
 exceed 8194 tokens"), and servers built on pydantic ("at most 32 items", "too_long"). A used-up quota is none of it."""
+_FIELDS = re.compile(
+    r"(?:missing|unknown|required|unexpected) (?:required )?(?:field|parameter|property)|field required|extra inputs|"
+    r"deserialize|not permitted|is required|must be (?:provided|a non-empty)",
+    re.IGNORECASE,
+)
+_NO_ENDPOINT = re.compile(
+    r"(?:404|page|file|endpoint|path|url|route|resource| )*not found\.?|(?:cannot post|invalid url|unknown).*|",
+    re.IGNORECASE,
+)
 _FORM_STATUS = frozenset({200, 400, 404, 405, 415, 422, 501})
 _HINTS: Mapping[int, str] = {401: "check the API key", 403: "check the API key"}
 
@@ -46,6 +55,16 @@ class RefusalError(ModelError):
     def is_of_form(self) -> bool:
         """Whether the server may speak another interface, or this one at another address."""
         return self.status in _FORM_STATUS and not self.is_of_size
+
+    @property
+    def weight(self) -> int:
+        """How likely this is to be the cause, among what was answered to several forms: largest first.
+
+        An answer from an endpoint that is not there, or does not know the fields, is for a form that was only tried.
+        """
+        if self.status in (404, 405):
+            return 0 if _NO_ENDPOINT.fullmatch(self.words) else 2
+        return 1 if _FIELDS.search(self.words) else 3
 
 
 def tells_of_size(words: str) -> bool:
