@@ -61,7 +61,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_EMBED_URL", "server that computes vectors", "", "model servers"),
     Variable("QMD_RERANK_URL", "server that reranks", "", "model servers"),
     Variable("QMD_GENERATE_URL", "server that proposes more queries", "", "model servers"),
-    Variable("QMD_EMBED_API", "interface of that server (docs/models.md)", "found out", "model servers"),
+    Variable("QMD_EMBED_API", "interface of that server (models.md)", "found out", "model servers"),
     Variable("QMD_RERANK_API", "the same of the server that reranks", "found out", "model servers"),
     Variable("QMD_GENERATE_API", "the same of the server that proposes queries", "found out", "model servers"),
     Variable("QMD_API_KEY", "key for every model server", "", "model servers"),
@@ -121,7 +121,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.embed", "model that computes vectors", "auto"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
-    Setting("models.ROLE.url", "address of the server that has the model, in place of the model's name"),
+    Setting("models.ROLE.url", "for a role of the three above: address of the server that has its model"),
     Setting("models.ROLE.model", "name of the model on that server"),
-    Setting("models.ROLE.api", "interface of that server (docs/models.md)", "found out"),
+    Setting("models.ROLE.api", "interface of that server (models.md)", "found out"),
 )
