@@ -117,6 +117,7 @@ class OpenedIndex:
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
+        from qmd.config.settings import EMBED_OPTIONS
         from qmd.inference.settings import EngineSettings
 
         models = self._configuration.settings().models
@@ -125,6 +126,7 @@ class OpenedIndex:
             embed=models.get("embed", "auto"),
             rerank=models.get("rerank", "auto"),
             expand=models.get("generate", "auto"),
+            embed_options={name: models[f"embed.{name}"] for name in EMBED_OPTIONS if f"embed.{name}" in models},
             allow_gpu=self._allow_gpu,
             env=self._environ,
         )

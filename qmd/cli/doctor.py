@@ -231,7 +231,7 @@ def _engine_lines(report: EngineReport) -> list[str]:
     is_published = report.description.format in ("fp16", "q4f16")
     if is_published and report.description.provider == "cpu" and report.role != "embed":
         lines.append(f"    faster on this CPU after: qmd models prepare {report.description.model}")
-    return [*lines, *(f"    note: {note}" for note in report.notes)]
+    return [*lines, *(f"    {line}" for line in report.handling), *(f"    note: {note}" for note in report.notes)]
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -299,5 +299,6 @@ def _engine_row(report: EngineReport) -> dict[str, object]:
         "load_s": round(report.load_s, 3),
         "answer_s": None if report.answer_s is None else round(report.answer_s, 3),
         "memory_bytes": report.memory_bytes,
+        "handling": list(report.handling),
         "notes": list(report.notes),
     }

@@ -20,6 +20,7 @@ _MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
 AUTO_UPDATE_KEY = "auto_update"
 AUTO_EMBED_KEY = "auto_embed"
+EMBED_OPTIONS = ("query_prompt", "document_prompt", "dim")
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 
@@ -30,7 +31,9 @@ class Config(Struct, frozen=True):
     global_context: str | None = None
     editor_uri: str | None = None
     models: Mapping[str, str] = field(default_factory=dict)
-    """Slot (`embed`, `generate`, `rerank`) → model reference as written."""
+    """Slot (`embed`, `generate`, `rerank`) → model reference as written; `embed.dim` and its like (`EMBED_OPTIONS`) →
+    what is said besides the model.
+    """
     auto_update: bool = True
     """Whether a search takes up changed files first."""
     auto_embed: bool = True
@@ -83,11 +86,7 @@ def parse_config(content: Mapping[object, object], locations: Locations, digest:
         collections=tuple(_collection(str(name), value, locations) for name, value in collections.items()),
         global_context=_text(content.get("global_context"), "global_context", locations),
         editor_uri=next((str(content[key]) for key in EDITOR_KEYS if content.get(key)), None),
-        models={
-            str(slot): _model(reference, f"models.{slot}", locations)
-            for slot, reference in _mapping(content.get("models"), "models", locations).items()
-            if reference
-        },
+        models=_models(_mapping(content.get("models"), "models", locations), locations),
         auto_update=_switch(content.get(AUTO_UPDATE_KEY), AUTO_UPDATE_KEY, locations),
         auto_embed=_switch(content.get(AUTO_EMBED_KEY), AUTO_EMBED_KEY, locations),
         digest=digest,
@@ -155,17 +154,29 @@ def _text(value: object, where: str, locations: Locations) -> str | None:
     return str(value)
 
 
+def _models(slots: Mapping[object, object], locations: Locations) -> Mapping[str, str]:
+    """Each slot's model, and `embed.NAME` for what is said besides the embedding model."""
+    models = {str(slot): _model(one, f"models.{slot}", locations) for slot, one in slots.items() if one}
+    embed = slots.get("embed")
+    for name in EMBED_OPTIONS:
+        value = embed.get(name) if isinstance(embed, Mapping) else None
+        if value is not None:
+            # An empty prompt says that there is to be none.
+            models[f"embed.{name}"] = _text(value, f"models.embed.{name}", locations) or ""
+    return models
+
+
 def _model(value: object, where: str, locations: Locations) -> str:
     """A model as one word.
 
-    A server may be written as a mapping of `url`, `model` and perhaps `api`, and becomes `api+url#model`.
+    It may be written as a mapping of `model` and, for a server, `url` and perhaps `api`: then `api+url#model`.
     """
     if not isinstance(value, Mapping):
         return str(value)
     url, model, api = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model", "api"))
-    if not url or not model:
-        raise _wrong(where, "a name, or a mapping with 'url' and 'model'", dict(value), locations)
-    return f"{f'{api}+' if api else ''}{url}#{model}"
+    if not model:
+        raise _wrong(where, "a name, or a mapping with 'model' (and 'url' for a server)", dict(value), locations)
+    return f"{f'{api}+' if api else ''}{url}#{model}" if url else model
 
 
 def _wrong(where: str, expected: str, value: object, locations: Locations) -> ConfigError:

@@ -39,6 +39,7 @@ class Setting(Struct, frozen=True):
 
 
 _SECONDS = "seconds, or 5m, 2h, off"
+_OWN_MODEL = "a folder's or a server's model; empty: none"
 _FILE_LINK = "file://, in a vault obsidian://"
 
 VARIABLES: tuple[Variable, ...] = (
@@ -52,6 +53,9 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_EMBED_MODEL", "model that computes vectors; index.yml wins", "auto", "models"),
     Variable("QMD_RERANK_MODEL", "model that reranks; index.yml wins", "auto", "models"),
     Variable("QMD_GENERATE_MODEL", "model that proposes more queries; index.yml wins", "auto", "models"),
+    Variable("QMD_EMBED_QUERY_PROMPT", f"text put before a query, for {_OWN_MODEL}", "the model's", "models"),
+    Variable("QMD_EMBED_DOCUMENT_PROMPT", f"text put before a note, for {_OWN_MODEL}", "the model's", "models"),
+    Variable("QMD_EMBED_DIM", "size of vectors: a folder's are cut, a server's must have it", "the model's", "models"),
     Variable("QMD_FORCE_CPU", "keeps every model on the CPU", "off", "models"),
     Variable("QMD_OFFLINE", "downloads no model and asks only servers on this machine", "off", "models"),
     Variable("HF_ENDPOINT", "mirror to fetch models from", "https://huggingface.co", "models"),
@@ -68,10 +72,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_EMBED_API_KEY", "key for the server that computes vectors", "QMD_API_KEY", "model servers"),
     Variable("QMD_RERANK_API_KEY", "key for the server that reranks", "QMD_API_KEY", "model servers"),
     Variable("QMD_GENERATE_API_KEY", "key for the server that proposes queries", "QMD_API_KEY", "model servers"),
-    Variable("QMD_EMBED_DIM", "size that a server's vectors must have", "asked of the server", "model servers"),
     Variable("QMD_EMBED_MAX_TOKENS", "tokens of a note that a server embeds at once", "480", "model servers"),
-    Variable("QMD_EMBED_QUERY_PROMPT", "text put before a query that a server embeds", "", "model servers"),
-    Variable("QMD_EMBED_DOCUMENT_PROMPT", "text put before a note that a server embeds", "", "model servers"),
     Variable("QMD_REMOTE_TIMEOUT", "seconds to wait for a model server", "30", "model servers"),
     Variable("HTTP_PROXY", "proxy for http addresses", "", "model servers"),
     Variable("HTTPS_PROXY", "proxy for https addresses", "", "model servers"),
@@ -119,6 +120,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("auto_embed", "false: idle servers compute no missing vectors", "true"),
     Setting("editor_uri", "address that links of results open, after QMD_EDITOR_URI", _FILE_LINK),
     Setting("models.embed", "model that computes vectors", "auto"),
+    Setting("models.embed.query_prompt", f"text put before a query, for {_OWN_MODEL}", "the model's"),
+    Setting("models.embed.document_prompt", f"text put before a note, for {_OWN_MODEL}", "the model's"),
+    Setting("models.embed.dim", "size of vectors: a folder's are cut to it, a server's must have it", "the model's"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
     Setting("models.ROLE.url", "for a role of the three above: address of the server that has its model"),

@@ -41,6 +41,8 @@ class EngineReport(Struct, frozen=True):
     memory_bytes: int | None
     """What the process grew by; None where the system does not say."""
     notes: tuple[str, ...]
+    handling: tuple[str, ...] = ()
+    """How an embedding model in a folder is run, and who says so, a line each; empty for the others."""
 
     @property
     def nodes_elsewhere(self) -> int:
@@ -73,7 +75,8 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     after = resident_bytes()
     grown = max(0, after - memory) if memory is not None and after is not None else None
     asked, reason, nodes = _placement(engine)
-    return EngineReport(role, engine.description, asked, reason, nodes, load_s, answer_s, grown, tuple(notes))
+    handling: tuple[str, ...] = getattr(engine, "handling", ())
+    return EngineReport(role, engine.description, asked, reason, nodes, load_s, answer_s, grown, tuple(notes), handling)
 
 
 def _try(engines: Engines) -> None:

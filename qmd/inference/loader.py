@@ -14,6 +14,7 @@ from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, R
 from qmd.inference.models.catalogue import (
     MAXSIM_NAME,
     MINILM,
+    EmbedOverrides,
     ModelRecord,
     Role,
     find_model,
@@ -75,10 +76,11 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
         return ModelChoice(None, None)
     local = Path(asked).expanduser()
     if local.is_dir():
-        known = find_model(local.name.replace("--", "/"), role)
+        overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
+        known = find_model(local.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
         if known is None:
             own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
-            known = describe_folder(local) if role == "embed" else own
+            known = describe_folder(local, overrides) if role == "embed" else own
         return ModelChoice(known, local)
     record = find_model(asked, role)
     if record is None:
@@ -227,7 +229,8 @@ class _Loading:
         from qmd.inference.engines.remote_settings import remote_settings
 
         asked = self._settings.model_for(role)
-        server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env)
+        overrides = self._settings.embed_overrides if role == "embed" else EmbedOverrides()
+        server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env, overrides)
         return None if server is None else RemoteClient(server, _WORK[role])
 
 

@@ -20,6 +20,7 @@ from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER
 from qmd.inference.models.weights import locate_builtin
 from qmd.store.opening import open_reader
 from tests.cli.conftest import Qmd
+from tests.inference.embedder_folders import make_folder, sentence_transformer
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -67,6 +68,18 @@ def test_a_model_that_cannot_be_opened_is_named_and_doctor_goes_on(
     assert run.status == 0
     assert f"⚠ embed model: embedding model '{tmp_path}' cannot be used: no ONNX model" in run.out
     assert "✓ rerank model" in run.out
+
+
+def test_the_pooling_and_prompts_of_a_folders_model_are_shown_with_who_says_so(qmd: Qmd, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "bge-small-en-v1.5", sentence_transformer("cls_token"))
+    config = tmp_path / "config" / "qmd" / "index.yml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"models: {{embed: {{model: '{folder}', document_prompt: 'note: '}}}}\n")
+    said = _engine(qmd, "embed")["handling"]
+    assert said[0] == "pooling: first (1_Pooling/config.json)"
+    assert said[1].endswith("document 'note: ' (your settings, else known as BGE English)")
+    assert f"    {said[1]}\n" in qmd("doctor").out
+    assert "query 'Represent this" in said[1]
 
 
 def test_keys_are_not_shown(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,31 @@ def test_the_digest_changes_with_the_file_and_with_the_folder_paths_resolve_agai
     assert config_digest(other) != config_digest(places)
 
 
+@pytest.mark.parametrize(
+    ("text", "models"),
+    [
+        ("embed: ~/x", {"embed": "~/x"}),
+        ("embed: {url: 'http://h/v1', model: m}", {"embed": "http://h/v1#m"}),
+        (
+            "embed: {model: ~/x, query_prompt: 'query: ', document_prompt: '', dim: 256}",
+            {"embed": "~/x", "embed.query_prompt": "query: ", "embed.document_prompt": "", "embed.dim": "256"},
+        ),
+        ("rerank: {model: ~/x, dim: 256}", {"rerank": "~/x"}),
+    ],
+)
+def test_a_model_is_a_word_or_a_mapping_that_says_how_it_is_used(
+    places: Locations, text: str, models: dict[str, str]
+) -> None:
+    places.config_file.write_text(f"models: {{{text}}}")
+    assert load_config(places).models == models
+
+
+def test_a_model_without_a_name_is_refused(places: Locations) -> None:
+    places.config_file.write_text("models: {embed: {query_prompt: 'query: '}}")
+    with pytest.raises(ConfigError, match=r"models\.embed in .*'model'"):
+        load_config(places)
+
+
 def test_only_models_and_editor_links_need_the_whole_file(places: Locations) -> None:
     places.config_file.write_text(COMMENTED)
     assert not needs_full_config(places)

@@ -61,3 +61,13 @@ def test_a_setting_that_is_overruled_or_not_trusted_says_so() -> None:
     assert (editor.overruled_by, embed.overruled_by) == ("QMD_EDITOR_URI", None)
     editor, embed = settings_in_force(config, {}, trusted=Config())
     assert (editor.overruled_by, embed.overruled_by) == ("the project is not trusted",) * 2
+
+
+def test_what_is_said_of_the_embedding_model_is_shown_and_goes_before_the_environment() -> None:
+    config = Config(models={"embed": "~/x", "embed.query_prompt": "ask: "})
+    assert {one.name: one.value for one in settings_in_force(config, {})} == {
+        "models.embed": "~/x",
+        "models.embed.query_prompt": "ask: ",
+    }
+    query, document = variables_in_force({"QMD_EMBED_QUERY_PROMPT": "a", "QMD_EMBED_DOCUMENT_PROMPT": "b"}, config)
+    assert (query.overruled_by, document.overruled_by) == ("models.embed.query_prompt", None)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from qmd.inference.engines.remote_apis import RERANK_APIS
 from qmd.inference.engines.remote_client import DeadlineError, RemoteClient
 from qmd.inference.engines.remote_expander import RemoteExpander, parse_typed_lines
 from qmd.inference.engines.remote_settings import RemoteSettings, remote_settings
+from qmd.inference.settings import EngineSettings
 
 Answer = tuple[int, Any, dict[str, str]]
 
@@ -346,7 +348,8 @@ def test_the_environment_names_server_model_and_key() -> None:
 
 
 def test_a_model_written_as_an_address_names_its_server() -> None:
-    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_EMBED_DIM": "384", "QMD_REMOTE_TIMEOUT": "2.5"})
+    said = EngineSettings(Path(), env={"QMD_EMBED_DIM": "384"}).embed_overrides
+    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_REMOTE_TIMEOUT": "2.5"}, said)
     assert found is not None
     assert (found.url, found.model, found.dim, found.timeout_s) == ("https://h/v1", "org/name", 384, 2.5)
 

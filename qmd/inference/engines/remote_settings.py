@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from qmd.environment import is_on
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import Role
+from qmd.inference.models.catalogue import EmbedOverrides, Role
 from qmd.inference.settings import ENV_STEMS, is_address
 
 _TIMEOUT_S = 30.0
@@ -46,13 +46,16 @@ class RemoteSettings(Struct, frozen=True):
     query_prompt: str = ""
 
 
-def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSettings | None:
+def remote_settings(
+    role: Role, model: str, env: Mapping[str, str], overrides: EmbedOverrides = EmbedOverrides()
+) -> RemoteSettings | None:
     """The server that serves a role, or None for a model of this machine.
 
     Args:
         model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
         env: `QMD_*_URL`, `QMD_*_API`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`,
-            `QMD_EMBED_DIM`, `QMD_EMBED_MAX_TOKENS`, `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`.
+            `QMD_EMBED_MAX_TOKENS`.
+        overrides: Prompts and size of an embedding model.
 
     Raises:
         ModelError: A server without a model's name, or a number that is none.
@@ -68,8 +71,6 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
     if not name:
         raise ModelError(f"model server '{url}' is named without a model", f"write {url}#NAME, or set {stem}_MODEL")
     key = env.get(f"{stem}_API_KEY") or env.get("QMD_API_KEY")
-    embed_env = env if role == "embed" else {}
-    dim = _positive(embed_env, "QMD_EMBED_DIM")
     return RemoteSettings(
         url,
         name,
@@ -77,10 +78,10 @@ def remote_settings(role: Role, model: str, env: Mapping[str, str]) -> RemoteSet
         api_key=key.strip() if key else None,
         is_offline=is_on(env.get("QMD_OFFLINE")),
         timeout_s=_positive(env, "QMD_REMOTE_TIMEOUT") or _TIMEOUT_S,
-        dim=None if dim is None else int(dim),
-        max_tokens=int(_positive(embed_env, "QMD_EMBED_MAX_TOKENS") or _MAX_TOKENS),
-        document_prompt=embed_env.get("QMD_EMBED_DOCUMENT_PROMPT", ""),
-        query_prompt=embed_env.get("QMD_EMBED_QUERY_PROMPT", ""),
+        max_tokens=int((_positive(env, "QMD_EMBED_MAX_TOKENS") if role == "embed" else None) or _MAX_TOKENS),
+        dim=overrides.dim,
+        document_prompt=overrides.document_prompt or "",
+        query_prompt=overrides.query_prompt or "",
     )
 
 

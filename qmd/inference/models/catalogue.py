@@ -10,7 +10,7 @@ from msgspec import Struct
 from qmd.inference.base import Tier
 
 Role = Literal["embed", "rerank", "expand"]
-Pooling = Literal["mean", "first", "none"]
+Pooling = Literal["mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "none"]
 Device = Literal["cpu", "cuda"]
 
 
@@ -28,6 +28,36 @@ class ModelFormat(Struct, frozen=True):
     name: str
     weights: ModelFile
     device: Device
+
+
+class FolderRules(Struct, frozen=True):
+    """How texts become vectors in a folder that the catalogue does not know, beyond the fields of its record."""
+
+    origins: tuple[tuple[str, str], ...] = ()
+    """(`pooling`, `prompts` or `length`, which file or rule says so)."""
+    only_in_graph: tuple[str, ...] = ()
+    """What the makers compute and qmd does not: the graph must bring it along, in an output of its own."""
+    is_lower_case: bool = False
+    pools_prompt: bool = True
+    """Whether the tokens of a prompt count when the token vectors are pooled."""
+    end_token: str | None = None
+    """Token that ends every text, also where the tokenizer's file does not say so."""
+    kept_dim: int | None = None
+    """The first values of a vector that are kept; None for all."""
+
+    @property
+    def computed(self) -> tuple[object, ...]:
+        """What of it changes a vector. The first number counts changes of how outputs are chosen."""
+        return (1, self.is_lower_case, self.pools_prompt, self.end_token, self.kept_dim)
+
+
+class EmbedOverrides(Struct, frozen=True):
+    """What the user says of an embedding model of his own, a folder's or a server's; None leaves it to the model."""
+
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    dim: int | None = None
+    """Of a folder's model: the first values that are kept; of a server's: the size that its vectors must have."""
 
 
 class ModelRecord(Struct, frozen=True):
@@ -58,6 +88,8 @@ class ModelRecord(Struct, frozen=True):
     query_prompt: str = ""
     is_fused: bool = False
     """The graph was written fused; the runtime only folds constants."""
+    rules: FolderRules | None = None
+    """None for the models of the catalogue."""
 
     @property
     def folder(self) -> str:
