@@ -174,13 +174,16 @@ def _models(slots: Mapping[object, object], locations: Locations) -> Mapping[str
 
 
 def _model(value: object, where: str, locations: Locations) -> str:
-    """A model as one word; it may be written as a mapping of `model` and, for a server, `url`: then `url#model`."""
+    """A model as one word.
+
+    It may be written as a mapping of `model` and, for a server, `url` and perhaps `api`: then `api+url#model`.
+    """
     if not isinstance(value, Mapping):
         return str(value)
-    url, model = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model"))
+    url, model, api = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model", "api"))
     if not model:
         raise _wrong(where, "a name, or a mapping with 'model' (and 'url' for a server)", dict(value), locations)
-    return f"{url}#{model}" if url else model
+    return f"{f'{api}+' if api else ''}{url}#{model}" if url else model
 
 
 def _sampling(value: object, locations: Locations) -> SamplingSettings | None:

@@ -29,7 +29,7 @@ EMBED_VARIABLES: Mapping[str, str] = {
 
 class EngineSettings(Struct, frozen=True):
     """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
-    server (`http://host:8000/v1#name`), or (embedding only) `fastembed:NAME`.
+    server (`http://host:8000/v1#name`, `tei+http://host:8080#name`), or (embedding only) `fastembed:NAME`.
     """
 
     models_dir: Path
@@ -58,7 +58,7 @@ class EngineSettings(Struct, frozen=True):
 
     def names_server(self, role: Role) -> bool:
         """Whether a server may serve the role: its model is written as an address, or the environment has one."""
-        return self.model_for(role).lower().startswith("http") or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
+        return is_address(self.model_for(role)) or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
@@ -91,3 +91,9 @@ class EngineSettings(Struct, frozen=True):
         from qmd.inference.runtime.sessions import gpu_allowed
 
         return self.allow_gpu and gpu_allowed(self.env)
+
+
+def is_address(model: str) -> bool:
+    """Whether a model is written as the address of a server, with the name of its interface in front or not."""
+    scheme, mark, _ = model.partition("://")
+    return bool(mark) and scheme.rpartition("+")[2].lower() in ("http", "https")

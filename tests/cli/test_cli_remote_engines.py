@@ -132,6 +132,7 @@ def test_vectors_of_another_size_are_refused_and_the_words_remain(
 ) -> None:
     monkeypatch.setenv("QMD_EMBED_DIM", "32")
     server.dim = 48
+    server.misbehave = lambda path, body: (400, {"message": "no such sizes"}) if "dimensions" in body else None
     run = remote(*QUERY)
     assert "pricing.md" in _paths(run)[0]
     _one_warning(run, "size 48, not 32")
@@ -154,7 +155,7 @@ def test_a_failing_expander_leaves_the_query_as_it_is(
     server.misbehave = lambda path, body: (200, {"nothing": 1}) if path.endswith("completions") else None
     run = remote(*QUERY, "--expand")
     assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "expand skipped", "no message")
+    _one_warning(run, "expand skipped", "answered without a message")
 
 
 @pytest.mark.parametrize("command", [("embed",), ("index",)])

@@ -13,7 +13,7 @@ from qmd.config.variables import SETTINGS, VARIABLES, Setting, Variable
 from qmd.inference.settings import ENV_STEMS
 
 PACKAGE = Path(__file__).parents[2] / "qmd"
-OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API_KEY")}
+OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API", "_API_KEY")}
 """Their names are put together where they are read."""
 
 
