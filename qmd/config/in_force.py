@@ -89,6 +89,11 @@ def _written(config: Config) -> Iterator[tuple[str, str, str]]:
     for slot in (*_SLOTS, *(f"embed.{name}" for name in EMBED_OPTIONS)):
         if slot in config.models:
             yield f"models.{slot}", f"models.{slot}", config.models[slot]
+    if config.sampling is not None:
+        from qmd.config.sampling import changed_sampling
+
+        for name, shown in changed_sampling(config.sampling).items():
+            yield f"sampling.{name}", f"sampling.{name}", shown
     for one in config.collections:
         for field, value in (
             ("pattern", "" if one.pattern == DEFAULT_PATTERN else one.pattern),

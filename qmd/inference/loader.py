@@ -159,7 +159,7 @@ class _Loading:
     def chosen_embedder(self) -> Embedder:
         """The configured or full-tier embedder, else the built-in one."""
         settings = self._settings
-        server = self._server("embed", "/embeddings")
+        server = self._server("embed")
         if server is not None:
             from qmd.inference.engines.remote import connect_embedder
 
@@ -175,7 +175,7 @@ class _Loading:
 
     def chosen_reranker(self) -> Reranker | None:
         """The configured or full-tier reranker; None where the built-in one is meant."""
-        server = self._server("rerank", "/rerank")
+        server = self._server("rerank")
         if server is not None:
             from qmd.inference.engines.remote import RemoteReranker
 
@@ -193,9 +193,9 @@ class _Loading:
 
     def chosen_expander(self) -> Expander | None:
         """The configured or full-tier expander; the built-in tier has none, for no small one earned its time."""
-        server = self._server("expand", "/chat/completions")
+        server = self._server("expand")
         if server is not None:
-            from qmd.inference.engines.remote import RemoteExpander
+            from qmd.inference.engines.remote_expander import RemoteExpander
 
             return RemoteExpander(server)
         found = self._found("expand")
@@ -230,7 +230,7 @@ class _Loading:
             self.notes.extend(prepared_notes(choice.folder, choice.record))
         return choice.folder, choice.record
 
-    def _server(self, role: Role, endpoint: str) -> RemoteClient | None:
+    def _server(self, role: Role) -> RemoteClient | None:
         """The client of the server that serves a role."""
         # Asked before an import that every search would pay for.
         if not self._settings.names_server(role):
@@ -241,7 +241,7 @@ class _Loading:
         asked = self._settings.model_for(role)
         overrides = self._settings.embed_overrides if role == "embed" else EmbedOverrides()
         server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env, overrides)
-        return None if server is None else RemoteClient(server, endpoint)
+        return None if server is None else RemoteClient(server, _WORK[role])
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder:

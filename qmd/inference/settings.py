@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.environment import usable_cpus
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import EmbedOverrides, Role
@@ -27,13 +28,15 @@ EMBED_VARIABLES: Mapping[str, str] = {
 
 class EngineSettings(Struct, frozen=True):
     """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
-    server (`http://host:8000/v1#name`), or (embedding and reranking) `fastembed:NAME`.
+    server (`http://host:8000/v1#name`, `tei+http://host:8080#name`), or `fastembed:NAME` (not for expansion).
     """
 
     models_dir: Path
     embed: str = AUTO
     rerank: str = AUTO
     expand: str = AUTO
+    sampling: SamplingSettings = DEFAULT_SAMPLING
+    """How an expander that runs here draws its tokens."""
     allow_gpu: bool = True
     embed_options: Mapping[str, str] = field(default_factory=dict)
     """What the configuration says besides the embedding model: `query_prompt`, `document_prompt`, `dim`."""
@@ -54,7 +57,7 @@ class EngineSettings(Struct, frozen=True):
 
     def names_server(self, role: Role) -> bool:
         """Whether a server may serve the role: its model is written as an address, or the environment has one."""
-        return self.model_for(role).lower().startswith("http") or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
+        return is_address(self.model_for(role)) or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
@@ -87,3 +90,9 @@ class EngineSettings(Struct, frozen=True):
         from qmd.inference.runtime.sessions import gpu_allowed
 
         return self.allow_gpu and gpu_allowed(self.env)
+
+
+def is_address(model: str) -> bool:
+    """Whether a model is written as the address of a server, with the name of its interface in front or not."""
+    scheme, mark, _ = model.partition("://")
+    return bool(mark) and scheme.rpartition("+")[2].lower() in ("http", "https")

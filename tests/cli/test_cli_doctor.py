@@ -55,6 +55,30 @@ def test_a_format_for_cuda_kept_on_the_cpu_says_why_and_counts_its_nodes(
     assert row["nodes_elsewhere"] == row["nodes"]["cpu"] > 0
 
 
+def test_how_an_expander_draws_its_tokens_is_shown_and_a_wrong_value_is_one_line(qmd: Qmd, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "qmd" / "models" / QWEN_EXPANDER.folder
+    write_tokenizer(folder)
+    write_model(folder / QWEN_EXPANDER.formats[1].weights.path, replace(PUBLISHED, linear="q4"), random_weights())
+    config = tmp_path / "config" / "qmd" / "index.yml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("sampling:\n  top_k: 40\n  order: llama.cpp\n", "utf-8")
+    assert _engine(qmd, "expand")["sampling"] == {
+        "temperature": "0.7",
+        "top_k": "40",
+        "top_p": "0.8",
+        "presence_penalty": "0.5",
+        "order": "llama.cpp",
+    }
+    assert (
+        "    sampling: temperature 0.7, top_k 40, top_p 0.8, presence_penalty 0.5, order llama.cpp\n"
+        in qmd("doctor").out
+    )
+    settings = json.loads(qmd("doctor", "--json").out)["settings"]
+    assert {row["name"]: row["value"] for row in settings} == {"sampling.top_k": "40", "sampling.order": "llama.cpp"}
+    config.write_text("sampling:\n  top_p: 7\n", "utf-8")
+    assert f"sampling.top_p in '{config}' must be a number <= 1.0, not 7" in qmd("doctor").out
+
+
 def test_a_role_without_a_model_is_no_fault(qmd: Qmd) -> None:
     assert _engine(qmd, "expand")["model"] is None
     assert "✓ expand model: none" in qmd("doctor").out

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from qmd.config.in_force import settings_in_force, variables_in_force
+from qmd.config.sampling import DEFAULT_SAMPLING
 from qmd.config.settings import Config
 from qmd.records import Collection
 
@@ -52,6 +55,16 @@ def test_settings_at_their_defaults_are_left_out() -> None:
         "collections.work.ignore": "a, b",
         "collections.work.gitignore": "false",
         "collections.work.includeByDefault": "false",
+    }
+
+
+def test_of_sampling_what_differs_from_the_default_is_shown() -> None:
+    sampling = replace(DEFAULT_SAMPLING, temperature=0.9, order=("top_k", "temperature"), seed=None)
+    found = settings_in_force(Config(sampling=sampling), {})
+    assert {one.name: one.value for one in found} == {
+        "sampling.temperature": "0.9",
+        "sampling.order": "[top_k, temperature]",
+        "sampling.seed": "null",
     }
 
 

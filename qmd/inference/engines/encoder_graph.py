@@ -23,7 +23,7 @@ _TOKENS = ("last_hidden_state", "token_embeddings", "hidden_states", "text_embed
 """Names of outputs with one vector a token, if they have three dimensions."""
 
 _TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32", "tensor(float16)": "float16"}
-_OTHER_EXPORT = "use another export of the model"
+_OTHER_EXPORT = "use another export of the model, or another model: qmd models list"
 
 
 class EncoderGraph(Struct, frozen=True):
