@@ -25,6 +25,7 @@ from qmd.inference.models.weights import describe_folder, locate_builtin, locate
 from qmd.inference.settings import AUTO, BUILT_IN, FASTEMBED_PREFIX, EngineSettings
 
 if TYPE_CHECKING:
+    from qmd.inference.engines.bulk_embedding import BulkEmbedder
     from qmd.inference.engines.embedder import OnnxEmbedder
     from qmd.inference.engines.remote_client import RemoteClient
 
@@ -114,7 +115,8 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
     if settings.names_server("embed") or settings.model_for("embed").startswith(FASTEMBED_PREFIX):
         return None
     from qmd.inference.models.fingerprints import encoder_fingerprint
-    from qmd.inference.models.weights_choice import choose_weights
+    from qmd.inference.models.weights_choice import choose_weights, has_gpu_file
+    from qmd.inference.runtime.gpu_memory import load_driver
     from qmd.inference.runtime.sessions import preferred_provider
 
     try:
@@ -122,6 +124,8 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
         record, folder = choice.record or MINILM, choice.folder or locate_builtin()
         weights = choose_weights(folder, record, allow_gpu=False)
         if choice.note is not None or preferred_provider(weights.format).provider != "cpu":
+            return None
+        if has_gpu_file(folder, record) and load_driver() is not None:
             return None
         fingerprint = encoder_fingerprint(folder, record, weights.path)
     except (ModelError, OSError):
@@ -197,14 +201,19 @@ class _Loading:
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
         """The built-in reranker, over the encoder of `embedder` where that is the built-in model."""
+        from qmd.inference.engines.bulk_embedding import BulkEmbedder
         from qmd.inference.engines.embedder import OnnxEmbedder
         from qmd.inference.engines.maxsim import MaxSimReranker
 
+        if isinstance(embedder, BulkEmbedder):
+            embedder = embedder.inner
         if not isinstance(embedder, OnnxEmbedder) or embedder.description.tier != BUILT_IN:
-            embedder = self._builtin()
+            from qmd.inference.engines.embedder import load_embedder
+
+            embedder = load_embedder(locate_builtin(), MINILM, threads=self._settings.usable_threads)
         return MaxSimReranker(embedder.encoder, MAXSIM_NAME)
 
-    def _builtin(self) -> OnnxEmbedder:
+    def _builtin(self) -> Embedder:
         return _open_embedder(locate_builtin(), MINILM, self._settings)
 
     def _found(self, role: Role) -> tuple[Path, ModelRecord] | None:
@@ -234,10 +243,26 @@ class _Loading:
         return None if server is None else RemoteClient(server, _WORK[role])
 
 
-def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder:
+def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder | BulkEmbedder:
+    """The embedder of a folder; where a GPU may be used, one that gives it documents once there are many."""
     from qmd.inference.engines.embedder import load_embedder
+    from qmd.inference.runtime.gpu_memory import load_driver
 
-    return load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed)
+    def load(allow_gpu: bool) -> OnnxEmbedder:
+        gpu = settings.gpu_use("embed")
+        return load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=allow_gpu, gpu=gpu)
+
+    inner = load(settings.gpu_allowed)
+    if not settings.gpu_allowed or load_driver() is None:
+        return inner
+    from qmd.inference.engines.bulk_embedding import BulkEmbedder, batches_of_session, open_batches
+
+    if inner.session.got == "cuda":
+        return BulkEmbedder(inner, lambda: batches_of_session(inner.session), lambda: load(False), patience=0)
+    if record.batches is None:
+        return inner
+    path, use = folder / record.batches.path, replace(settings.gpu_use("embed"), needs_fp32=True)
+    return BulkEmbedder(inner, lambda: open_batches(path, use), lambda: inner)
 
 
 def _shown(settings: EngineSettings, role: Role) -> str:

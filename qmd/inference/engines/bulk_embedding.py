@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.engines.encoder_runs import BatchRuns
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from qmd.inference.base import EngineDescription
     from qmd.inference.engines.embedder import OnnxEmbedder
+    from qmd.inference.engines.encoder_runs import BatchRuns
+    from qmd.inference.runtime.gpu_memory import GpuUse
     from qmd.inference.runtime.sessions import Session
 
 SAME_VECTORS = 0.998
 """Mean cosine to the CPU's vectors from which those of another device count as the same model's. Between two
 processors the built-in INT8 graph itself has 0.9997, and 0.994 at worst: one last digit moves its rounding."""
 
-_CALL = 16
-"""Texts that must come together: fewer are done on the CPU before they were copied to the device."""
+_CALL = 100
+"""Texts that must come together. A search that embeds what has no vectors yet brings at most 64, and must not be the
+one that waits for CUDA."""
 _PATIENCE = 256
 """Texts that the CPU embeds before CUDA is opened, which takes as long as it takes for these (3 s)."""
 _COMPARED = 32
@@ -35,7 +39,7 @@ class BulkEmbedder:
 
     Args:
         inner: Computes everything else.
-        open_runs: Opens the batches of the GPU, None with a reason where that cannot be; called once, when needed.
+        open_runs: Opens the batches of the GPU, or says why not (empty where that is no news); called once.
         open_on_cpu: Gives the embedder that goes on when the GPU has no room for one text.
         patience: Texts before `open_runs` is called.
         is_compared: Whether the GPU's vectors are another graph's, and count only where they agree with `inner`'s.
@@ -109,7 +113,7 @@ class BulkEmbedder:
         if self.runs is None:
             return self._embed_singly(texts, on_progress)
         try:
-            return self._embed_batches(self.runs, texts, on_progress)
+            return self.inner.embed_documents_in(self.runs, texts, on_progress)
         except OutOfMemory:
             self._leave_gpu()
             return self._embed_singly(texts, on_progress)
@@ -125,7 +129,7 @@ class BulkEmbedder:
         opened = self._open_runs()
         self._open_runs = None
         if isinstance(opened, str):
-            self._note = opened
+            self._note = opened or None
             return
         try:
             cosine = self._agreement(opened, texts[:: max(1, len(texts) // _COMPARED)]) if self._is_compared else 1.0
@@ -140,11 +144,9 @@ class BulkEmbedder:
     def _agreement(self, runs: BatchRuns, texts: Sequence[str]) -> float:
         """Mean cosine between the vectors of both devices."""
         ours = self.inner.embed_documents(texts)
-        return float((ours * self._embed_batches(runs, texts, None)).sum(axis=1).mean())
+        return float((ours * self.inner.embed_documents_in(runs, texts)).sum(axis=1).mean())
 
-    def _embed_singly(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None
-    ) -> npt.NDArray[np.float32]:
+    def _embed_singly(self, texts: Sequence[str], on_progress: Callable[[int], None] | None) -> npt.NDArray[np.float32]:
         try:
             return self.inner.embed_documents(texts, on_progress)
         except OutOfMemory:
@@ -159,13 +161,26 @@ class BulkEmbedder:
         self.inner = self._open_on_cpu()
         self._note = f"'{self.inner.session.name}' runs on the CPU: the GPU has no memory left for one text"
 
-    def _embed_batches(
-        self, runs: BatchRuns, texts: Sequence[str], on_progress: Callable[[int], None] | None
-    ) -> npt.NDArray[np.float32]:
-        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
-        encoded = self.inner.encode_documents(texts)
-        for done, (index, output) in enumerate(runs.run([tokens.ids for tokens in encoded]), start=1):
-            vectors[index] = self.inner.pooled(output)
-            if on_progress is not None:
-                on_progress(done)
-        return vectors
+
+def batches_of_session(session: Session) -> BatchRuns | str:
+    """The batches of a session that is open on a GPU, or why there are none."""
+    from qmd.inference.engines.encoder_runs import BatchRuns
+
+    try:
+        return BatchRuns(session)
+    except ModelError as exc:
+        return f"documents are embedded one by one: {exc.message}"
+
+
+def open_batches(path: Path, gpu: GpuUse) -> BatchRuns | str:
+    """The batches of a graph for CUDA, or why documents stay on the CPU."""
+    from qmd.inference.runtime.sessions import cuda_works, open_session
+
+    # Where it cannot run, CUDA is not what the user asked for, and nothing needs to be said.
+    if not cuda_works(gpu.device):
+        return ""
+    try:
+        session = open_session(path, format="fp32", fuse=False, gpu=gpu)
+    except ModelError as exc:
+        return f"documents are embedded on the CPU: {exc.message}"
+    return batches_of_session(session) if session.got == "cuda" else f"{session.note}"

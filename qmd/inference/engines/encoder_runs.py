@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qmd.errors import ModelError
+from qmd.inference.engines.encoder_graph import read_encoder_graph
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.sessions import Session
 
@@ -21,20 +22,21 @@ class BatchRuns:
     Where the device has no room for a batch, smaller ones are tried, and are kept to.
 
     Args:
-        session: Takes `input_ids` and `attention_mask`, (batch, tokens).
-        output: What to ask of it: (batch, tokens, dim), or (batch, dim) of a graph that pools.
-        pad_id: What padded places hold; the mask hides them.
+        session: An encoder that takes an `attention_mask`: what stands in padded places does not count then.
+
+    Raises:
+        ModelError: It is no such encoder.
     """
 
-    def __init__(self, session: Session, output: str, pad_id: int = 0, batch_tokens: int = BATCH_TOKENS) -> None:
+    def __init__(self, session: Session, batch_tokens: int = BATCH_TOKENS) -> None:
         self.session = session
         self.batch_tokens = batch_tokens
-        self._output = output
-        self._pad_id = pad_id
-        self._inputs = {node.name for node in session.ort.get_inputs()}
+        self._graph = read_encoder_graph(session)
+        if "attention_mask" not in self._graph.types:
+            raise ModelError(f"model '{session.name}' has no 'attention_mask' input, so it takes no padded batches")
 
     def run(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """(index into `texts`, its token vectors (n_tokens, dim), or its vector (dim,)), the longest texts first.
+        """(index into `texts`, token vectors (n_tokens, dim), or (1, dim) of a graph that pools), longest text first.
 
         Raises:
             OutOfMemory: There is no room for one text by itself.
@@ -55,15 +57,14 @@ class BatchRuns:
             waiting = waiting[len(batch) :]
             for index, row in zip(batch, vectors, strict=True):
                 # A view: what a foreign graph returns for every token is pooled where it lies.
-                yield index, row[: len(texts[index])] if row.ndim == 2 else row
+                yield index, row[None] if row.ndim == 1 else row[: len(texts[index])]
 
     def _run(self, rows: Sequence[Sequence[int]], width: int) -> npt.NDArray[np.float32]:
-        ids = np.full((len(rows), width), self._pad_id, np.int64)
+        ids = np.zeros((len(rows), width), np.int64)
         mask = np.zeros_like(ids)
         for index, row in enumerate(rows):
             ids[index, : len(row)] = row
             mask[index, : len(row)] = 1
-        known: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        feeds = {name: known[name] for name in self._inputs if name in known}
-        vectors: npt.NDArray[np.float32] = self.session.run([self._output], feeds)[0].astype(np.float32, copy=False)
+        found = self.session.run([self._graph.output], self._graph.feeds(ids, mask))[0]
+        vectors: npt.NDArray[np.float32] = found.astype(np.float32, copy=False)
         return vectors

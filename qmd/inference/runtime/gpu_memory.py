@@ -25,7 +25,7 @@ _OUT_OF_MEMORY = (
     "bad_alloc",
     "bad allocation",
 )
-"""What the runtime's arena, its limit, CUDA, its libraries and the C++ library say; there is no exception type of it."""
+"""What the runtime's arena and its limit, CUDA and its libraries, and C++ say; there is no exception type of it."""
 
 
 class OutOfMemory(ModelError):

@@ -188,9 +188,9 @@ def open_session(
     return Session(opened, path.name, format, asked, got, time.perf_counter() - started, note, device_id)
 
 
-def cuda_works() -> bool:
+def cuda_works(device: int = 0) -> bool:
     """True when a session really runs on CUDA in this process; decided once."""
-    return cuda_verdict() is None
+    return cuda_verdict(device) is None
 
 
 @functools.cache
