@@ -60,7 +60,8 @@ Cosine of the pooled vectors to fp32 on the texts of `canonical.json`: mean {mea
 {rows}
 
 `model_batches.onnx` holds no weights: it is the same encoder for batches on a GPU (`models/bert_batches.py`), over the
-tensors of `model.onnx`. `canonical.json` holds the fp32 vectors, computed by the numpy encoder in `models/bert.py`, not by the graph.
+tensors of `model.onnx`. `canonical.json` holds the fp32 vectors, computed by the numpy encoder in `models/bert.py`, not
+by the graph.
 """
 
 

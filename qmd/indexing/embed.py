@@ -203,8 +203,6 @@ def embed_pending(
     stopped = not all(map(run.embed, groups))
     if chunker.plain != plain:
         stamp_chunks(writer, embedder.fingerprint, chunker.plain)
-    if embedder.description.note is not None:
-        chunker.warnings[embedder.description.note] = None
     return EmbedReport(
         documents=run.documents,
         chunks=run.chunks,

@@ -181,9 +181,10 @@ class _Loading:
         found = self._found("rerank")
         if found is None:
             return None
+        from qmd.inference.engines.cpu_fallback import FallbackReranker
         from qmd.inference.engines.cross_encoder import load_cross_encoder
 
-        return load_cross_encoder(*found, self._settings)
+        return FallbackReranker(lambda with_gpu: load_cross_encoder(*found, self._with_gpu(with_gpu)))
 
     def chosen_expander(self) -> Expander | None:
         """The configured or full-tier expander; the built-in tier has none, for no small one earned its time."""
@@ -195,9 +196,13 @@ class _Loading:
         found = self._found("expand")
         if found is None:
             return None
+        from qmd.inference.engines.cpu_fallback import FallbackExpander
         from qmd.inference.engines.expansion import load_expander
 
-        return load_expander(*found, self._settings)
+        return FallbackExpander(lambda with_gpu: load_expander(*found, self._with_gpu(with_gpu)))
+
+    def _with_gpu(self, with_gpu: bool) -> EngineSettings:
+        return self._settings if with_gpu else replace(self._settings, allow_gpu=False)
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
         """The built-in reranker, over the encoder of `embedder` where that is the built-in model."""
