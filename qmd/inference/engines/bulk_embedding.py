@@ -69,6 +69,11 @@ class BulkEmbedder:
         return replace(self.inner.description, provider=provider, note=self._note)
 
     @property
+    def warnings(self) -> Sequence[str]:
+        """Why documents no longer run on the GPU, for the report of what was embedded."""
+        return () if self._note is None else (self._note,)
+
+    @property
     def session(self) -> Session:
         """See `OnnxEmbedder`."""
         return self.inner.session

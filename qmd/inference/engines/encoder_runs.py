@@ -15,6 +15,9 @@ from qmd.inference.runtime.sessions import Session
 BATCH_TOKENS = 16_384
 """Padded tokens in one run: 64 chunks of the usual size. The attention of the built-in model then takes 0.2 GB."""
 
+_LEAST_FILL = 0.75
+"""Length of a text in a batch relative to the longest: the rest of its place is computed for nothing."""
+
 
 class BatchRuns:
     """Runs texts of similar length together, at most `batch_tokens` padded tokens at a time.
@@ -46,7 +49,8 @@ class BatchRuns:
         waiting = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
         while waiting:
             width = len(texts[waiting[0]])
-            batch = waiting[: max(1, self.batch_tokens // max(1, width))]
+            fitting = waiting[: max(1, self.batch_tokens // max(1, width))]
+            batch = [index for index in fitting if len(texts[index]) >= _LEAST_FILL * width]
             try:
                 vectors = self._run([texts[index] for index in batch], width)
             except OutOfMemory:
