@@ -3,8 +3,8 @@
     python tests/benchmarks/bench_cuda.py [--texts 4096] [--queries 20] [--no-cpu]
 
 One command for a machine with CUDA; without one it says so and ends with status 1. The texts are this project's manual,
-cut into sentences and repeated with a number. Models are those that `qmd` would use here: the built-in ones, or what was
-pulled or is named by QMD_EMBED_MODEL, QMD_RERANK_MODEL and QMD_GENERATE_MODEL (for the size of the full set, the
+cut into sentences and repeated with a number. Models are those that `qmd` would use here: the built-in ones, or what
+was pulled or is named by QMD_EMBED_MODEL, QMD_RERANK_MODEL and QMD_GENERATE_MODEL (for the size of the full set, the
 stand-ins of `models/build_standins.py`). A cold query is a process of its own, a warm one comes to an open index.
 """
 
