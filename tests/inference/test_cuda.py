@@ -151,7 +151,7 @@ def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_sam
     assert on_gpu is not None and on_cpu is not None
     assert (on_gpu.description.provider, on_cpu.description.provider) == ("cuda", "cpu")
     assert on_gpu.fingerprint == on_cpu.fingerprint
-    # CUDA rounds products of a float graph to 11 bits here, which this graph, made of roundings, shows more than others.
+    # CUDA rounds products of a float graph to 11 bits here, which this graph, made of roundings, shows most.
     assert (on_gpu.embed_documents(texts) * on_cpu.embed_documents(texts)).sum(axis=1).mean() >= 0.98
 
 
