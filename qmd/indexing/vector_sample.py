@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_DISTANCE = 0.01
 """Cosine distance that still counts as equal. Vectors are stored in 8 bits, which moves them by up to 0.0005; on
-another processor or a GPU the last digit of a sum differs, which moves the roundings of an INT8 model by up to 0.007."""
+another processor or a GPU the last digit of a sum differs, which moves an INT8 model by up to 0.007."""
 
 _MARKDOWN = (".md", ".markdown", ".mdx", ".txt")
 """Source files are cut by their declarations, which depends on the grammars at hand; they are left out."""

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines import cross_encoder
+from qmd.inference.engines import cross_encoder, language_models
 from qmd.inference.engines.cpu_fallback import FallbackExpander, FallbackReranker
 from qmd.inference.engines.cross_encoder import QwenReranker, load_cross_encoder
 from qmd.inference.engines.rerank_runs import BatchRunner
@@ -139,7 +139,7 @@ def test_an_expander_without_room_goes_on_with_the_cpu(session: Session) -> None
         return Expander(replace(session, got="cuda" if with_gpu else "cpu"), is_full=with_gpu)
 
     expander = FallbackExpander(load)
-    assert expander.expand("a question") == "a question on cpu"
+    assert str(expander.expand("a question")) == "a question on cpu"
     assert expander.description.note == "'m' runs on the CPU: the GPU has no memory left for it"
 
 
@@ -151,7 +151,7 @@ def test_a_reranker_on_a_device_is_warmed_before_the_first_query(folder: Path, m
         shapes.append((len(rows), len(rows[0])))
         return logits(self, rows, side)
 
-    opened = cross_encoder.open_language_model
+    opened = language_models.open_language_model
 
     def on_device(*arguments: Any) -> Any:
         model = opened(*arguments)

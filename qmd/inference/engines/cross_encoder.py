@@ -77,6 +77,11 @@ class QwenReranker:
         # One key-value context, so one query at a time; a server calls from several threads.
         self._lock = threading.Lock()
 
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """Of the prompts."""
+        return self.prompt.tokenizer
+
     def score(
         self,
         query: str,
