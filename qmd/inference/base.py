@@ -26,6 +26,8 @@ class EngineDescription(Struct, frozen=True):
     tier: Tier
     provider: str
     """`cpu`, `cuda` or the server's URL."""
+    note: str | None = None
+    """What changed while it ran and the user must know, one line: it no longer runs where it did."""
 
 
 class Embedder(Protocol):

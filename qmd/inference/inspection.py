@@ -15,7 +15,15 @@ from msgspec import Struct, field
 from qmd.config.sampling import SamplingSettings, changed_sampling
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
-from qmd.inference.models.catalogue import Role
+from qmd.inference.model_facts import (
+    ModelFacts,
+    bulk_line,
+    missing_gpu_file,
+    operators_left_behind,
+    read_facts,
+    unwrapped,
+)
+from qmd.inference.models.catalogue import MINILM, Role, is_fastembed
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.sessions import Session
@@ -46,6 +54,20 @@ class EngineReport(Struct, frozen=True):
     """How an embedding model in a folder is run, and who says so, a line each; empty for the others."""
     sampling: Mapping[str, str] = field(default_factory=dict)
     """How an expander that runs here draws tokens: what is not neutral."""
+    facts: ModelFacts = ModelFacts()
+    left_behind: Mapping[str, int] = field(default_factory=dict)
+    """Operators that compute on the CPU although the model is on the GPU, and how many of each."""
+    bulk: str | None = None
+    """Where many documents are embedded, where that is not where one is."""
+    gpu_step: str | None = None
+    """The command that fetches the file for the GPU of this machine."""
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """What else is to be said of the model, line by line."""
+        left = ", ".join(f"{count} {operator}" for operator, count in self.left_behind.items())
+        lines = (self.facts.line, f"computed on the CPU all the same: {left}" if left else None, self.bulk)
+        return tuple(line for line in lines if line)
 
     @property
     def nodes_elsewhere(self) -> int:
@@ -78,12 +100,38 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     after = resident_bytes()
     grown = max(0, after - memory) if memory is not None and after is not None else None
     asked, reason, nodes = _placement(engine)
-    handling: tuple[str, ...] = getattr(engine, "handling", ())
-    drawn: SamplingSettings = getattr(engine, "sampling", SamplingSettings())
+    handling: tuple[str, ...] = getattr(unwrapped(engine), "handling", ())
+    drawn: SamplingSettings = getattr(unwrapped(engine), "sampling", SamplingSettings())
     sampling = changed_sampling(drawn, than=SamplingSettings())
+    bulk = bulk_line(engine)
+    session: Session | None = getattr(engine, "session", None)
     return EngineReport(
-        role, engine.description, asked, reason, nodes, load_s, answer_s, grown, tuple(notes), handling, sampling
+        role=role,
+        description=engine.description,
+        asked=asked,
+        reason=reason,
+        nodes=nodes,
+        load_s=load_s,
+        answer_s=answer_s,
+        memory_bytes=grown,
+        notes=tuple(notes),
+        handling=handling,
+        sampling=sampling,
+        facts=read_facts(engine, _context(settings, role)),
+        left_behind={} if session is None else operators_left_behind(session),
+        bulk=bulk,
+        gpu_step=missing_gpu_file(settings, role),
     )
+
+
+def _context(settings: EngineSettings, role: Role) -> int | None:
+    """Tokens in one run of the local model that serves a role; None for a server's and foreign ones."""
+    from qmd.inference.loader import choose_model
+
+    if settings.names_server(role) or is_fastembed(settings.model_for(role)):
+        return None
+    record = choose_model(settings, role).record
+    return (record or MINILM).context
 
 
 def _try(engines: Engines) -> None:

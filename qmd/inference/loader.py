@@ -26,6 +26,7 @@ from qmd.inference.models.weights import describe_folder, locate_builtin, locate
 from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
 
 if TYPE_CHECKING:
+    from qmd.inference.engines.bulk_embedding import BulkEmbedder
     from qmd.inference.engines.embedder import OnnxEmbedder
     from qmd.inference.engines.remote_client import RemoteClient
 
@@ -120,7 +121,8 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
     if settings.names_server("embed") or is_fastembed(settings.model_for("embed")):
         return None
     from qmd.inference.models.fingerprints import encoder_fingerprint
-    from qmd.inference.models.weights_choice import choose_weights
+    from qmd.inference.models.weights_choice import choose_weights, has_gpu_file
+    from qmd.inference.runtime.gpu_memory import load_driver
     from qmd.inference.runtime.sessions import preferred_provider
 
     try:
@@ -128,6 +130,8 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
         record, folder = choice.record or MINILM, choice.folder or locate_builtin()
         weights = choose_weights(folder, record, allow_gpu=False)
         if choice.note is not None or preferred_provider(weights.format).provider != "cpu":
+            return None
+        if has_gpu_file(folder, record) and load_driver() is not None:
             return None
         fingerprint = encoder_fingerprint(folder, record, weights.path)
     except (ModelError, OSError):
@@ -183,13 +187,15 @@ class _Loading:
         found = self._found("rerank")
         if found is None:
             return None
+        from qmd.inference.engines.cpu_fallback import FallbackReranker
+
         if is_fastembed(found[1].name):
             from qmd.inference.engines.fastembed_rerankers import load_fastembed_reranker
 
-            return load_fastembed_reranker(*found, self._settings)
+            return FallbackReranker(lambda with_gpu: load_fastembed_reranker(*found, self._with_gpu(with_gpu)))
         from qmd.inference.engines.cross_encoder import load_cross_encoder
 
-        return load_cross_encoder(*found, self._settings)
+        return FallbackReranker(lambda with_gpu: load_cross_encoder(*found, self._with_gpu(with_gpu)))
 
     def chosen_expander(self) -> Expander | None:
         """The configured or full-tier expander; the built-in tier has none, for no small one earned its time."""
@@ -201,20 +207,29 @@ class _Loading:
         found = self._found("expand")
         if found is None:
             return None
+        from qmd.inference.engines.cpu_fallback import FallbackExpander
         from qmd.inference.engines.expansion import load_expander
 
-        return load_expander(*found, self._settings)
+        return FallbackExpander(lambda with_gpu: load_expander(*found, self._with_gpu(with_gpu)))
+
+    def _with_gpu(self, with_gpu: bool) -> EngineSettings:
+        return self._settings if with_gpu else replace(self._settings, allow_gpu=False)
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
         """The built-in reranker, over the encoder of `embedder` where that is the built-in model."""
+        from qmd.inference.engines.bulk_embedding import BulkEmbedder
         from qmd.inference.engines.embedder import OnnxEmbedder
         from qmd.inference.engines.maxsim import MaxSimReranker
 
+        if isinstance(embedder, BulkEmbedder):
+            embedder = embedder.inner
         if not isinstance(embedder, OnnxEmbedder) or embedder.description.tier != BUILT_IN:
-            embedder = self._builtin()
+            from qmd.inference.engines.embedder import load_embedder
+
+            embedder = load_embedder(locate_builtin(), MINILM, threads=self._settings.usable_threads)
         return MaxSimReranker(embedder.encoder, MAXSIM_NAME)
 
-    def _builtin(self) -> OnnxEmbedder:
+    def _builtin(self) -> Embedder:
         return _open_embedder(locate_builtin(), MINILM, self._settings)
 
     def _found(self, role: Role) -> tuple[Path, ModelRecord] | None:
@@ -244,10 +259,26 @@ class _Loading:
         return None if server is None else RemoteClient(server, _WORK[role])
 
 
-def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder:
+def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder | BulkEmbedder:
+    """The embedder of a folder; where a GPU may be used, one that gives it documents once there are many."""
     from qmd.inference.engines.embedder import load_embedder
+    from qmd.inference.runtime.gpu_memory import load_driver
 
-    return load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=settings.gpu_allowed)
+    def load(allow_gpu: bool) -> OnnxEmbedder:
+        gpu = settings.gpu_use("embed")
+        return load_embedder(folder, record, threads=settings.usable_threads, allow_gpu=allow_gpu, gpu=gpu)
+
+    inner = load(settings.gpu_allowed)
+    if not settings.gpu_allowed or load_driver() is None:
+        return inner
+    from qmd.inference.engines.bulk_embedding import BulkEmbedder, batches_of_session, open_batches
+
+    if inner.session.got == "cuda":
+        return BulkEmbedder(inner, lambda: batches_of_session(inner.session), lambda: load(False), patience=0)
+    if record.batches is None:
+        return inner
+    path, use = folder / record.batches.path, replace(settings.gpu_use("embed"), needs_fp32=True)
+    return BulkEmbedder(inner, lambda: open_batches(path, use), lambda: inner)
 
 
 def _shown(settings: EngineSettings, role: Role) -> str:

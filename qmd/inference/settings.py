@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -11,6 +12,9 @@ from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.environment import usable_cpus
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import EmbedOverrides, Role
+
+if TYPE_CHECKING:
+    from qmd.inference.runtime.gpu_memory import GpuUse
 
 AUTO = "auto"
 BUILT_IN = "built-in"
@@ -43,9 +47,9 @@ class EngineSettings(Struct, frozen=True):
     threads: int | None = None
     """Threads per engine; None takes what this process may use."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are heard: `QMD_FORCE_CPU`, the models `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`,
-    `QMD_GENERATE_MODEL`, `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`, `QMD_EMBED_DIM`, and those of servers
-    (`qmd.inference.engines.remote_settings`).
+    """Variables that are heard: `QMD_FORCE_CPU`, `QMD_GPU_DEVICE`, `QMD_GPU_MEMORY`, the models `QMD_EMBED_MODEL`,
+    `QMD_RERANK_MODEL`, `QMD_GENERATE_MODEL`, `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`, `QMD_EMBED_DIM`,
+    and those of servers (`qmd.inference.engines.remote_settings`).
     """
 
     def model_for(self, role: Role) -> str:
@@ -90,6 +94,23 @@ class EngineSettings(Struct, frozen=True):
         from qmd.inference.runtime.sessions import gpu_allowed
 
         return self.allow_gpu and gpu_allowed(self.env)
+
+    def gpu_use(self, role: Role) -> GpuUse:
+        """The GPU that the environment names, and the share of its memory that the engine of a role may take.
+
+        Raises:
+            ModelError: A variable holds no number.
+        """
+        from qmd.inference.runtime.gpu_memory import GpuUse
+
+        memory_mib = self._number("QMD_GPU_MEMORY")
+        return GpuUse(role, self._number("QMD_GPU_DEVICE") or 0, memory_mib)
+
+    def _number(self, name: str) -> int | None:
+        value = self.env.get(name, "").strip()
+        if value and not value.isdecimal():
+            raise ModelError(f"'{name}' is '{value}', expected a whole number", f"unset {name}")
+        return int(value) if value else None
 
 
 def is_address(model: str) -> bool:

@@ -52,7 +52,9 @@ class Trace:
         return None if remaining is None else time.monotonic() + remaining / 1000
 
     def used(self, description: EngineDescription) -> None:
-        """Note a model that answered."""
+        """Note a model that answered, and warn of what became of it meanwhile."""
+        if description.note is not None:
+            self.warn(description.note)
         name = f"{description.model} {description.format} ({description.tier})"
         if name not in self.models:
             self.models.append(name)

@@ -47,14 +47,15 @@ def test_every_file_is_the_one_its_provenance_names() -> None:
         r"^\| (\S+) \| `([0-9a-f]{64})` \|$", (folder / "PROVENANCE.md").read_text(encoding="utf-8"), re.M
     )
     present = {name: digest for name, digest in rows if (folder / name).is_file()}
-    assert set(present) == {"model.onnx", "tokenizer.json", "canonical.json"}
+    assert set(present) == {"model.onnx", "model_batches.onnx", "tokenizer.json", "canonical.json"}
     for name, digest in present.items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
 
 
 def test_catalogue_records_the_built_in_files_exactly() -> None:
     folder = locate_builtin()
-    for file in (MINILM.formats[0].weights, *MINILM.files):
+    assert MINILM.batches is not None
+    for file in (MINILM.formats[0].weights, MINILM.batches, *MINILM.files):
         content = (folder / file.path).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (file.size_bytes, file.sha256)
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from msgspec.structs import replace
 
 from qmd.cli.app import main
+from qmd.inference.engines.bulk_embedding import SAME_VECTORS, BulkEmbedder
 from qmd.inference.engines.cross_encoder import load_cross_encoder
+from qmd.inference.engines.encoder_runs import BATCH_TOKENS, BatchRuns
+from qmd.inference.loader import load_engines
+from qmd.inference.model_facts import operators_left_behind
 from qmd.inference.models.catalogue import QWEN_RERANKER
 from qmd.inference.models.weights import locate_builtin
 from qmd.inference.runtime.decoding import Decoder
+from qmd.inference.runtime.gpu_memory import GpuUse, memory_now
 from qmd.inference.runtime.sessions import Session, cuda_verdict, cuda_works, open_session
 from qmd.inference.settings import EngineSettings
 from tests.inference.tiny_models import PUBLISHED, SHAPE, Weights, random_weights, reference_logits, write_model
@@ -27,6 +35,7 @@ pytestmark = [
 
 Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
 IDS = [int(i) for i in np.random.default_rng(0).integers(0, SHAPE.vocab, 12)]
+DOCS = Path(__file__).parents[2] / "docs"
 TOLERANCE = 2e-2
 """Half precision; logits have a standard deviation of 0.65."""
 
@@ -92,3 +101,127 @@ def test_doctor_says_that_cuda_works(capsys: pytest.CaptureFixture[str]) -> None
     main(["doctor", "--json"])
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert "works" in checks["CUDA"]["detail"]
+
+
+# --- embedding ---
+
+
+def _texts(n: int) -> list[str]:
+    """Real sentences, from this project's manual, repeated with a number where there are too few."""
+    pages = "\n\n".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md")))
+    parts = [part.strip() for part in re.split(r"\n\n|(?<=[.!?]) ", pages) if 15 < len(part) <= 1000]
+    return [f"{parts[i % len(parts)]} {i // len(parts) or ''}" for i in range(n)]
+
+
+@pytest.fixture
+def bulk(tmp_path: Path) -> BulkEmbedder:
+    """The built-in model as every command opens it on this machine."""
+    embedder = load_engines(EngineSettings(tmp_path), ["embed"]).embedder
+    assert isinstance(embedder, BulkEmbedder)
+    return embedder
+
+
+def test_the_built_in_model_embeds_many_documents_on_the_device(bulk: BulkEmbedder) -> None:
+    texts = _texts(600)
+    on_gpu = bulk.embed_documents(texts)
+    assert (bulk.description.provider, bulk.description.note) == ("cuda", None)
+    on_cpu = bulk.inner.embed_documents(texts[:300])
+    cosines = (on_gpu[:300] * on_cpu).sum(axis=1)
+    print(f"cosine of the GPU's vectors to the CPU's: mean {cosines.mean():.5f}, lowest {cosines.min():.5f}")
+    assert cosines.mean() >= SAME_VECTORS
+    assert cosines.min() >= 0.99
+
+
+def test_every_product_of_the_batches_is_on_the_device(bulk: BulkEmbedder) -> None:
+    assert bulk.open_now(_texts(32)) is not None
+    assert bulk.runs is not None
+    assert operators_left_behind(bulk.runs.session) == {}
+
+
+def test_a_half_precision_encoder_runs_on_the_device_and_on_the_cpu_with_the_same_vectors(tmp_path: Path) -> None:
+    shutil.copy(locate_builtin() / "tokenizer.json", tmp_path)
+    # A float graph whose tensors lie beside it stands for a model of the user's own.
+    shutil.copy(locate_builtin() / "model.onnx", tmp_path / "model.onnx")
+    shutil.copy(locate_builtin() / "model_batches.onnx", tmp_path / "model_fp16.onnx")
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 256}')
+    texts = _texts(200)
+    settings = EngineSettings(tmp_path, embed=str(tmp_path))
+    on_gpu = load_engines(settings, ["embed"]).embedder
+    on_cpu = load_engines(replace(settings, allow_gpu=False), ["embed"]).embedder
+    assert on_gpu is not None and on_cpu is not None
+    assert (on_gpu.description.provider, on_cpu.description.provider) == ("cuda", "cpu")
+    assert on_gpu.fingerprint == on_cpu.fingerprint
+    # CUDA rounds products of a float graph to 11 bits here, which this graph, made of roundings, shows most.
+    assert (on_gpu.embed_documents(texts) * on_cpu.embed_documents(texts)).sum(axis=1).mean() >= 0.98
+
+
+# --- memory ---
+
+
+def test_the_driver_tells_the_memory_of_the_device() -> None:
+    memory = memory_now(0)
+    assert memory is not None
+    assert 0 < memory.free_bytes <= memory.total_bytes
+
+
+def test_a_session_keeps_to_its_share_and_a_batch_beyond_it_is_halved() -> None:
+    """The limit is so low that 16,384 padded tokens do not fit: the ladder's first step, by the real allocator."""
+    use = GpuUse("embed", all_roles_mib=1000, needs_fp32=True)
+    session = open_session(locate_builtin() / "model_batches.onnx", format="fp32", fuse=False, gpu=use)
+    assert session.got == "cuda", session.note
+    runs = BatchRuns(session)
+    ids = [[101, *range(2000, 2254), 102]] * 128
+    assert len(list(runs.run(ids))) == 128
+    assert runs.batch_tokens < BATCH_TOKENS
+
+
+def test_a_limit_below_the_weights_leaves_the_model_to_the_cpu_with_the_reason() -> None:
+    session = open_session(
+        locate_builtin() / "model_batches.onnx", format="fp32", fuse=False, gpu=GpuUse("embed", all_roles_mib=20)
+    )
+    assert session.got == "cpu"
+    assert session.note is not None and "does not fit in the GPU's memory" in session.note
+
+
+def test_an_impossible_allocation_is_out_of_memory_and_the_cpu_goes_on(bulk: BulkEmbedder) -> None:
+    texts = _texts(300)
+    bulk.embed_documents(texts)
+    assert bulk.runs is not None
+    use = GpuUse("embed", all_roles_mib=300, needs_fp32=True)
+    small = open_session(locate_builtin() / "model_batches.onnx", format="fp32", fuse=False, gpu=use)
+    if small.got == "cpu":
+        pytest.skip(f"the weights alone do not fit: {small.note}")
+    bulk.runs = BatchRuns(small)
+    assert np.isfinite(bulk.embed_documents(texts)).all()
+
+
+def test_all_three_sessions_of_one_process_fit_side_by_side(tmp_path: Path) -> None:
+    embedder = load_engines(EngineSettings(tmp_path), ["embed"]).embedder
+    assert embedder is not None
+    embedder.embed_documents(_texts(300))
+    for name, form in (("a", Q4F16), ("b", replace(PUBLISHED, head="score", past=False, positions=False))):
+        write_model(tmp_path / name / "model.onnx", form, random_weights())
+    decoder = Decoder(open_session(tmp_path / "a" / "model.onnx", format="q4f16", gpu=GpuUse("expand")))
+    scorer = open_session(tmp_path / "b" / "model.onnx", format="fp32", gpu=GpuUse("rerank"))
+    assert (decoder.session.got, scorer.got) == ("cuda", "cuda")
+    assert np.isfinite(decoder.open_context(32).append([IDS])).all()
+    assert embedder.embed_documents(_texts(120)).shape == (120, 384)
+
+
+def test_key_value_memory_is_zero_before_the_first_token(decoder: tuple[Decoder, Weights]) -> None:
+    engine, weights = decoder
+    # Memory that another tensor filled with NaN and gave back is what a new context may get.
+    garbage = np.full((1, 2, 4096, 32), np.nan, np.float16)
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(garbage, "cuda", 0)
+    del value
+    logits = engine.open_context(4096).append([IDS])
+    assert np.abs(logits[0] - reference_logits(weights, IDS)[-1]).max() < TOLERANCE
+
+
+def test_doctor_tells_memory_bulk_embedding_and_what_was_left_to_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    checks = {check["name"]: check for check in found["checks"]}
+    assert "MiB in use" in checks["CUDA"]["detail"]
+    (embed,) = [row for row in found["engines"] if row["role"] == "embed"]
+    assert "run on cuda" in embed["bulk"]

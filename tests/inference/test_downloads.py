@@ -56,13 +56,13 @@ def test_a_pull_places_the_common_files_and_the_format_for_a_cpu(hub: FakeHub, t
     assert not list((tmp_path / ".staging").glob("*/*"))
 
 
-def test_a_machine_with_cuda_needs_other_formats_but_for_embedding() -> None:
+def test_a_machine_with_cuda_needs_the_formats_made_for_it() -> None:
     pulled = {
         record.role: (formats_to_pull(record, has_cuda=False), formats_to_pull(record, has_cuda=True))
         for record in (JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER)
     }
     assert pulled == {
-        "embed": (("int8",), ("int8",)),
+        "embed": (("int8",), ("fp16",)),
         "expand": (("q4",), ("q4f16",)),
         "rerank": (("fp16",), ("fp16",)),
     }

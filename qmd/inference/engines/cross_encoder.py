@@ -31,6 +31,7 @@ _PREFIX = (
 )
 _SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 _INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"
+_WARM_UP_TOKENS = 64
 _BATCH_TOKENS = 16_384
 """Padded tokens in one run on a GPU: 30 passages of 500 tokens."""
 _BATCH_TOKENS_WITH_VOCABULARY = 2048
@@ -75,6 +76,11 @@ class QwenReranker:
         self.description = description
         # One key-value context, so one query at a time; a server calls from several threads.
         self._lock = threading.Lock()
+
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """Of the prompts."""
+        return self.prompt.tokenizer
 
     def score(
         self,
@@ -139,7 +145,11 @@ def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettin
         pad_id = tokenizer.token_id("<|endoftext|>")
         limit = _BATCH_TOKENS if signature.logits_rank == 2 else _BATCH_TOKENS_WITH_VOCABULARY
         batch_tokens = limit if session.got == "cuda" else 0
-        runner = BatchRunner(session, signature, min(tokenizer.end_ids) if pad_id is None else pad_id, batch_tokens)
+        pad_id = min(tokenizer.end_ids) if pad_id is None else pad_id
+        runner = BatchRunner(session, signature, pad_id, batch_tokens)
+        if session.got == "cuda":
+            # The first run chooses and loads kernels, which the first query should not wait for.
+            runner.logits([[pad_id] * _WARM_UP_TOKENS], "right")
     return QwenReranker(runner, head, RerankPrompt(tokenizer), model.description)
 
 

@@ -17,9 +17,13 @@ from qmd.inference.engines.pooling import pool
 from qmd.inference.models.catalogue import FolderRules, ModelRecord
 from qmd.inference.models.fingerprints import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
+from qmd.inference.runtime.gpu_memory import GpuUse
 from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
+
+if TYPE_CHECKING:
+    from qmd.inference.engines.encoder_runs import BatchRuns
 
 MAX_FOREIGN_QUERY_SHARE = 0.3
 """Share of a query's letters in scripts the model does not read, above which its vector means nothing."""
@@ -132,7 +136,7 @@ class OnnxEmbedder:
     ) -> npt.NDArray[np.float32]:
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         skip = self._prompt_tokens(prompt)
-        encoded = [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
+        encoded = self._encode(texts, prompt)
         # Longest first: the threads then finish together.
         order = sorted(range(len(texts)), key=lambda index: -len(encoded[index].ids))
         results = self.encoder.encode_all([encoded[index] for index in order])
@@ -141,6 +145,23 @@ class OnnxEmbedder:
             if on_progress is not None:
                 on_progress(done)
         return vectors
+
+    def embed_documents_in(
+        self, runs: BatchRuns, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """`embed_documents` by the batches of another session of this model."""
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        prompt = self._record.document_prompt
+        skip = self._prompt_tokens(prompt)
+        encoded = self._encode(texts, prompt)
+        for done, (index, rows) in enumerate(runs.run([tokens.ids for tokens in encoded]), start=1):
+            vectors[index] = pool(rows, self._record.pooling, skip=skip, dim=self.dim)
+            if on_progress is not None:
+                on_progress(done)
+        return vectors
+
+    def _encode(self, texts: Sequence[str], prompt: str) -> list[Tokens]:
+        return [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
 
     def _prompt_tokens(self, prompt: str) -> int:
         """Leading tokens that pooling leaves out: 0 but for models made to be asked about the text alone."""
@@ -151,19 +172,28 @@ class OnnxEmbedder:
         return len(special) - (special[-1] and len(special) > 1)
 
 
-def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_gpu: bool = True) -> OnnxEmbedder:
+def load_embedder(
+    folder: Path, record: ModelRecord, *, threads: int = 1, allow_gpu: bool = True, gpu: GpuUse | None = None
+) -> OnnxEmbedder:
     """Open an encoder folder (`tokenizer.json` and the format's weights) as an embedder of `threads` texts at a time.
 
     Raises:
         ModelError: A file is missing or damaged, or the graph is not the encoder the record describes.
     """
-    # On a CPU even where CUDA works: INT8 is made for it.
-    weights = choose_weights(folder, record, allow_gpu=False)
+    # Even where the GPU may not be used: vectors belong to the file that made them, and an index would have none of the
+    # other file's.
+    weights = choose_weights(folder, record, allow_gpu=True)
     rules = record.rules or FolderRules()
     tokenizer = load_tokenizer(folder / "tokenizer.json", is_lower_case=rules.is_lower_case, end_token=rules.end_token)
     options = {} if record.tier == "built-in" else EXACT_SUMS
     session = open_session(
-        weights.path, format=weights.format, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused, options=options
+        weights.path,
+        format=weights.format,
+        threads=1,
+        allow_gpu=allow_gpu,
+        fuse=not record.is_fused,
+        options=options,
+        gpu=gpu,
     )
     encoder = TokenEncoder(session, tokenizer, record.context, threads)
     _check_pooling(encoder.graph, record, rules, weights.path)

@@ -152,6 +152,11 @@ class QwenExpander:
         checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
 
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """Of the prompts and lines."""
+        return self._tokenizer
+
     def _read_prompt(self, query: str) -> KeyValueContext:
         """The context after the prompt, up to but not including its last tokens' logits (the first tag gives those)."""
         context = self._context

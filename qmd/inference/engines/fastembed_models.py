@@ -127,6 +127,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
                 format=format,
                 threads=1,
                 allow_gpu=settings.gpu_allowed,
+                gpu=settings.gpu_use(record.role),
                 options=EXACT_SUMS,
             )
             threads = settings.usable_threads if session.got == "cpu" else 1

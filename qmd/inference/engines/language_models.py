@@ -32,6 +32,12 @@ def open_language_model(folder: Path, record: ModelRecord, settings: EngineSetti
     weights = choose_weights(folder, record, allow_gpu=allow_gpu)
     tokenizer = load_chat_tokenizer(folder)
     threads = settings.usable_threads
-    session = open_session(weights.path, format=weights.format, threads=threads, allow_gpu=allow_gpu)
+    session = open_session(
+        weights.path,
+        format=weights.format,
+        threads=threads,
+        allow_gpu=allow_gpu,
+        gpu=settings.gpu_use(record.role),
+    )
     description = EngineDescription(record.role, record.name, weights.format, record.tier, session.got)
     return LanguageModel(session, tokenizer, description)

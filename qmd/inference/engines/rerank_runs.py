@@ -13,6 +13,7 @@ from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.decoding import Decoder
+from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.kv_context import KeyValueContext
 from qmd.inference.runtime.sessions import Session
 
@@ -110,7 +111,22 @@ class BatchRunner:
         prompts = [[*prefix, *ending] for ending in endings]
         for indexes in batches(range(len(prompts)), _WINDOW):
             for batch in self._batches(prompts, indexes):
-                yield batch, self.logits([prompts[index] for index in batch], self._side or "right")
+                yield from self._run(prompts, batch)
+
+    def _run(self, prompts: Sequence[Sequence[int]], batch: list[int]) -> Iterator[tuple[list[int], Any]]:
+        """One batch, in halves where the device has no room for it; later batches stay as small."""
+        try:
+            logits = self.logits([prompts[index] for index in batch], self._side or "right")
+        except OutOfMemory:
+            if len(batch) == 1:
+                raise
+        else:
+            yield batch, logits
+            return
+        half = len(batch) // 2
+        self._batch_tokens = min(self._batch_tokens, (len(batch) - half) * len(prompts[batch[-1]]))
+        for part in (batch[:half], batch[half:]):
+            yield from self._run(prompts, part)
 
     def _batches(self, prompts: Sequence[Sequence[int]], indexes: Sequence[int]) -> Iterator[list[int]]:
         if not self._batch_tokens:

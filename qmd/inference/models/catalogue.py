@@ -93,6 +93,8 @@ class ModelRecord(Struct, frozen=True):
     query_prompt: str = ""
     is_fused: bool = False
     """The graph was written fused; the runtime only folds constants."""
+    batches: ModelFile | None = None
+    """A graph for CUDA with the CPU format's weights, whose vectors agree with its own."""
     rules: FolderRules | None = None
     """None for the models of the catalogue."""
 
@@ -137,6 +139,9 @@ MINILM = ModelRecord(
     dim=384,
     pooling="mean",
     is_fused=True,
+    batches=ModelFile(
+        "model_batches.onnx", 105_261, "aa4631044e89b4da45c36308c1f8b2534291ed45adf38c6ba882a94a932f42c4"
+    ),
 )
 
 JINA_ZH = ModelRecord(

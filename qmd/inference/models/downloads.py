@@ -105,8 +105,8 @@ def pull_model(
 
 
 def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
-    """The format that a machine needs; embedding stays on the CPU, where INT8 is fastest."""
-    return (record.format_for("cuda" if has_cuda and record.role != "embed" else "cpu").name,)
+    """The format that a machine needs."""
+    return (record.format_for("cuda" if has_cuda else "cpu").name,)
 
 
 def _default_formats(record: ModelRecord) -> list[str]:

@@ -65,6 +65,11 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool) -> Cho
     return found
 
 
+def has_gpu_file(folder: Path, record: ModelRecord) -> bool:
+    """Whether a format for CUDA lies in a folder."""
+    return any(size_of(folder / item.weights.path) for item in record.formats if item.device == "cuda")
+
+
 def prepared_forms(folder: Path) -> tuple[PreparedState, ...]:
     """Prepared forms of a model's folder, finished or broken, fastest first."""
     names = {path.parent.name for path in folder.glob(f"{PREPARED_FOLDER}/*/{MANIFEST}")}

@@ -53,6 +53,17 @@ class ChatTokenizer:
         found: int | None = self._inner.token_to_id(token)
         return found
 
+    @property
+    def end_tokens(self) -> list[str]:
+        """The tokens that end a text, as the vocabulary spells them."""
+        return [self._inner.id_to_token(id_) or str(id_) for id_ in sorted(self.end_ids)]
+
+    @property
+    def n_tokens(self) -> int:
+        """Size of the vocabulary, added tokens included."""
+        size: int = self._inner.get_vocab_size(with_added_tokens=True)
+        return size
+
     def token_bytes(self) -> list[bytes | None]:
         """What each token spells, by id; None for added tokens and holes in the numbering."""
         vocabulary: dict[str, int] = self._inner.get_vocab(with_added_tokens=True)

@@ -47,6 +47,12 @@ class DecoderSignature(Struct, frozen=True):
     logits_width: int | None
     """Their last dimension, where the graph states it."""
 
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """What one token takes in the key-value tensors of all layers."""
+        size = 2 if self.kv_dtype == "float16" else 4
+        return len(self.past) * self.kv_heads * self.head_size * size
+
 
 def read_signature(session: Session) -> DecoderSignature:
     """Read the graph's signature.

@@ -92,7 +92,7 @@ class KeyValueContext(ABC):
         ids = np.zeros((self.batch, max(counts)), self._signature.id_dtype)
         for index, row in enumerate(rows):
             ids[index, : len(row)] = row
-        with mapped_errors(self._session.name):
+        with mapped_errors(self._session.name, self._session.got):
             self._bind_common(ids, counts)
             logits = self._run(counts, logits_device)
         for read, row in zip(self.tokens, rows, strict=True):
@@ -133,6 +133,9 @@ class KeyValueContext(ABC):
             keep = 1 if min(counts) == max(counts) else max(counts)
             self._binding.bind_cpu_input(self._signature.keep_input, np.array(keep, np.int64))
 
+    def _bind_output(self, name: str, device: str) -> None:
+        self._binding.bind_output(name, device, self._session.device_id if device == self._device else 0)
+
     def _forget(self, lengths: Sequence[int]) -> None:
         for row, length in zip(self.tokens, lengths, strict=True):
             del row[length:]
@@ -156,12 +159,12 @@ class InPlaceContext(KeyValueContext):
         dtype = np.dtype(signature.kv_dtype)
         self._arrays: list[npt.NDArray[Any]] = []
         for past, present in zip(signature.past, signature.present, strict=True):
-            if self._device == "cuda":
-                value = self._runtime.OrtValue.ortvalue_from_shape_and_type(shape, dtype.type, "cuda", 0)
-            else:
+            # Zeros: a NaN that another program left in cells not yet written would pass a mask that multiplies.
+            zeros = np.zeros(shape, dtype)
+            value = self._runtime.OrtValue.ortvalue_from_numpy(zeros, self._device, session.device_id)
+            if self._device == "cpu":
                 # The tensor is a view of the array, which lets `fork` copy a prefix without asking the runtime.
-                self._arrays.append(np.zeros(shape, dtype))
-                value = self._runtime.OrtValue.ortvalue_from_numpy(self._arrays[-1])
+                self._arrays.append(zeros)
             self._binding.bind_ortvalue_input(past, value)
             self._binding.bind_ortvalue_output(present, value)
 
@@ -202,7 +205,7 @@ class InPlaceContext(KeyValueContext):
 
     def _run(self, counts: Sequence[int], logits_device: str) -> Any:
         # Rebinding drops the previous step's tensor, whose shape may differ. It keeps its place: first.
-        self._binding.bind_output(self._signature.logits, logits_device)
+        self._bind_output(self._signature.logits, logits_device)
         self._session.ort.run_with_iobinding(self._binding)
         return self._binding.get_outputs()[0]
 
@@ -256,9 +259,9 @@ class GrowingContext(KeyValueContext):
         for name, value in zip(self._signature.past, self._past, strict=True):
             self._binding.bind_ortvalue_input(name, value)
         self._binding.clear_binding_outputs()
-        self._binding.bind_output(self._signature.logits, logits_device)
+        self._bind_output(self._signature.logits, logits_device)
         for name in self._signature.present:
-            self._binding.bind_output(name, self._device)
+            self._bind_output(name, self._device)
         mask = self._mask(counts)
         self._session.ort.run_with_iobinding(self._binding)
         outputs: list[Any] = self._binding.get_outputs()

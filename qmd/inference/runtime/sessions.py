@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import io
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +16,7 @@ from msgspec import Struct
 
 from qmd.environment import is_on
 from qmd.errors import ModelError
+from qmd.inference.runtime.gpu_memory import GpuUse, OutOfMemory, is_out_of_memory, load_driver
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -27,6 +26,9 @@ Provider = Literal["cpu", "cuda"]
 _ORT_NAMES: Mapping[Provider, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _REINSTALL = "reinstall qmd; onnxruntime and onnxruntime-gpu overwrite each other, keep only one"
 _FETCH_AGAIN = "fetch it again: qmd models pull, or check it: qmd models verify"
+_WITHOUT_GPU = "leave the GPU out with --no-gpu or QMD_FORCE_CPU=1; see: qmd doctor"
+_DEVICE_FAILURES = ("cuda failure", "cublas failure", "cudnn failure", "cuda error")
+"""What the runtime says when the device or its libraries fail, and no file is at fault."""
 
 # A 2x2 MatMul, opset 17, as ONNX bytes: the smallest graph whose placement shows whether CUDA works.
 _PROBE_MODEL = bytes.fromhex(
@@ -69,14 +71,17 @@ class Session(Struct, frozen=True):
     load_s: float
     note: str | None = None
     """One line when the session is not where the format belongs, else None."""
+    device_id: int = 0
+    """The GPU, where it runs on one, else 0."""
 
     def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """Run the graph.
 
         Raises:
             ModelError: The runtime refused the inputs or failed.
+            OutOfMemory: The device has no room for what the graph computes on the way.
         """
-        with mapped_errors(self.name):
+        with mapped_errors(self.name, self.got):
             return list(self.ort.run(outputs, dict(feeds)))
 
     def operators(self) -> Counter[tuple[str, str]]:
@@ -137,6 +142,7 @@ def open_session(
     allow_gpu: bool = True,
     fuse: bool = True,
     options: Mapping[str, str] | None = None,
+    gpu: GpuUse | None = None,
 ) -> Session:
     """Open a model where its format, a key of `PROVIDER_BY_FORMAT`, runs best, and say where it really runs.
 
@@ -144,6 +150,7 @@ def open_session(
         threads: Threads inside one operator; None lets the runtime take one per physical core.
         fuse: False for a graph that is already fused by hand; the runtime then only folds constants.
         options: Extra session configuration entries of ONNX Runtime.
+        gpu: Which GPU, and the role whose share of its memory the model may take; None takes the first, as embedding.
 
     Raises:
         ModelError: The runtime is missing, or the file is absent, damaged or not a model.
@@ -154,7 +161,9 @@ def open_session(
     asked = preferred_provider(format).provider
     session_options = _session_options(runtime, threads, fuse, options or {})
 
-    def create(providers: list[str]) -> Any:
+    use = gpu or GpuUse("embed")
+
+    def create(providers: list[Any]) -> Any:
         with _quiet(runtime):
             return runtime.InferenceSession(str(path), session_options, providers=providers)
 
@@ -162,36 +171,37 @@ def open_session(
     verdict: str | None = None
     opened: Any = None
     if asked == "cuda":
-        verdict = cuda_verdict() if allow_gpu else "GPU use is switched off"
+        verdict = cuda_verdict(use.device) if allow_gpu else "GPU use is switched off"
         if verdict is None:
             try:
-                opened = create([_ORT_NAMES["cuda"], _ORT_NAMES["cpu"]])
+                opened = create([(_ORT_NAMES["cuda"], use.provider_options()), _ORT_NAMES["cpu"]])
             except _runtime_errors() as exc:
-                verdict = _one_line(exc)
+                verdict = "it does not fit in the GPU's memory" if is_out_of_memory(exc) else _one_line(exc)
     if opened is None:
         with mapped_errors(path.name):
             opened = create([_ORT_NAMES["cpu"]])
     got: Provider = "cuda" if _ORT_NAMES["cuda"] in opened.get_providers() else "cpu"
+    device_id = use.device if got == "cuda" else 0
     note: str | None = None
     if asked != got:
         note = f"'{path.name}' ({format}) runs on the CPU: {verdict or 'CUDA was listed but did not load'}"
-    return Session(opened, path.name, format, asked, got, time.perf_counter() - started, note)
+    return Session(opened, path.name, format, asked, got, time.perf_counter() - started, note, device_id)
 
 
-def cuda_works() -> bool:
+def cuda_works(device: int = 0) -> bool:
     """True when a session really runs on CUDA in this process; decided once."""
-    return cuda_verdict() is None
+    return cuda_verdict(device) is None
 
 
 @functools.cache
-def cuda_verdict() -> str | None:
-    """None when CUDA works, else the reason in a few words.
+def cuda_verdict(device: int = 0) -> str | None:
+    """None when CUDA works on this GPU, else the reason in a few words.
 
     `get_available_providers()` lists what was compiled in, so the proof is a small session with the CPU fallback
     switched off. A machine without the driver library pays for one failed `dlopen` only. The verdict cannot change
     while the process lives, so it is kept.
     """
-    if not _driver_present():
+    if load_driver() is None:
         return "no CUDA driver"
     runtime = import_runtime()
     if _ORT_NAMES["cuda"] not in runtime.get_available_providers():
@@ -204,7 +214,8 @@ def cuda_verdict() -> str | None:
             # From the `nvidia-*` wheels. Missing libraries are printed by the runtime.
             with contextlib.redirect_stdout(io.StringIO()):
                 runtime.preload_dlls()
-            session = runtime.InferenceSession(_PROBE_MODEL, options, providers=[_ORT_NAMES["cuda"]])
+            providers = [(_ORT_NAMES["cuda"], {"device_id": str(device)})]
+            session = runtime.InferenceSession(_PROBE_MODEL, options, providers=providers)
             import numpy as np
 
             session.run(None, {"x": np.eye(2, dtype=np.float32)})
@@ -216,12 +227,21 @@ def cuda_verdict() -> str | None:
 
 
 @contextlib.contextmanager
-def mapped_errors(name: str) -> Iterator[None]:
-    """Turn what ONNX Runtime raises inside the block into one `ModelError` line that names `name`."""
+def mapped_errors(name: str, provider: Provider = "cpu") -> Iterator[None]:
+    """Turn what ONNX Runtime raises inside the block into one `ModelError` line that names `name`.
+
+    Only where neither memory nor the device is at fault can the file be, and fetching it again help.
+    """
     try:
         yield
     except _runtime_errors() as exc:
-        raise ModelError(f"model '{name}' cannot be used: {_one_line(exc)}", _FETCH_AGAIN) from exc
+        device = "the GPU" if provider == "cuda" else "this machine"
+        if is_out_of_memory(exc):
+            remedy = _WITHOUT_GPU if provider == "cuda" else "close other programs, or choose a smaller model"
+            raise OutOfMemory(f"model '{name}' needs more memory than {device} has left", remedy) from exc
+        is_device = any(sign in str(exc).lower() for sign in _DEVICE_FAILURES)
+        hint = _WITHOUT_GPU if is_device else _FETCH_AGAIN
+        raise ModelError(f"model '{name}' cannot be used: {_one_line(exc)}", hint) from exc
 
 
 def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entries: Mapping[str, str]) -> Any:
@@ -236,14 +256,6 @@ def _session_options(runtime: ModuleType, threads: int | None, fuse: bool, entri
     for key, value in entries.items():
         options.add_session_config_entry(key, value)
     return options
-
-
-def _driver_present() -> bool:
-    try:
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return False
-    return True
 
 
 @contextlib.contextmanager

@@ -1,0 +1,191 @@
+"""Many texts on a GPU: an `Embedder` that gives them to CUDA in batches, and to the CPU when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from qmd.errors import ModelError
+from qmd.inference.runtime.gpu_memory import OutOfMemory
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from qmd.inference.base import EngineDescription
+    from qmd.inference.engines.embedder import OnnxEmbedder
+    from qmd.inference.engines.encoder_runs import BatchRuns
+    from qmd.inference.runtime.gpu_memory import GpuUse
+    from qmd.inference.runtime.sessions import Session
+
+SAME_VECTORS = 0.998
+"""Mean cosine to the CPU's vectors from which those of another device count as the same model's. Between two
+processors the built-in INT8 graph itself has 0.9997, and 0.994 at worst: one last digit moves its rounding."""
+
+_CALL = 100
+"""Texts that must come together. A search that embeds what has no vectors yet brings at most 64, and must not be the
+one that waits for CUDA."""
+_PATIENCE = 256
+"""Texts that the CPU embeds before CUDA is opened, which takes as long as it takes for these (3 s)."""
+_COMPARED = 32
+"""Texts that both devices embed before vectors of the GPU are stored."""
+
+
+class BulkEmbedder:
+    """An `Embedder` whose documents run on a GPU in batches once there are many; queries stay with `inner`.
+
+    Args:
+        inner: Computes everything else.
+        open_runs: Opens the batches of the GPU, or says why not (empty where that is no news); called once.
+        open_on_cpu: Gives the embedder that goes on when the GPU has no room for one text.
+        patience: Texts before `open_runs` is called.
+        is_compared: Whether the GPU's vectors are another graph's, and count only where they agree with `inner`'s.
+    """
+
+    def __init__(
+        self,
+        inner: OnnxEmbedder,
+        open_runs: Callable[[], BatchRuns | str],
+        open_on_cpu: Callable[[], OnnxEmbedder],
+        *,
+        patience: int = _PATIENCE,
+        is_compared: bool = True,
+    ) -> None:
+        self.inner = inner
+        self.runs: BatchRuns | None = None
+        self._open_runs: Callable[[], BatchRuns | str] | None = open_runs
+        self._open_on_cpu = open_on_cpu
+        self._patience = patience
+        self._is_compared = is_compared
+        self._note: str | None = None
+
+    @property
+    def description(self) -> EngineDescription:
+        """That of `inner`, with the GPU once documents run there, and with why they no longer do."""
+        provider = "cuda" if self.runs is not None else self.inner.description.provider
+        return replace(self.inner.description, provider=provider, note=self._note)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Why documents no longer run on the GPU, for the report of what was embedded."""
+        return () if self._note is None else (self._note,)
+
+    @property
+    def session(self) -> Session:
+        """See `OnnxEmbedder`."""
+        return self.inner.session
+
+    @property
+    def dim(self) -> int:
+        """See `Embedder`, as for all the others."""
+        return self.inner.dim
+
+    @property
+    def fingerprint(self) -> str:
+        return self.inner.fingerprint
+
+    @property
+    def max_tokens(self) -> int:
+        return self.inner.max_tokens
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        return self.inner.token_starts(text)
+
+    def embeds(self, text: str) -> bool:
+        return self.inner.embeds(text)
+
+    def query_trust(self, text: str) -> float:
+        return self.inner.query_trust(text)
+
+    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        try:
+            return self.inner.embed_queries(texts)
+        except OutOfMemory:
+            self._leave_gpu()
+            return self.inner.embed_queries(texts)
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        if len(texts) < _CALL:
+            return self._embed_singly(texts, on_progress)
+        self._patience -= len(texts)
+        if self._open_runs is not None and self._patience < 0:
+            self._open(texts)
+        if self.runs is None:
+            return self._embed_singly(texts, on_progress)
+        try:
+            return self.inner.embed_documents_in(self.runs, texts, on_progress)
+        except OutOfMemory:
+            self._leave_gpu()
+            return self._embed_singly(texts, on_progress)
+
+    def open_now(self, texts: Sequence[str]) -> float | None:
+        """Open the GPU's batches, for `doctor`: their mean cosine to the CPU's vectors of `texts`; None without."""
+        self._open(texts)
+        return None if self.runs is None else self._agreement(self.runs, texts)
+
+    def _open(self, texts: Sequence[str]) -> None:
+        if self._open_runs is None:
+            return
+        opened = self._open_runs()
+        self._open_runs = None
+        if isinstance(opened, str):
+            self._note = opened or None
+            return
+        try:
+            cosine = self._agreement(opened, texts[:: max(1, len(texts) // _COMPARED)]) if self._is_compared else 1.0
+        except ModelError as exc:
+            self._note = f"documents are embedded on the CPU: {exc.message}"
+            return
+        if cosine >= SAME_VECTORS:
+            self.runs = opened
+        else:
+            self._note = f"documents are embedded on the CPU: the GPU's vectors agree with its own by {cosine:.4f} only"
+
+    def _agreement(self, runs: BatchRuns, texts: Sequence[str]) -> float:
+        """Mean cosine between the vectors of both devices."""
+        ours = self.inner.embed_documents(texts)
+        return float((ours * self.inner.embed_documents_in(runs, texts)).sum(axis=1).mean())
+
+    def _embed_singly(self, texts: Sequence[str], on_progress: Callable[[int], None] | None) -> npt.NDArray[np.float32]:
+        try:
+            return self.inner.embed_documents(texts, on_progress)
+        except OutOfMemory:
+            if self.inner.session.got == "cpu":
+                raise
+            self._leave_gpu()
+            return self.inner.embed_documents(texts, on_progress)
+
+    def _leave_gpu(self) -> None:
+        """Let go of the GPU for good: its memory is short, and every further batch would fail again."""
+        self.runs = self._open_runs = None
+        self.inner = self._open_on_cpu()
+        self._note = f"'{self.inner.session.name}' runs on the CPU: the GPU has no memory left for one text"
+
+
+def batches_of_session(session: Session) -> BatchRuns | str:
+    """The batches of a session that is open on a GPU, or why there are none."""
+    from qmd.inference.engines.encoder_runs import BatchRuns
+
+    try:
+        return BatchRuns(session)
+    except ModelError as exc:
+        return f"documents are embedded one by one: {exc.message}"
+
+
+def open_batches(path: Path, gpu: GpuUse) -> BatchRuns | str:
+    """The batches of a graph for CUDA, or why documents stay on the CPU."""
+    from qmd.inference.runtime.sessions import cuda_works, open_session
+
+    # Where it cannot run, CUDA is not what the user asked for, and nothing needs to be said.
+    if not cuda_works(gpu.device):
+        return ""
+    try:
+        session = open_session(path, format="fp32", fuse=False, gpu=gpu)
+    except ModelError as exc:
+        return f"documents are embedded on the CPU: {exc.message}"
+    return batches_of_session(session) if session.got == "cuda" else f"{session.note}"

@@ -1,0 +1,105 @@
+"""Rerankers and expanders that go on with the CPU when the GPU has no memory left for the smallest run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from qmd.inference.base import EngineDescription, Expander, Expansion, Reranker
+from qmd.inference.runtime.gpu_memory import OutOfMemory
+from qmd.inference.runtime.sessions import Session
+
+
+class _OnSession(Protocol):
+    @property
+    def session(self) -> Session | None: ...
+
+    @property
+    def description(self) -> EngineDescription: ...
+
+
+class _LocalReranker(Reranker, _OnSession, Protocol):
+    pass
+
+
+class _LocalExpander(Expander, _OnSession, Protocol):
+    pass
+
+
+_Engine = TypeVar("_Engine", bound=_OnSession)
+_Answer = TypeVar("_Answer")
+
+
+class _Fallback(Generic[_Engine]):
+    """An engine, and how to open it with the GPU (True) or without."""
+
+    def __init__(self, load: Callable[[bool], _Engine]) -> None:
+        self._load = load
+        self._note: str | None = None
+        try:
+            self.engine = load(True)
+        except OutOfMemory:
+            self._fall_back()
+
+    @property
+    def description(self) -> EngineDescription:
+        """That of the engine, with why it is no longer on the GPU."""
+        return replace(self.engine.description, note=self._note)
+
+    @property
+    def session(self) -> Session | None:
+        """That of the engine."""
+        return self.engine.session
+
+    def _ask(self, question: Callable[[_Engine], _Answer]) -> _Answer:
+        try:
+            return question(self.engine)
+        except OutOfMemory:
+            if self.description.provider == "cpu":
+                raise
+        # Outside of the handler, whose traceback would keep the session and its memory.
+        self._fall_back()
+        return question(self.engine)
+
+    def _fall_back(self) -> None:
+        self.engine = self._load(False)
+        self._note = f"'{self.engine.description.model}' runs on the CPU: the GPU has no memory left for it"
+
+
+class FallbackReranker(_Fallback[_LocalReranker]):
+    """A `Reranker`."""
+
+    def score(
+        self,
+        query: str,
+        passages: Sequence[str],
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Sequence[float | None]:
+        """See `Reranker`."""
+        return self._ask(
+            lambda engine: engine.score(
+                query, passages, intent=intent, deadline_s=deadline_s, is_cancelled=is_cancelled
+            )
+        )
+
+
+class FallbackExpander(_Fallback[_LocalExpander]):
+    """An `Expander`."""
+
+    def expand(
+        self,
+        query: str,
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Expansion:
+        """See `Expander`."""
+        return self._ask(
+            lambda engine: engine.expand(query, intent=intent, deadline_s=deadline_s, is_cancelled=is_cancelled)
+        )
