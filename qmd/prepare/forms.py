@@ -38,7 +38,7 @@ from qmd.inference.models.weights_choice import MANIFEST, PREPARED_FOLDER, has_b
 from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import import_runtime, open_session
-from qmd.prepare.graph_weights import GraphWeights, require_onnx
+from qmd.prepare.graph_weights import GraphWeights
 from qmd.prepare.graph_writer import GraphForm
 from qmd.prepare.graphs import Qwen3Writer, graph_bytes
 from qmd.prepare.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
@@ -110,12 +110,10 @@ def prepare_model(
     Raises:
         UsageError: If the model has no such form.
         BusyError: If another process prepares it.
-        ModelError: If `onnx` is missing, the disk is full, no published file is there, or it is not a graph this code
+        ModelError: If the disk is full, no published file is there, or it is not a graph this code
             can read.
     """
     chosen = _chosen_forms(record, forms)
-    # Before the published file is opened, which takes seconds.
-    require_onnx()
     source, source_format = _source(record, folder)
     tokenizer = load_chat_tokenizer(folder)
     lock = folder / ".prepare.lock"

@@ -1,7 +1,7 @@
 """Reads the weights of a published Qwen3 graph back by name, whatever exporter wrote it, in whatever format they are.
 
 Exporters name nodes and initializers after the modules of the original network (`model.layers.3.self_attn.q_proj`);
-those names, with the operator around them, say what each tensor is. Needs `onnx`.
+those names, with the operator around them, say what each tensor is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.errors import ModelError
+from qmd.inference.onnx_files.messages import Node
+from qmd.inference.onnx_files.tensors import OnnxFile
 from qmd.inference.runtime.tokenization import read_json
 from qmd.prepare.graph_writer import Qwen3Shape
 from qmd.prepare.quantize import dequantize_blocks
@@ -33,20 +35,6 @@ _Read = Callable[[], "npt.NDArray[np.float32]"]
 """How to read one weight."""
 
 
-def require_onnx() -> None:
-    """Check that `onnx`, which only preparing needs, is installed.
-
-    Raises:
-        ModelError: It is not.
-    """
-    try:
-        import onnx  # noqa: F401
-    except ImportError as exc:
-        raise ModelError(
-            "the package 'onnx' is needed to prepare models", "install it beside qmd: pip install 'qmd-search[prepare]'"
-        ) from exc
-
-
 class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
     """Weights by the names that `Qwen3Writer` reads, as float32, matrices (out, in); read when asked for.
 
@@ -58,13 +46,8 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
     """
 
     def __init__(self, path: Path) -> None:
-        import onnx
-
-        try:
-            graph = onnx.load(str(path)).graph
-        except Exception as exc:  # protobuf and onnx raise several kinds without a common base
-            reason = " ".join(str(exc).split())[:160] or type(exc).__name__
-            raise ModelError(f"model file '{path.name}' cannot be read: {reason}", "qmd models verify") from exc
+        self._file = OnnxFile(path)
+        graph = self._file.graph
         self._name = path.name
         self._constants = {item.name: item for item in graph.initializer}
         self._producers = {output: node for node in graph.node for output in node.output}
@@ -90,7 +73,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
     def __len__(self) -> int:
         return len(self._found)
 
-    def _read_node(self, node: Any) -> None:
+    def _read_node(self, node: Node) -> None:
         if node.op_type in ("Gather", "GatherBlockQuantized") and "input_ids" in node.input:
             self._read_table(node)
         elif node.op_type in ("MatMul", "Gemm"):
@@ -98,7 +81,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             if origin is not None:
                 constant, is_transposed = origin
                 # Gemm may state the transposition itself. (out, in) is what is wanted: MatMul multiplies by (in, out).
-                flips = is_transposed != bool(_attributes(node).get("transB", 0))
+                flips = is_transposed != bool(node.attributes().get("transB", 0))
                 self._note_matrix(node, constant, partial(self._matrix, constant, transpose=not flips))
         elif node.op_type == "MatMulNBits":
             self._note_matrix(node, node.input[1], partial(self._blocks, node))
@@ -116,7 +99,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             name = node.input[0]
         return name, is_transposed
 
-    def _note_matrix(self, node: Any, constant: str, found: _Read) -> None:
+    def _note_matrix(self, node: Node, constant: str, found: _Read) -> None:
         for text in (constant, node.name):
             layer, part = _LAYER.search(text), _PROJECTION.search(text)
             if layer and part:
@@ -130,7 +113,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             self._found[label] = found
             return
 
-    def _read_table(self, node: Any) -> None:
+    def _read_table(self, node: Node) -> None:
         if node.op_type == "GatherBlockQuantized":
             self._found["embed"] = partial(self._blocks, node)
             return
@@ -138,7 +121,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         if origin is not None and not origin[1]:
             self._found["embed"] = partial(self._matrix, origin[0], transpose=False)
 
-    def _read_norm(self, node: Any) -> None:
+    def _read_norm(self, node: Node) -> None:
         for name in node.input:
             if name not in self._constants or len(self._constants[name].dims) != 1:
                 continue
@@ -148,21 +131,18 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
                 continue
             label = f"layers.{int(layer[1])}.{_NORMS[kind[1]]}" if layer and kind[1] in _NORMS else "norm"
             self._found.setdefault(label, partial(self._matrix, name, transpose=False))
-            self.eps = _attributes(node).get("epsilon", self.eps)
+            self.eps = node.attributes().get("epsilon", self.eps)
 
     def _array(self, name: str) -> npt.NDArray[Any]:
-        from onnx import numpy_helper
-
-        array: npt.NDArray[Any] = numpy_helper.to_array(self._constants[name])
-        return array
+        return self._file.array(self._constants[name])
 
     def _matrix(self, constant: str, *, transpose: bool) -> npt.NDArray[np.float32]:
         array: npt.NDArray[np.float32] = self._array(constant).astype("float32")
         return array.T if transpose else array
 
-    def _blocks(self, node: Any) -> npt.NDArray[np.float32]:
+    def _blocks(self, node: Node) -> npt.NDArray[np.float32]:
         """The weight of a `MatMulNBits` or a `GatherBlockQuantized` node."""
-        attributes = _attributes(node)
+        attributes = node.attributes()
         packed = self._array(node.input[1 if node.op_type == "MatMulNBits" else 0])
         scales = self._array(node.input[2])
         zeros = self._array(node.input[3]) if len(node.input) > 3 and node.input[3] else None
@@ -221,9 +201,3 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
 
 def _rows(whole: _Read, start: int, end: int) -> _Read:
     return lambda: whole()[start:end]
-
-
-def _attributes(node: Any) -> dict[str, Any]:
-    from onnx import helper
-
-    return {item.name: helper.get_attribute_value(item) for item in node.attribute}

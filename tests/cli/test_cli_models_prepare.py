@@ -90,14 +90,9 @@ def test_a_form_that_disagrees_is_refused_with_the_reason(qmd: Qmd, models: Path
     assert "prepared" not in qmd("models", "list").out
 
 
-def test_without_onnx_one_line_names_the_extra(qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forms_are_made_without_the_package_onnx(qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    run = qmd("models", "prepare", QWEN_RERANKER.name)
-    assert run.status == 4
-    assert run.err.splitlines() == [
-        "error: the package 'onnx' is needed to prepare models",
-        "hint: install it beside qmd: pip install 'qmd-search[prepare]'",
-    ]
+    assert qmd("models", "prepare", QWEN_RERANKER.name).status == 0
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from msgspec import Struct
-from onnx import TensorProto, helper
+from msgspec.structs import replace
 
+from qmd.inference.onnx_files.messages import FLOAT, FLOAT16, INT64, ValueInfo, value_info
 from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
 from qmd.prepare.graphs import Qwen3Writer
 
@@ -88,10 +89,16 @@ class PublishedWriter(Qwen3Writer):
     def network(self) -> None:
         super().network()
         if self._is_half:
-            for info in (*self.inputs, *self.outputs):
-                kind = info.type.tensor_type
-                if kind.elem_type == TensorProto.FLOAT and not (info.name == "logits" and self.form.head == "score"):
-                    kind.elem_type = TensorProto.FLOAT16
+            self.inputs = [self._halved(info) for info in self.inputs]
+            self.outputs = [self._halved(info) for info in self.outputs]
+
+    def _halved(self, info: ValueInfo) -> ValueInfo:
+        held = info.type.tensor_type if info.type else None
+        if info.type is None or held is None or held.elem_type != FLOAT:
+            return info
+        if info.name == "logits" and self.form.head == "score":
+            return info
+        return replace(info, type=replace(info.type, tensor_type=replace(held, elem_type=FLOAT16)))
 
     def op(self, kind: str, inputs: Sequence[str], **options: Any) -> list[str]:
         if kind == "MatMulNBits":
@@ -99,7 +106,7 @@ class PublishedWriter(Qwen3Writer):
         elif kind == "GroupQueryAttention" and self.export.positions:
             inputs, options["do_rotary"] = [*inputs[:-2], "", ""], 0
         elif options.get("outputs") == ["logits"] and self._is_half and self.form.head == "lm":
-            options["to"] = TensorProto.FLOAT16
+            options["to"] = FLOAT16
         return super().op(kind, inputs, **options)
 
     def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
@@ -129,7 +136,7 @@ class PublishedWriter(Qwen3Writer):
     def declare_inputs(self) -> None:
         super().declare_inputs()
         if self.export.positions:
-            self.inputs.append(helper.make_tensor_value_info("position_ids", TensorProto.INT64, ["batch", "sequence"]))
+            self.inputs.append(value_info("position_ids", INT64, ["batch", "sequence"]))
 
     def declare_past(self, index: int) -> tuple[list[str], list[str]]:
         if self.export.past:
