@@ -125,6 +125,8 @@ class OpenedIndex:
             embed=models.get("embed", "auto"),
             rerank=models.get("rerank", "auto"),
             expand=models.get("generate", "auto"),
+            rerank_form=models.get("rerank_form", "auto"),
+            expand_form=models.get("generate_form", "auto"),
             allow_gpu=self._allow_gpu,
             env=self._environ,
         )

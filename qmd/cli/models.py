@@ -1,4 +1,4 @@
-"""`models` and `pull`: fetch, prepare, check, move and remove model files."""
+"""`models` and `pull`: fetch, check, move and remove model files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
-from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
+from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,14 +24,14 @@ Names = Annotated[
 ]
 Name = Annotated[str, Argument(help="Name of a model, as in 'qmd models list'.", autocompletion=completion.models)]
 BUILT_IN = "built-in"
-_MEGABYTE = 1_000_000
+MEGABYTE = 1_000_000
 
 
 def list_models(invocation: Invocation, as_json: Json = False, index: Index = None) -> int:
     """List the models qmd knows, and which are on this machine."""
     from qmd.inference.models.folders import list_models as states
 
-    found = states(_models_dir(invocation, index))
+    found = states(models_folder(invocation, index))
     if as_json:
         import json
 
@@ -47,6 +47,7 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
                 "path": str(state.folder) if state.is_present else None,
                 "formats": list(state.formats),
                 "prepared": [form.name for form in state.prepared if form.fault is None],
+                "not_used": {form.name: form.fault for form in state.prepared if form.fault is not None},
             }
             for state in found
         ]
@@ -60,7 +61,9 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
     width = max(len(state.record.name) for state in found)
     for state in found:
         where = str(state.folder) if state.is_present else "not downloaded"
-        forms = [form.name if form.fault is None else f"{form.name} (damaged)" for form in state.prepared]
+        forms = [
+            form.name if form.fault is None else f"{form.name} (not used: {form.fault})" for form in state.prepared
+        ]
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
     return EXIT_OK
@@ -72,99 +75,50 @@ def pull(
     formats: Annotated[
         list[str] | None, Option("--file-format", metavar="NAME", help="Download only this format; may be repeated.")
     ] = None,
+    no_prepare: Annotated[
+        bool, Option("--no-prepare", help="Do not make the form of a model that is fastest on this CPU.")
+    ] = False,
     refresh: Annotated[bool, Option("--refresh", hidden=True)] = False,
     progress: Annotated[bool, Option("--progress", hidden=True)] = False,
     index: Index = None,
 ) -> int:
-    """Fetch models; an interrupted pull goes on where it stopped."""
+    """Fetch models and make the forms of them that run fastest here; what was interrupted goes on where it stopped."""
     from qmd.inference.models.catalogue import full_model
     from qmd.inference.models.downloads import formats_to_pull, pull_model
+    from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
-    from qmd.prepare.forms import forms_for
 
-    models_dir = _models_dir(invocation, index)
+    models_dir = models_folder(invocation, index)
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
-    records = [_record(name) for name in names or ()] or [full_model(role) for role in ("embed", "rerank", "expand")]
+    records = [find_record(name) for name in names or ()] or [
+        full_model(role) for role in ("embed", "rerank", "expand")
+    ]
     for record in records:
         say(f"{record.name} ({record.role}) from {record.repository}")
+        form = None if no_prepare else form_that_pays(record, has_cuda=has_cuda)
         with invocation.progress(record.name, "bytes") as line:
             report = pull_model(
                 record,
                 models_dir,
                 formats=formats or formats_to_pull(record, has_cuda=has_cuda),
+                form_share=form_share(form) if form else 0.0,
                 env=invocation.environ,
-                on_progress=_shown_on(line),
+                on_progress=shown_on(line),
             )
-        state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
+        state = f"{report.fetched_bytes / MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
-        if forms_for(record) and report.fetched and not has_cuda:
-            say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
+        if form and form_to_make(record, report.folder, has_cuda=has_cuda):
+            from qmd.cli.preparing import prepare_fetched
+
+            prepare_fetched(invocation, record, report.folder, form)
     return EXIT_OK
-
-
-def prepare(
-    invocation: Invocation,
-    names: Annotated[
-        list[str] | None,
-        Argument(
-            help="Names of models [default: every downloaded one that has such forms].",
-            autocompletion=completion.models,
-        ),
-    ] = None,
-    forms: Annotated[
-        list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8, fp32 or q4; may be repeated.")
-    ] = None,
-    index: Index = None,
-) -> int:
-    """Make the forms of models that run fastest on this machine's CPU; each must agree with the published file."""
-    from qmd.environment import usable_cpus
-    from qmd.inference.models.folders import model_path
-    from qmd.prepare.forms import prepare_model
-
-    models_dir = _models_dir(invocation, index)
-    status = EXIT_OK
-    for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
-        if record.tier == BUILT_IN:
-            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparation")
-        made = prepare_model(
-            record,
-            model_path(record, models_dir),
-            forms=forms,
-            threads=usable_cpus(),
-            on_step=lambda step, name=record.name: say(f"{name}: {step}"),  # type: ignore[misc]
-        )
-        for form in made:
-            if form.is_kept:
-                size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
-                out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
-            else:
-                status = EXIT_FAILURE
-                out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")
-    return status
-
-
-def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
-    """The models on this machine that have forms, and all of `forms` where they are named.
-
-    Raises:
-        NotFoundError: There are none.
-    """
-    from qmd.inference.models.folders import list_models as states
-    from qmd.prepare.forms import forms_for
-
-    present = [state.record for state in states(models_dir) if state.is_present and state.record.tier != BUILT_IN]
-    found = [one for one in present if forms_for(one) and set(forms or ()) <= set(forms_for(one))]
-    if not found:
-        wanted = f" that has the form '{', '.join(forms)}'" if forms else " that can be prepared"
-        raise NotFoundError(f"no model{wanted} is on this machine", "get one: qmd models pull")
-    return found
 
 
 def path(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Print the folder of a model."""
     from qmd.inference.models.folders import model_path
 
-    out(f"{model_path(_record(name), _models_dir(invocation, index))}\n")
+    out(f"{model_path(find_record(name), models_folder(invocation, index))}\n")
     return EXIT_OK
 
 
@@ -173,10 +127,10 @@ def verify(invocation: Invocation, names: Names = None, index: Index = None) -> 
     from qmd.inference.models.folders import list_models as states
     from qmd.inference.models.folders import verify_model
 
-    models_dir = _models_dir(invocation, index)
+    models_dir = models_folder(invocation, index)
     present = [state.record for state in states(models_dir) if state.is_present]
     status = EXIT_OK
-    for record in [_record(name) for name in names] if names else present:
+    for record in [find_record(name) for name in names] if names else present:
         for check in verify_model(record, models_dir):
             if check.status not in ("ok", "unknown"):
                 status = EXIT_FAILURE
@@ -188,8 +142,8 @@ def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Delete the files of a model."""
     from qmd.inference.models.folders import remove_model
 
-    freed = remove_model(_record(name), _models_dir(invocation, index))
-    out(f"✓ Removed {name} ({freed / _MEGABYTE:.1f} MB)\n")
+    freed = remove_model(find_record(name), models_folder(invocation, index))
+    out(f"✓ Removed {name} ({freed / MEGABYTE:.1f} MB)\n")
     return EXIT_OK
 
 
@@ -202,7 +156,7 @@ def export(
     """Copy a model to a folder or archive, for a machine without network."""
     from qmd.inference.models.folders import export_model
 
-    out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(invocation, index), target)}\n")
+    out(f"✓ Exported {name} to {export_model(find_record(name), models_folder(invocation, index), target)}\n")
     return EXIT_OK
 
 
@@ -217,16 +171,22 @@ def import_(
     """Take a model from a folder or archive."""
     from qmd.inference.models.folders import import_model
 
-    record = import_model(source, _models_dir(invocation, index), _record(name) if name else None)
+    record = import_model(source, models_folder(invocation, index), find_record(name) if name else None)
     out(f"✓ Imported {record.name}\n")
     return EXIT_OK
 
 
-def _models_dir(invocation: Invocation, index: str | None) -> Path:
+def models_folder(invocation: Invocation, index: str | None) -> Path:
+    """Where models are kept."""
     return invocation.locate(index).models
 
 
-def _record(name: str) -> ModelRecord:
+def find_record(name: str) -> ModelRecord:
+    """The model of a name.
+
+    Raises:
+        NotFoundError: There is none.
+    """
     from qmd.inference.models.catalogue import find_model
 
     record = find_model(name)
@@ -235,8 +195,8 @@ def _record(name: str) -> ModelRecord:
     return record
 
 
-def _shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
-    """Shows the download of one file after another; one whose size the hub does not tell is small."""
+def shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
+    """Shows one job after another, a download or a step; a file whose size the hub does not tell is small."""
     current = ""
 
     def show(file: str, done: int, total: int | None) -> None:

@@ -10,7 +10,7 @@ from qmd.config.settings import Config
 from qmd.config.variables import SETTINGS, VARIABLES, Variable
 from qmd.records import DEFAULT_PATTERN
 
-_SLOTS = ("embed", "rerank", "generate")
+_SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
 _UNTRUSTED = "the project is not trusted"
 
 
@@ -68,8 +68,8 @@ def settings_in_force(
 
 
 def _setting_before(name: str, config: Config | None) -> str | None:
-    slot = name.removeprefix("QMD_").removesuffix("_MODEL").lower()
-    is_set = config is not None and name.endswith("_MODEL") and config.models.get(slot, "auto") not in ("", "auto")
+    slot = name.removeprefix("QMD_").lower().removesuffix("_model")
+    is_set = config is not None and slot in _SLOTS and config.models.get(slot, "auto") not in ("", "auto")
     return f"models.{slot}" if is_set else None
 
 

@@ -41,6 +41,10 @@ class EngineReport(Struct, frozen=True):
     memory_bytes: int | None
     """What the process grew by; None where the system does not say."""
     notes: tuple[str, ...]
+    form: str | None = None
+    """Which file of the model is open and why, and which other forms are there."""
+    step: str | None = None
+    """The command that makes it faster; None where nothing does."""
 
     @property
     def nodes_elsewhere(self) -> int:
@@ -73,7 +77,28 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     after = resident_bytes()
     grown = max(0, after - memory) if memory is not None and after is not None else None
     asked, reason, nodes = _placement(engine)
-    return EngineReport(role, engine.description, asked, reason, nodes, load_s, answer_s, grown, tuple(notes))
+    held = engine.description
+    return EngineReport(
+        role, held, asked, reason, nodes, load_s, answer_s, grown, tuple(notes), *_form(settings, role, held)
+    )
+
+
+def _form(settings: EngineSettings, role: Role, held: EngineDescription) -> tuple[str | None, str | None]:
+    """`EngineReport.form` and `EngineReport.step` of an engine."""
+    from qmd.inference.loader import choose_model
+    from qmd.inference.models.prepared import form_to_make, forms_for
+    from qmd.inference.models.weights_choice import choose_weights, idle_forms
+
+    if role == "embed" or held.tier != "full" or settings.names_server(role):
+        return None, None
+    choice = choose_model(settings, role)
+    if choice.record is None or choice.folder is None or not forms_for(choice.record):
+        return None, None
+    record, folder, wanted = choice.record, choice.folder, settings.form_for(role)
+    chosen = choose_weights(folder, record, allow_gpu=settings.gpu_allowed, form=wanted)
+    line = "; ".join([f"{chosen.format}, {chosen.reason}", *idle_forms(folder, record, chosen.format)])
+    can_be_faster = wanted == "auto" and form_to_make(record, folder, has_cuda=held.provider != "cpu") is not None
+    return line, f"qmd models prepare {record.name}" if can_be_faster else None
 
 
 def _try(engines: Engines) -> None:

@@ -78,6 +78,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
         known = find_model(local.name.replace("--", "/"), role)
         if known is None:
             own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
+            own = replace(own, network=None)
             known = describe_folder(local) if role == "embed" else own
         return ModelChoice(known, local)
     record = find_model(asked, role)
@@ -213,9 +214,11 @@ class _Loading:
         if choice.record is None or choice.folder is None:
             return None
         if role != "embed":
-            from qmd.inference.models.weights_choice import prepared_notes
+            from qmd.inference.models.prepared import prepared_notes
+            from qmd.inference.models.weights_choice import form_note
 
-            self.notes.extend(prepared_notes(choice.folder, choice.record))
+            note = form_note(choice.folder, choice.record, self._settings.form_for(role))
+            self.notes.extend([note] if note else prepared_notes(choice.record, choice.folder))
         return choice.folder, choice.record
 
     def _server(self, role: Role, endpoint: str) -> RemoteClient | None:

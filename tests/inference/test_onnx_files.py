@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from msgspec.structs import replace
 from onnx import TensorProto, helper, numpy_helper
 
 from qmd.errors import ModelError
@@ -80,8 +81,7 @@ def test_a_graph_that_qmd_writes_is_the_same_bytes_when_onnx_writes_it_again(
     tmp_path: Path, form: ExportForm, writer: type[PublishedWriter]
 ) -> None:
     path = tmp_path / "model.onnx"
-    form = ExportForm(**{name: getattr(form, name) for name in form.__struct_fields__} | {"block": 32})
-    writer(path, SHAPE, form, random_weights(), external=True).write()
+    writer(path, SHAPE, replace(form, block=32), random_weights(), external=True).write()
     model = onnx.load(str(path), load_external_data=False)
     assert model.SerializeToString(deterministic=True) == path.read_bytes()
     whole = onnx.load(str(path))

@@ -58,6 +58,8 @@ class ModelRecord(Struct, frozen=True):
     query_prompt: str = ""
     is_fused: bool = False
     """The graph was written fused; the runtime only folds constants."""
+    network: Literal["qwen3"] | None = None
+    """The network, where `qmd.prepare` can write its graph anew."""
 
     @property
     def folder(self) -> str:
@@ -134,6 +136,7 @@ QWEN_RERANKER = ModelRecord(
     files=(ModelFile("tokenizer.json"), ModelFile("tokenizer_config.json"), ModelFile("config.json")),
     context=1024,
     max_tokens=800,
+    network="qwen3",
 )
 
 QWEN_EXPANDER = ModelRecord(
@@ -148,6 +151,8 @@ QWEN_EXPANDER = ModelRecord(
     formats=(
         ModelFormat("q4f16", ModelFile("onnx/model_q4f16.onnx"), "cuda"),
         ModelFormat("q4", ModelFile("onnxruntime/cpu_and_mobile/cpu-int4-kld-block-128/model.onnx"), "cpu"),
+        # Exact weights, for those who make forms of their own.
+        ModelFormat("fp16", ModelFile("onnx/model_fp16.onnx"), "cuda"),
     ),
     files=(
         ModelFile("tokenizer.json"),
@@ -157,6 +162,7 @@ QWEN_EXPANDER = ModelRecord(
     ),
     context=2048,
     max_tokens=2048,
+    network="qwen3",
 )
 
 MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)

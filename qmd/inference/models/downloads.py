@@ -45,6 +45,7 @@ def pull_model(
     models_dir: Path,
     *,
     formats: Sequence[str] | None = None,
+    form_share: float = 0.0,
     env: Mapping[str, str],
     on_progress: Progress | None = None,
 ) -> PullReport:
@@ -54,6 +55,7 @@ def pull_model(
 
     Args:
         formats: Names of the formats to fetch; None takes the one for a CPU.
+        form_share: Room for a form that is made of the weights afterwards, as a share of them.
         env: `QMD_OFFLINE`, `HF_ENDPOINT`.
         on_progress: Told of every megabyte.
 
@@ -81,7 +83,9 @@ def pull_model(
         planned, commit = _plan(record, wanted, folder, held, env.get("HF_ENDPOINT"))
         make_private_folder(staging)
         missing = [(item.size_bytes or 0) - size_of(_partial_path(staging, item)) for item in planned]
-        check_space(models_dir, sum(max(0, size) for size in missing))
+        weights = {item.weights.path for item in record.formats}
+        form_bytes = int(form_share * sum(item.size_bytes or 0 for item in planned if item.path in weights))
+        _check_room(record, models_dir, sum(max(0, size) for size in missing), form_bytes)
         fetched = [_fetch_checked(item, staging, on_progress) for item in planned]
         files = {**held, **{item.path: item for item in fetched}}
         manifest = Manifest(record.repository, commit, tuple(files[path] for path in sorted(files)))
@@ -134,6 +138,18 @@ def _plan(
         if not is_held or known is None or size_of(folder / file.path) != known.size_bytes:
             planned.append(replace(remote, sha256=expected))
     return planned, commit
+
+
+def _check_room(record: ModelRecord, models_dir: Path, missing: int, form_bytes: int) -> None:
+    """Refuse what the disk cannot hold, with the way to do without the form where that is enough."""
+    check_space(models_dir, missing)
+    try:
+        check_space(models_dir, missing + form_bytes)
+    except ModelError as exc:
+        raise ModelError(
+            f"{exc.message}; {form_bytes >> 20} MiB of it are for the form that is fastest on this CPU",
+            f"free some space, or leave that out: qmd models pull {record.name} --no-prepare",
+        ) from exc
 
 
 def _partial_path(staging: Path, item: HubFile) -> Path:
