@@ -56,6 +56,10 @@ class ExportForm(Struct, frozen=True):
     """Key-value inputs and outputs."""
     positions: bool = False
     """A `position_ids` input and separate rotary nodes; else positions follow the mask."""
+    has_zeros: bool = False
+    """A zero point for every block, which asymmetric quantisation has."""
+    eight_bit: frozenset[str] = frozenset()
+    """Products (`layers.0.v`) that keep 8 bits where `linear` is `q4`."""
 
 
 def weight_names(shape: Qwen3Shape, head: str, *, tied: bool = True) -> list[str]:
@@ -101,6 +105,8 @@ class PublishedWriter(Qwen3Writer):
         return replace(info, type=replace(info.type, tensor_type=replace(held, elem_type=FLOAT16)))
 
     def op(self, kind: str, inputs: Sequence[str], **options: Any) -> list[str]:
+        if kind in ("MatMulNBits", "GatherBlockQuantized") and self.export.has_zeros:
+            inputs = [*inputs, self._zeros(inputs[2], options["bits"])]
         if kind == "MatMulNBits":
             options["accuracy_level"] = self.export.accuracy_level
         elif kind == "GroupQueryAttention" and self.export.positions:
@@ -114,6 +120,15 @@ class PublishedWriter(Qwen3Writer):
             array = array.astype(np.float16)
         return super().initializer(self._constant_name(name), array)
 
+    def _zeros(self, scales: str, bits: int) -> str:
+        """The zero points of the blocks that `scales` belong to: here the middle, which costs what any other does."""
+        name = f"{scales}.zeros"
+        if name not in self.initializers:
+            n, blocks = self.initializers[scales].dims
+            size, middle = (-(-blocks // 2), 0x88) if bits == 4 else (blocks, 0x80)
+            self.initializer(name, np.full((n, size), middle, np.uint8))
+        return name
+
     def _constant_name(self, weight: str) -> str:
         pieces = weight.split(".")
         if pieces[-1] in _NORMS:
@@ -122,6 +137,7 @@ class PublishedWriter(Qwen3Writer):
 
     def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
         pieces = name.split(".")
+        form = "q8" if name in self.export.eight_bit else form
         return super().linear(x, parts, self.node_name(int(pieces[1]), pieces[2]) if len(pieces) == 3 else name, form)
 
     def node_name(self, index: int, part: str) -> str:

@@ -68,6 +68,8 @@ def stored_weights(weights: Weights, form: ExportForm) -> Weights:
             kind = form.down
         if part in ("embed", "head"):
             kind = form.table
+        if name in form.eight_bit:
+            kind = "q8"
         if value.ndim == 1 or part == "score":
             kind = "fp"
         stored[name] = _round_trip(value, kind, form)
