@@ -39,7 +39,6 @@ class Setting(Struct, frozen=True):
 
 
 _SECONDS = "seconds, or 5m, 2h, off"
-_FORM = "form (auto, published, or a prepared one) of the model that"
 _FILE_LINK = "file://, in a vault obsidian://"
 
 VARIABLES: tuple[Variable, ...] = (
@@ -53,8 +52,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_EMBED_MODEL", "model that computes vectors; index.yml wins", "auto", "models"),
     Variable("QMD_RERANK_MODEL", "model that reranks; index.yml wins", "auto", "models"),
     Variable("QMD_GENERATE_MODEL", "model that proposes more queries; index.yml wins", "auto", "models"),
-    Variable("QMD_RERANK_FORM", f"{_FORM} reranks; index.yml wins", "auto", "models"),
-    Variable("QMD_GENERATE_FORM", f"{_FORM} proposes more queries; index.yml wins", "auto", "models"),
+    Variable("QMD_RERANK_FORM", "form of the model that reranks; index.yml wins", "auto", "models"),
+    Variable("QMD_GENERATE_FORM", "form of the model that proposes queries; index.yml wins", "auto", "models"),
     Variable("QMD_FORCE_CPU", "keeps every model on the CPU", "off", "models"),
     Variable("QMD_OFFLINE", "downloads no model and asks only servers on this machine", "off", "models"),
     Variable("HF_ENDPOINT", "mirror to fetch models from", "https://huggingface.co", "models"),
@@ -120,6 +119,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.embed", "model that computes vectors", "auto"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
-    Setting("models.rerank_form", f"{_FORM} reranks", "auto"),
-    Setting("models.generate_form", f"{_FORM} proposes more queries", "auto"),
+    Setting("models.rerank_form", "form of the model that reranks: auto, published, q8, fp32 or w8a8", "auto"),
+    Setting("models.generate_form", "form of the model that proposes queries: auto, published, q4 or q8", "auto"),
 )

@@ -123,7 +123,7 @@ def test_what_is_stopped_while_a_form_is_made_leaves_nothing_half_and_the_next_p
 ) -> None:
     process = subprocess.Popen([sys.executable, "-m", "qmd", "pull", NAME], env=dict(os.environ))
     deadline = time.monotonic() + 60
-    while process.poll() is None and not list(folder.glob("prepared/.*")) and time.monotonic() < deadline:
+    while process.poll() is None and not list(folder.glob("prepared/.*/*/*_data")) and time.monotonic() < deadline:
         time.sleep(0.001)
     process.send_signal(getattr(signal, name))
     process.wait(60)

@@ -48,7 +48,7 @@ def test_a_reranker_runs_in_its_fastest_exact_form_and_as_published_when_asked(t
 def test_w8a8_is_used_only_when_it_is_asked_for(tmp_path: Path) -> None:
     _folder(tmp_path, QWEN_RERANKER, "w8a8")
     assert _chosen(tmp_path, QWEN_RERANKER) == "model.onnx"
-    assert idle_forms(tmp_path, QWEN_RERANKER, "fp16") == ("w8a8 is here, and used when it is asked for",)
+    assert idle_forms(tmp_path, QWEN_RERANKER, "fp16") == ("w8a8 is here for those who ask for it",)
     assert _chosen(tmp_path, QWEN_RERANKER, "w8a8") == "prepared/w8a8/model.onnx"
 
 

@@ -134,7 +134,9 @@ def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> Prep
         holds = not is_old and manifest.get("qmd") == __version__
         return PreparedForm(name, path, (), f"the self-check refused it: {manifest['refused']}") if holds else None
     if any(item.weights.path == source and item.name not in _EXACT_FORMATS for item in record.formats):
-        return PreparedForm(name, path, files, "it was made of quantised weights, and gains nothing over these")
+        return PreparedForm(
+            name, path, files, f"it was made of quantised weights, which gains nothing; delete '{path}'"
+        )
     # Sizes only: this is asked at every start, and 'models verify' reads the bytes.
     broken = next((file.path for file in files if size_of(path / file.path) != file.size_bytes), None)
     if broken is not None or not files:

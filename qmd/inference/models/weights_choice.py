@@ -75,7 +75,10 @@ def taken_unasked(record: ModelRecord, form: str) -> bool:
 def idle_forms(folder: Path, record: ModelRecord, used: str) -> tuple[str, ...]:
     """One line for each form that is there and is not the one that is used."""
     states = [state for state in prepared_forms(record, folder) if state.name != used]
-    return tuple(f"{state.name} is here, {state.fault or 'and used when it is asked for'}" for state in states)
+    return tuple(
+        f"{state.name} is not used: {state.fault}" if state.fault else f"{state.name} is here for those who ask for it"
+        for state in states
+    )
 
 
 def form_note(folder: Path, record: ModelRecord, form: str) -> str | None:
