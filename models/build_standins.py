@@ -3,7 +3,7 @@
     python -m models.build_standins FOLDER [--layers 28] [--only NAME]...
 
 What they compute is nonsense; what they cost is what the real files cost. `tests/benchmarks/bench_inference.py` runs
-them. Needs onnx, onnxruntime, numpy and tokenizers, and for all of them about 6 GB of disk.
+them. Needs onnx, onnxruntime, numpy and tokenizers, and for all of them about 7 GB of disk.
 """
 
 from __future__ import annotations

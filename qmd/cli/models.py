@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from qmd.cli.progress import ProgressLine
     from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.models.prepared import FormName
 
 Names = Annotated[
     list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
@@ -93,6 +94,7 @@ def pull(
     records = [find_record(name) for name in names or ()] or [
         full_model(role) for role in ("embed", "rerank", "expand")
     ]
+    to_make: list[tuple[ModelRecord, Path, FormName]] = []
     for record in records:
         say(f"{record.name} ({record.role}) from {record.repository}")
         form = None if no_prepare else form_that_pays(record, has_cuda=has_cuda)
@@ -108,9 +110,12 @@ def pull(
         state = f"{report.fetched_bytes / MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
         if form and form_to_make(record, report.folder, has_cuda=has_cuda):
-            from qmd.cli.preparing import prepare_fetched
+            to_make.append((record, report.folder, form))
+    # Last: an interrupt of these minutes leaves every model fetched.
+    for record, folder, form in to_make:
+        from qmd.cli.preparing import prepare_fetched
 
-            prepare_fetched(invocation, record, report.folder, form)
+        prepare_fetched(invocation, record, folder, form)
     return EXIT_OK
 
 
@@ -170,9 +175,15 @@ def import_(
 ) -> int:
     """Take a model from a folder or archive."""
     from qmd.inference.models.folders import import_model
+    from qmd.inference.models.prepared import form_to_make
+    from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
 
-    record = import_model(source, models_folder(invocation, index), find_record(name) if name else None)
+    models_dir = models_folder(invocation, index)
+    record = import_model(source, models_dir, find_record(name) if name else None)
     out(f"✓ Imported {record.name}\n")
+    has_cuda = gpu_allowed(invocation.environ) and cuda_works()
+    if form_to_make(record, models_dir / record.folder, has_cuda=has_cuda):
+        say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
     return EXIT_OK
 
 

@@ -64,8 +64,11 @@ def _make(invocation: Invocation, record: ModelRecord, folder: Path, forms: Sequ
     from qmd.prepare.forms import prepare_model
 
     say(f"{record.name}: making {', '.join(forms or forms_for(record)[:1])}, which takes a few minutes")
-    with invocation.progress(record.name) as line:
-        made = prepare_model(record, folder, forms=forms, threads=usable_cpus(), on_progress=shown_on(line))
+    try:
+        with invocation.progress(record.name) as line:
+            made = prepare_model(record, folder, forms=forms, threads=usable_cpus(), on_progress=shown_on(line))
+    except MemoryError as exc:
+        raise ModelError(f"there is not enough memory to prepare '{record.name}'", "close other programs") from exc
     for form in made:
         if form.reason is not None:
             out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_inference.py FOLDER [--layers 28] [--threads 1] [--full] [--llama] [--results FILE]
 
-FOLDER holds the stand-ins of `models/build_standins.py`; those missing are built (about 6 GB and ten minutes). Weights
+FOLDER holds the stand-ins of `models/build_standins.py`; those missing are built (about 7 GB and ten minutes). Weights
 are random, so nothing here speaks of quality. Times are processor time per thread, the best of `--repeat`, because
 other work on the machine hardly touches it; wall time stands beside it in the results file. `--llama` adds llama.cpp
 on GGUF stand-ins of the same size where `llama_cpp` can be imported (see `llama_peer.py`). `--full` is the whole grid:

@@ -69,6 +69,23 @@ def test_a_prepared_form_is_listed_verified_used_and_removed(
     assert not reranker.exists()
 
 
+def test_the_configuration_chooses_the_form_and_doctor_says_why(
+    qmd: Qmd, reranker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QMD_FORCE_CPU", "1")
+    qmd("models", "prepare", QWEN_RERANKER.name, "--form", "q8")
+    assert "form: q8, prepared here: the fastest" in qmd("doctor").out
+    monkeypatch.setenv("QMD_RERANK_FORM", "w8a8")
+    shown = qmd("doctor").out
+    assert f"{QWEN_RERANKER.name} q8" in shown
+    assert f"'w8a8' of '{QWEN_RERANKER.name}' is not on this machine; make it: qmd models prepare" in shown
+    config = tmp_path / "config" / "qmd" / "index.yml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("models:\n  rerank_form: published\n")
+    shown = qmd("doctor").out
+    assert "form: fp16, published, as asked for; q8 is here for those who ask for it" in shown
+
+
 def test_a_damaged_form_is_named_and_the_published_file_is_used(qmd: Qmd, reranker: Path) -> None:
     qmd("models", "prepare", QWEN_RERANKER.name, "--form", "q8")
     weights = reranker / "prepared" / "q8" / "model.onnx"

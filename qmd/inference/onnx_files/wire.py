@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, NewType, TypeVar, get_args, get_origin, get_type_hints
 
@@ -50,7 +50,7 @@ def decode(kind: type[Message], block: memoryview, depth: int = 0) -> Message:
     """
     if depth > _MAX_DEPTH:
         raise WireError("messages are nested too deeply")
-    fields = {field.number: field for field in _fields(kind)}
+    fields = _fields(kind)
     found: dict[str, Any] = {}
     for number, wire, content in _entries(block):
         field = fields.get(number)
@@ -67,7 +67,7 @@ def decode(kind: type[Message], block: memoryview, depth: int = 0) -> Message:
 def encode(message: Struct) -> bytes:
     """The bytes of a message: its fields by number, those at their defaults left out, numbers unpacked."""
     parts: list[bytes] = []
-    for field in _fields(type(message)):
+    for field in _fields(type(message)).values():
         value = getattr(message, field.name)
         if value != field.default:
             parts.extend(_encoded(field, one) for one in (value if field.is_repeated else (value,)))
@@ -88,8 +88,8 @@ def read_varints(block: memoryview) -> list[int]:
 
 
 @functools.cache
-def _fields(kind: type[Struct]) -> tuple[_Field, ...]:
-    """The fields of a record, by number."""
+def _fields(kind: type[Struct]) -> Mapping[int, _Field]:
+    """The fields of a record by number, in that order."""
     hints = get_type_hints(kind, include_extras=True)
     defaults = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True))
     return tuple(
