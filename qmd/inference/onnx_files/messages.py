@@ -65,7 +65,6 @@ class Attribute(Struct, frozen=True, kw_only=True):
     name: Annotated[str, 1] = ""
     f: Annotated[float | None, 2] = None
     i: Annotated[int | None, 3] = None
-    s: Annotated[memoryview | None, 4] = None
     t: Annotated[Tensor | None, 5] = None
     floats: Annotated[tuple[float, ...], 7] = ()
     ints: Annotated[tuple[int, ...], 8] = ()

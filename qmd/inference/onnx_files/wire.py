@@ -60,8 +60,7 @@ def decode(kind: type[Message], block: memoryview, depth: int = 0) -> Message:
             (found[field.name],) = _values(field, wire, content, depth)
         else:
             found.setdefault(field.name, []).extend(_values(field, wire, content, depth))
-    repeated = {field.name for field in fields.values() if field.is_repeated}
-    return kind(**{name: tuple(value) if name in repeated else value for name, value in found.items()})
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
 
 
 def encode(message: Struct) -> bytes:
@@ -92,9 +91,8 @@ def _fields(kind: type[Struct]) -> Mapping[int, _Field]:
     """The fields of a record by number, in that order."""
     hints = get_type_hints(kind, include_extras=True)
     defaults = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True))
-    return tuple(
-        sorted((_field(name, hint, defaults[name]) for name, hint in hints.items()), key=lambda one: one.number)
-    )
+    fields = [_field(name, hint, defaults[name]) for name, hint in hints.items()]
+    return {field.number: field for field in sorted(fields, key=lambda field: field.number)}
 
 
 def _field(name: str, hint: object, default: object) -> _Field:
