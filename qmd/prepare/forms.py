@@ -124,7 +124,7 @@ def prepare_model(
         tries = {name: graph_forms(name, record, shape.hidden) for name in chosen}
         # Before the published file is run, which takes most of the time.
         check_space(place, sum(max(graph_bytes(shape, form) for form in forms) for forms in tries.values()))
-        expected = check.logits(f"running the published {source.name}", source, source_format)
+        expected = check.logits("running the published", source, source_format)
         origin = {
             "source": source.relative_to(folder).as_posix(),
             "source_bytes": source.stat().st_size,
