@@ -117,9 +117,12 @@ class OpenedIndex:
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
+        from qmd.config.sampling import DEFAULT_SAMPLING
+        from qmd.config.settings import EMBED_OPTIONS
         from qmd.inference.settings import EngineSettings
 
-        models = self._configuration.settings().models
+        written = self._configuration.settings()
+        models = written.models
         return EngineSettings(
             models_dir=self._locations.models,
             embed=models.get("embed", "auto"),
@@ -127,6 +130,8 @@ class OpenedIndex:
             expand=models.get("generate", "auto"),
             rerank_form=models.get("rerank_form", "auto"),
             expand_form=models.get("generate_form", "auto"),
+            embed_options={name: models[f"embed.{name}"] for name in EMBED_OPTIONS if f"embed.{name}" in models},
+            sampling=written.sampling or DEFAULT_SAMPLING,
             allow_gpu=self._allow_gpu,
             env=self._environ,
         )

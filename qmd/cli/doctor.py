@@ -228,11 +228,13 @@ def _engine_lines(report: EngineReport) -> list[str]:
     answer = "" if report.answer_s is None else f", first answer {1000 * report.answer_s:.0f} ms"
     memory = "" if report.memory_bytes is None else f", memory {report.memory_bytes / _MEBIBYTE:.0f} MiB"
     lines.append(f"    load {report.load_s:.2f} s{answer}{memory}")
+    if report.sampling:
+        lines.append(f"    sampling: {', '.join(f'{name} {value}' for name, value in report.sampling.items())}")
     if report.form is not None:
         lines.append(f"    form: {report.form}")
     if report.step is not None:
         lines.append(f"    faster on this CPU after: {report.step}")
-    return [*lines, *(f"    note: {note}" for note in report.notes)]
+    return [*lines, *(f"    {line}" for line in report.handling), *(f"    note: {note}" for note in report.notes)]
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -301,5 +303,7 @@ def _engine_row(report: EngineReport) -> dict[str, object]:
         "answer_s": None if report.answer_s is None else round(report.answer_s, 3),
         "memory_bytes": report.memory_bytes,
         "form": report.form,
+        "handling": list(report.handling),
+        "sampling": dict(report.sampling),
         "notes": list(report.notes),
     }

@@ -79,7 +79,9 @@ def pull(
     no_prepare: Annotated[
         bool, Option("--no-prepare", help="Do not make the form of a model that is fastest on this CPU.")
     ] = False,
-    refresh: Annotated[bool, Option("--refresh", hidden=True)] = False,
+    refresh: Annotated[
+        bool, Option("--refresh", help="Take the newest version of models whose version qmd does not fix.")
+    ] = False,
     progress: Annotated[bool, Option("--progress", hidden=True)] = False,
     index: Index = None,
 ) -> int:
@@ -106,7 +108,10 @@ def pull(
                 form_share=form_share(form) if form else 0.0,
                 env=invocation.environ,
                 on_progress=shown_on(line),
+                refresh=refresh,
             )
+        for note in report.notes:
+            say(f"note: {note}")
         state = f"{report.fetched_bytes / MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
         if form and form_to_make(record, report.folder, has_cuda=has_cuda):

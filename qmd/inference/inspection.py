@@ -10,8 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from qmd.config.sampling import SamplingSettings, changed_sampling
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.inference.models.catalogue import Role
@@ -41,6 +42,10 @@ class EngineReport(Struct, frozen=True):
     memory_bytes: int | None
     """What the process grew by; None where the system does not say."""
     notes: tuple[str, ...]
+    handling: tuple[str, ...] = ()
+    """How an embedding model in a folder is run, and who says so, a line each; empty for the others."""
+    sampling: Mapping[str, str] = field(default_factory=dict)
+    """How an expander that runs here draws tokens: what is not neutral."""
     form: str | None = None
     """Which file of the model is open and why, and which other forms are there."""
     step: str | None = None
@@ -77,10 +82,12 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     after = resident_bytes()
     grown = max(0, after - memory) if memory is not None and after is not None else None
     asked, reason, nodes = _placement(engine)
-    held = engine.description
-    return EngineReport(
-        role, held, asked, reason, nodes, load_s, answer_s, grown, tuple(notes), *_form(settings, role, held)
-    )
+    handling: tuple[str, ...] = getattr(engine, "handling", ())
+    drawn: SamplingSettings = getattr(engine, "sampling", SamplingSettings())
+    sampling = changed_sampling(drawn, than=SamplingSettings())
+    held, said = engine.description, (tuple(notes), handling, sampling)
+    form, step = _form(settings, role, held)
+    return EngineReport(role, held, asked, reason, nodes, load_s, answer_s, grown, *said, form, step)
 
 
 def _form(settings: EngineSettings, role: Role, held: EngineDescription) -> tuple[str | None, str | None]:

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
-from qmd.inference.models.prepared import forms_for
+from qmd.inference.models.prepared import form_that_pays, forms_for
 from tests.cli.conftest import Qmd
 from tests.inference.model_hub import FakeHub, serve_hub
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
@@ -93,14 +93,10 @@ def test_a_form_that_cannot_be_made_leaves_the_model_fetched_and_says_so(qmd: Qm
     assert (folder / "model.onnx").is_file() and not list((folder / "prepared").iterdir())
 
 
-def test_nothing_is_made_of_the_expander_and_nothing_hints_at_it(qmd: Qmd, hub: FakeHub, tmp_path: Path) -> None:
-    hub.repository = QWEN_EXPANDER.repository
-    path = QWEN_EXPANDER.format_for("cpu").weights.path
-    write_model(tmp_path / "model.onnx", replace(PUBLISHED, linear="q4"), random_weights())
-    hub.files[path] = (tmp_path / "model.onnx").read_bytes()
-    run = qmd("pull", QWEN_EXPANDER.name)
-    assert run.status == 0
-    assert "prepare" not in run.err + run.out + qmd("doctor").out
+def test_nothing_is_made_of_the_expander_nor_on_a_machine_with_cuda() -> None:
+    assert form_that_pays(QWEN_EXPANDER, has_cuda=False) is None
+    assert form_that_pays(QWEN_RERANKER, has_cuda=True) is None
+    assert form_that_pays(QWEN_RERANKER, has_cuda=False) == FORM
 
 
 def test_room_for_the_form_is_asked_for_before_the_first_byte(

@@ -10,9 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from msgspec import Struct
-from msgspec.structs import replace
 
-from qmd.inference.onnx_files.messages import FLOAT, FLOAT16, INT64, ValueInfo, value_info
+from qmd.inference.onnx_files.messages import (
+    FLOAT,
+    FLOAT16,
+    INT64,
+    Dimension,
+    Shape,
+    TensorType,
+    Type,
+    ValueInfo,
+    value_info,
+)
 from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
 from qmd.prepare.graphs import Qwen3Writer
 
@@ -60,6 +69,10 @@ class ExportForm(Struct, frozen=True):
     """A zero point for every block, which asymmetric quantisation has."""
     eight_bit: frozenset[str] = frozenset()
     """Products (`layers.0.v`) that keep 8 bits where `linear` is `q4`."""
+    states_head_size: bool = True
+    """False leaves the last dimension of key-value tensors open, as the GenAI builder does from 0.18 on."""
+    data_suffix: str = "_data"
+    """What the name of the file with the large tensors ends in; `.data` in those exports."""
 
 
 def weight_names(shape: Qwen3Shape, head: str, *, tied: bool = True) -> list[str]:
@@ -89,20 +102,33 @@ class PublishedWriter(Qwen3Writer):
         if not self._is_external:
             onnx.save(onnx.load(str(self.path)), str(self.path))
             self.path.with_name(f"{self.path.name}_data").unlink()
+        elif self.export.data_suffix != "_data":
+            self._rename_data(f"{self.path.name}{self.export.data_suffix}")
+
+    def _rename_data(self, name: str) -> None:
+        model = onnx.load(str(self.path), load_external_data=False)
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                entry.value = name if entry.key == "location" else entry.value
+        onnx.save(model, str(self.path))
+        self.path.with_name(f"{self.path.name}_data").rename(self.path.with_name(name))
 
     def network(self) -> None:
         super().network()
-        if self._is_half:
-            self.inputs = [self._halved(info) for info in self.inputs]
-            self.outputs = [self._halved(info) for info in self.outputs]
+        self.inputs = [self._exported(info) for info in self.inputs]
+        self.outputs = [self._exported(info) for info in self.outputs]
 
-    def _halved(self, info: ValueInfo) -> ValueInfo:
+    def _exported(self, info: ValueInfo) -> ValueInfo:
+        """An input or output as the exporter declares it."""
         held = info.type.tensor_type if info.type else None
-        if info.type is None or held is None or held.elem_type != FLOAT:
-            return info
-        if info.name == "logits" and self.form.head == "score":
-            return info
-        return replace(info, type=replace(info.type, tensor_type=replace(held, elem_type=FLOAT16)))
+        assert held is not None and held.shape is not None
+        kind, dims = held.elem_type, held.shape.dim
+        if not self.export.states_head_size and info.name.startswith(("past", "present")):
+            dims = (*dims[:3], Dimension(dim_param="kv_cache_dim"))
+        is_score = info.name == "logits" and self.form.head == "score"
+        if self._is_half and kind == FLOAT and not is_score:
+            kind = FLOAT16
+        return ValueInfo(info.name, Type(TensorType(kind, Shape(dims))))
 
     def op(self, kind: str, inputs: Sequence[str], **options: Any) -> list[str]:
         if kind in ("MatMulNBits", "GatherBlockQuantized") and self.export.has_zeros:

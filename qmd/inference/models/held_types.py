@@ -1,29 +1,31 @@
-"""What number format a model file really holds, read from the file: names and catalogues are sometimes wrong.
+"""What a model file really holds, read from the file: names and catalogues are sometimes wrong.
 
-Only the sizes and types of its constants are read, never their data, so that a file of a gigabyte takes milliseconds.
+The number format of its constants, and the files beside it that hold constants too. Only sizes, types and names are
+read, never the constants themselves, so that a file of a gigabyte takes milliseconds.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.inference.onnx_files.files import read_model
-from qmd.inference.onnx_files.messages import DTYPES, FLOAT, FLOAT16
+from qmd.inference.onnx_files.messages import DTYPES, FLOAT, FLOAT16, Entry
 
 _FLOATING = {FLOAT: "fp32", FLOAT16: "fp16"}
 
 
 class _Constant(Struct, frozen=True):
-    """Of a tensor, its size and type."""
+    """Of a tensor, its size, its type and its place."""
 
     dims: Annotated[tuple[int, ...], 1] = ()
     data_type: Annotated[int, 2] = 0
+    external_data: Annotated[tuple[Entry, ...], 13] = ()
 
 
 class _Graph(Struct, frozen=True):
@@ -36,12 +38,39 @@ class _Model(Struct, frozen=True):
 
 def held_format(path: Path) -> str | None:
     """`fp32` or `fp16` when most of the file's constants are of that type; None for quantised or unreadable files."""
-    try:
-        graph = read_model(path, _Model).graph
-    except ModelError:
-        return None
     sizes: Counter[int] = Counter()
-    for constant in graph.initializer if graph else ():
+    for constant in _constants(path):
         _, value_bytes = DTYPES.get(constant.data_type, ("", 1))
         sizes[constant.data_type] += math.prod(constant.dims) * value_bytes
     return _FLOATING.get(sizes.most_common(1)[0][0]) if sizes else None
+
+
+def external_files(path: Path) -> tuple[str, ...]:
+    """Names of the files beside an ONNX file that hold constants of it, relative to its folder; () if unreadable.
+
+    Exporters call them `model.onnx_data`, `model.onnx.data`, or one file for each constant.
+
+    Raises:
+        ModelError: It names a file outside its folder.
+    """
+    entries = (entry for constant in _constants(path) for entry in constant.external_data)
+    names = dict.fromkeys(entry.value for entry in entries if entry.key == "location" and entry.value)
+    for name in names:
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or "\\" in name or ":" in name:
+            raise ModelError(f"'{path.name}' keeps its weights outside its folder, in '{name}'", "use another model")
+    return tuple(names)
+
+
+def beside(path: str, name: str) -> str:
+    """The path of a file that `external_files` names, from where the graph's `path` starts."""
+    return str(PurePosixPath(path).parent / name)
+
+
+def _constants(path: Path) -> tuple[_Constant, ...]:
+    """The constants of a graph; none of a file that cannot be read."""
+    try:
+        graph = read_model(path, _Model).graph
+    except ModelError:
+        return ()
+    return graph.initializer if graph else ()
