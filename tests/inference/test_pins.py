@@ -181,7 +181,7 @@ def test_what_the_catalogue_pins_is_a_commit_and_digests(record: ModelRecord) ->
 
 
 def test_every_file_of_the_expander_that_is_pulled_unasked_is_pinned() -> None:
-    # But the half-precision weights, which no pull takes unasked: their revision is fixed, and the hub tells the sha256.
+    # Not so the half-precision weights, whose revision is fixed and whose sha256 the hub tells.
     weights = [item.weights for item in QWEN_EXPANDER.formats if item.name != "fp16"]
     files = (*QWEN_EXPANDER.files, *weights)
     assert QWEN_EXPANDER.revision != UNPINNED
