@@ -52,7 +52,7 @@ def test_no_file_says_to_install_the_project_of_another_author() -> None:
         ("uv tool install qmd", True),
         ("pipx install qmd", True),
         ("run uvx qmd search", True),
-        ("the extra `qmd[prepare]`", True),
+        ("the extra `qmd[browse]`", True),
         ("pip install qmd-search", False),
         ("pip install 'qmd-search[code]'", False),
         ("pip install . && .venv/bin/qmd index docs", False),

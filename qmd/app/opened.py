@@ -128,6 +128,8 @@ class OpenedIndex:
             embed=models.get("embed", "auto"),
             rerank=models.get("rerank", "auto"),
             expand=models.get("generate", "auto"),
+            rerank_form=models.get("rerank_form", "auto"),
+            expand_form=models.get("generate_form", "auto"),
             embed_options={name: models[f"embed.{name}"] for name in EMBED_OPTIONS if f"embed.{name}" in models},
             sampling=written.sampling or DEFAULT_SAMPLING,
             allow_gpu=self._allow_gpu,

@@ -149,12 +149,16 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("skills list", "skills:list_skills", "[--json]", "List the skills."),
     CommandSpec("skills get", "skills:get", "<name>… [--full] [--all] [--json]", "Print skills."),
     CommandSpec("skills path", "skills:path", "[name] [--json]", "Print the folders of skills."),
-    CommandSpec("pull", "models:pull", "[name…]", "Download the larger models (the same as 'models pull')."),
+    CommandSpec(
+        "pull", "models:pull", "[name…] [--no-prepare]", "Download the larger models (the same as 'models pull')."
+    ),
     CommandSpec("models list", "models:list_models", "[--available] [--json]", "List known models."),
-    CommandSpec("models pull", "models:pull", "[name…]", "Download models; continues an interrupted download."),
+    CommandSpec(
+        "models pull", "models:pull", "[name…] [--no-prepare]", "Download models; continues an interrupted download."
+    ),
     CommandSpec(
         "models prepare",
-        "models:prepare",
+        "preparing:prepare",
         "[name…] [--form <form>]",
         "Convert downloaded models into faster forms for the CPU.",
     ),

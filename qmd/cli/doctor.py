@@ -247,9 +247,10 @@ def _engine_lines(report: EngineReport) -> list[str]:
         lines.append(f"    this machine has a GPU, and the file for it is not here; get it: {report.gpu_step}")
     if report.sampling:
         lines.append(f"    sampling: {', '.join(f'{name} {value}' for name, value in report.sampling.items())}")
-    is_published = report.description.format in ("fp16", "q4f16")
-    if is_published and report.description.provider == "cpu" and report.role != "embed":
-        lines.append(f"    faster on this CPU after: qmd models prepare {report.description.model}")
+    if report.form is not None:
+        lines.append(f"    form: {report.form}")
+    if report.step is not None:
+        lines.append(f"    faster on this CPU after: {report.step}")
     return [*lines, *(f"    {line}" for line in report.handling), *(f"    note: {note}" for note in report.notes)]
 
 
@@ -327,6 +328,7 @@ def _engine_row(report: EngineReport) -> dict[str, object]:
         "operators_on_cpu": dict(report.left_behind),
         "bulk": report.bulk,
         "gpu_advice": report.gpu_step,
+        "form": report.form,
         "handling": list(report.handling),
         "sampling": dict(report.sampling),
         "notes": list(report.notes),

@@ -95,14 +95,13 @@ def _engine_row(report: EngineReport) -> _Row:
     speed = f"loads in {report.load_s:.1f} s"
     speed += "" if report.answer_s is None else f", answers in {1000 * report.answer_s:.0f} ms"
     speed += "" if report.memory_bytes is None else f", {report.memory_bytes / _MEBIBYTE:.0f} MiB"
-    more = [speed, *report.more, *report.handling, *report.notes]
+    form = [f"form: {report.form}"] if report.form else []
+    more = [speed, *report.more, *form, *report.handling, *report.notes]
     if report.sampling:
         more.append("draws with " + ", ".join(f"{name} {value}" for name, value in report.sampling.items()))
-    step = None
+    step = f"make it faster on this CPU: {report.step}" if report.step else None
     if report.asked is not None and report.asked != held.provider:
         more.insert(1, f"made for {report.asked}, runs on {held.provider}: {report.reason}")
-    if held.format in ("fp16", "q4f16") and held.provider == "cpu" and report.role != "embed":
-        step = f"make it faster on this CPU: qmd models prepare {held.model}"
     if report.gpu_step is not None:
         step = f"get its file for this GPU: {report.gpu_step}"
     is_well = report.answer_s is not None and not report.notes

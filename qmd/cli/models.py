@@ -1,4 +1,4 @@
-"""`models` and `pull`: fetch, prepare, check, move and remove model files."""
+"""`models` and `pull`: fetch, check, move and remove model files."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
-from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
+from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qmd.cli.progress import ProgressLine
     from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.models.prepared import FormName
 
 Names = Annotated[
     list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
 ]
 Name = Annotated[str, Argument(help="Name of a model, as in 'qmd models list'.", autocompletion=completion.models)]
 BUILT_IN = "built-in"
-_MEGABYTE = 1_000_000
+MEGABYTE = 1_000_000
 
 
 def list_models(
@@ -41,8 +42,8 @@ def list_models(
     if available:
         from qmd.cli.available_models import list_available
 
-        return list_available(invocation, _models_dir(invocation, index), as_json=as_json)
-    found = states(_models_dir(invocation, index))
+        return list_available(invocation, models_folder(invocation, index), as_json=as_json)
+    found = states(models_folder(invocation, index))
     if as_json:
         import json
 
@@ -58,6 +59,7 @@ def list_models(
                 "path": str(state.folder) if state.is_present else None,
                 "formats": list(state.formats),
                 "prepared": [form.name for form in state.prepared if form.fault is None],
+                "not_used": {form.name: form.fault for form in state.prepared if form.fault is not None},
             }
             for state in found
         ]
@@ -71,7 +73,9 @@ def list_models(
     width = max(len(state.record.name) for state in found)
     for state in found:
         where = str(state.folder) if state.is_present else "not downloaded"
-        forms = [form.name if form.fault is None else f"{form.name} (damaged)" for form in state.prepared]
+        forms = [
+            form.name if form.fault is None else f"{form.name} (not used: {form.fault})" for form in state.prepared
+        ]
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
     return EXIT_OK
@@ -83,104 +87,59 @@ def pull(
     formats: Annotated[
         list[str] | None, Option("--file-format", metavar="NAME", help="Download only this format; may be repeated.")
     ] = None,
+    no_prepare: Annotated[
+        bool, Option("--no-prepare", help="Do not make the form of a model that is fastest on this CPU.")
+    ] = False,
     refresh: Annotated[
         bool, Option("--refresh", help="Take the newest version of models whose version qmd does not fix.")
     ] = False,
     progress: Annotated[bool, Option("--progress", hidden=True)] = False,
     index: Index = None,
 ) -> int:
-    """Fetch models; an interrupted pull goes on where it stopped."""
+    """Fetch models and make the forms of them that run fastest here; what was interrupted goes on where it stopped."""
     from qmd.inference.models.catalogue import full_model
     from qmd.inference.models.downloads import formats_to_pull, pull_model
+    from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
-    from qmd.prepare.forms import forms_for
 
-    models_dir = _models_dir(invocation, index)
+    models_dir = models_folder(invocation, index)
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
-    records = [_record(name) for name in names or ()] or [full_model(role) for role in ("embed", "rerank", "expand")]
+    records = [find_record(name) for name in names or ()] or [
+        full_model(role) for role in ("embed", "rerank", "expand")
+    ]
+    to_make: list[tuple[ModelRecord, Path, FormName]] = []
     for record in records:
         say(f"{record.name} ({record.role}) from {record.repository}")
+        form = None if no_prepare else form_that_pays(record, has_cuda=has_cuda)
         with invocation.progress(record.name, "bytes") as line:
             report = pull_model(
                 record,
                 models_dir,
                 formats=formats or formats_to_pull(record, has_cuda=has_cuda),
+                form_share=form_share(form) if form else 0.0,
                 env=invocation.environ,
-                on_progress=_shown_on(line),
+                on_progress=shown_on(line),
                 refresh=refresh,
             )
         for note in report.notes:
             say(f"note: {note}")
-        state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
+        state = f"{report.fetched_bytes / MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
-        if forms_for(record) and report.fetched and not has_cuda:
-            say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
+        if form and form_to_make(record, report.folder, has_cuda=has_cuda):
+            to_make.append((record, report.folder, form))
+    # Last: an interrupt of these minutes leaves every model fetched.
+    for record, folder, form in to_make:
+        from qmd.cli.preparing import prepare_fetched
+
+        prepare_fetched(invocation, record, folder, form)
     return EXIT_OK
-
-
-def prepare(
-    invocation: Invocation,
-    names: Annotated[
-        list[str] | None,
-        Argument(
-            help="Names of models [default: every downloaded one that has such forms].",
-            autocompletion=completion.models,
-        ),
-    ] = None,
-    forms: Annotated[
-        list[str] | None, Option("--form", metavar="NAME", help="q8, w8a8, fp32 or q4; may be repeated.")
-    ] = None,
-    index: Index = None,
-) -> int:
-    """Make the forms of models that run fastest on this machine's CPU; each must agree with the published file."""
-    from qmd.environment import usable_cpus
-    from qmd.inference.models.folders import model_path
-    from qmd.prepare.forms import prepare_model
-
-    models_dir = _models_dir(invocation, index)
-    status = EXIT_OK
-    for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
-        if record.tier == BUILT_IN:
-            raise UsageError(f"model '{record.name}' is part of qmd and needs no preparation")
-        made = prepare_model(
-            record,
-            model_path(record, models_dir),
-            forms=forms,
-            threads=usable_cpus(),
-            on_step=lambda step, name=record.name: say(f"{name}: {step}"),  # type: ignore[misc]
-        )
-        for form in made:
-            if form.is_kept:
-                size = f"{form.size_bytes / _MEGABYTE:.1f} MB"
-                out(f"✓ {record.name} {form.name} -> {form.path} ({size}); {form.agreement.summary()}\n")
-            else:
-                status = EXIT_FAILURE
-                out(f"✗ {record.name} {form.name} is not kept: {form.reason}; the published file stays in use\n")
-    return status
-
-
-def _preparable(models_dir: Path, forms: list[str] | None) -> list[ModelRecord]:
-    """The models on this machine that have forms, and all of `forms` where they are named.
-
-    Raises:
-        NotFoundError: There are none.
-    """
-    from qmd.inference.models.folders import list_models as states
-    from qmd.prepare.forms import forms_for
-
-    present = [state.record for state in states(models_dir) if state.is_present and state.record.tier != BUILT_IN]
-    found = [one for one in present if forms_for(one) and set(forms or ()) <= set(forms_for(one))]
-    if not found:
-        wanted = f" that has the form '{', '.join(forms)}'" if forms else " that can be prepared"
-        raise NotFoundError(f"no model{wanted} is on this machine", "get one: qmd models pull")
-    return found
 
 
 def path(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Print the folder of a model."""
     from qmd.inference.models.folders import model_path
 
-    out(f"{model_path(_record(name), _models_dir(invocation, index))}\n")
+    out(f"{model_path(find_record(name), models_folder(invocation, index))}\n")
     return EXIT_OK
 
 
@@ -189,10 +148,10 @@ def verify(invocation: Invocation, names: Names = None, index: Index = None) -> 
     from qmd.inference.models.folders import list_models as states
     from qmd.inference.models.folders import verify_model
 
-    models_dir = _models_dir(invocation, index)
+    models_dir = models_folder(invocation, index)
     present = [state.record for state in states(models_dir) if state.is_present]
     status = EXIT_OK
-    for record in [_record(name) for name in names] if names else present:
+    for record in [find_record(name) for name in names] if names else present:
         for check in verify_model(record, models_dir):
             if check.status not in ("ok", "unknown"):
                 status = EXIT_FAILURE
@@ -204,8 +163,8 @@ def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Delete the files of a model."""
     from qmd.inference.models.folders import remove_model
 
-    freed = remove_model(_record(name), _models_dir(invocation, index))
-    out(f"✓ Removed {name} ({freed / _MEGABYTE:.1f} MB)\n")
+    freed = remove_model(find_record(name), models_folder(invocation, index))
+    out(f"✓ Removed {name} ({freed / MEGABYTE:.1f} MB)\n")
     return EXIT_OK
 
 
@@ -218,7 +177,7 @@ def export(
     """Copy a model to a folder or archive, for a machine without network."""
     from qmd.inference.models.folders import export_model
 
-    out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(invocation, index), target)}\n")
+    out(f"✓ Exported {name} to {export_model(find_record(name), models_folder(invocation, index), target)}\n")
     return EXIT_OK
 
 
@@ -232,17 +191,29 @@ def import_(
 ) -> int:
     """Take a model from a folder or archive."""
     from qmd.inference.models.folders import import_model
+    from qmd.inference.models.prepared import form_to_make
+    from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
 
-    record = import_model(source, _models_dir(invocation, index), _record(name) if name else None)
+    models_dir = models_folder(invocation, index)
+    record = import_model(source, models_dir, find_record(name) if name else None)
     out(f"✓ Imported {record.name}\n")
+    has_cuda = gpu_allowed(invocation.environ) and cuda_works()
+    if form_to_make(record, models_dir / record.folder, has_cuda=has_cuda):
+        say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
     return EXIT_OK
 
 
-def _models_dir(invocation: Invocation, index: str | None) -> Path:
+def models_folder(invocation: Invocation, index: str | None) -> Path:
+    """Where models are kept."""
     return invocation.locate(index).models
 
 
-def _record(name: str) -> ModelRecord:
+def find_record(name: str) -> ModelRecord:
+    """The model of a name.
+
+    Raises:
+        NotFoundError: There is none.
+    """
     from qmd.inference.models.catalogue import find_model, is_fastembed
 
     record = find_model(name)
@@ -255,8 +226,8 @@ def _record(name: str) -> ModelRecord:
     return record
 
 
-def _shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
-    """Shows the download of one file after another; one whose size the hub does not tell is small."""
+def shown_on(line: ProgressLine) -> Callable[[str, int, int | None], None]:
+    """Shows one job after another, a download or a step; a file whose size the hub does not tell is small."""
     current = ""
 
     def show(file: str, done: int, total: int | None) -> None:

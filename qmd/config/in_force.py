@@ -10,7 +10,7 @@ from qmd.config.settings import EMBED_OPTIONS, Config
 from qmd.config.variables import SETTINGS, VARIABLES, Variable
 from qmd.records import DEFAULT_PATTERN
 
-_SLOTS = ("embed", "rerank", "generate")
+_SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
 _UNTRUSTED = "the project is not trusted"
 
 
@@ -68,11 +68,11 @@ def settings_in_force(
 
 
 def _setting_before(name: str, config: Config | None) -> str | None:
-    slot = name.removeprefix("QMD_").removesuffix("_MODEL").lower()
+    slot = name.removeprefix("QMD_").lower().removesuffix("_model")
     option = f"embed.{name.removeprefix('QMD_EMBED_').lower()}"
     if config is not None and option in config.models:
         return f"models.{option}"
-    is_set = config is not None and name.endswith("_MODEL") and config.models.get(slot, "auto") not in ("", "auto")
+    is_set = config is not None and slot in _SLOTS and config.models.get(slot, "auto") not in ("", "auto")
     return f"models.{slot}" if is_set else None
 
 

@@ -62,6 +62,11 @@ class EngineReport(Struct, frozen=True):
     gpu_step: str | None = None
     """The command that fetches the file for the GPU of this machine."""
 
+    form: str | None = None
+    """Which file of the model is open and why, and which other forms are there."""
+    step: str | None = None
+    """The command that makes it faster; None where nothing does."""
+
     @property
     def more(self) -> tuple[str, ...]:
         """What else is to be said of the model, line by line."""
@@ -105,6 +110,7 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     sampling = changed_sampling(drawn, than=SamplingSettings())
     bulk = bulk_line(engine)
     session: Session | None = getattr(engine, "session", None)
+    form, step = _form(settings, role, engine.description)
     return EngineReport(
         role=role,
         description=engine.description,
@@ -121,7 +127,27 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
         left_behind={} if session is None else operators_left_behind(session),
         bulk=bulk,
         gpu_step=missing_gpu_file(settings, role),
+        form=form,
+        step=step,
     )
+
+
+def _form(settings: EngineSettings, role: Role, held: EngineDescription) -> tuple[str | None, str | None]:
+    """`EngineReport.form` and `EngineReport.step` of an engine."""
+    from qmd.inference.loader import choose_model
+    from qmd.inference.models.prepared import form_to_make, forms_for
+    from qmd.inference.models.weights_choice import choose_weights, idle_forms
+
+    if role == "embed" or held.tier != "full" or settings.names_server(role):
+        return None, None
+    choice = choose_model(settings, role)
+    if choice.record is None or choice.folder is None or not forms_for(choice.record):
+        return None, None
+    record, folder, wanted = choice.record, choice.folder, settings.form_for(role)
+    chosen = choose_weights(folder, record, allow_gpu=settings.gpu_allowed, form=wanted)
+    line = "; ".join([f"{chosen.format}, {chosen.reason}", *idle_forms(folder, record, chosen.format)])
+    can_be_faster = wanted == "auto" and form_to_make(record, folder, has_cuda=held.provider != "cpu") is not None
+    return line, f"qmd models prepare {record.name}" if can_be_faster else None
 
 
 def _context(settings: EngineSettings, role: Role) -> int | None:

@@ -82,6 +82,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
         known = find_model(local.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
         if known is None:
             own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
+            own = replace(own, network=None)
             known = describe_folder(local, overrides) if role == "embed" else own
         return ModelChoice(known, local)
     if is_fastembed(asked):
@@ -240,9 +241,11 @@ class _Loading:
         if choice.record is None or choice.folder is None:
             return None
         if role != "embed":
-            from qmd.inference.models.weights_choice import prepared_notes
+            from qmd.inference.models.prepared import prepared_notes
+            from qmd.inference.models.weights_choice import form_note
 
-            self.notes.extend(prepared_notes(choice.folder, choice.record))
+            note = form_note(choice.folder, choice.record, self._settings.form_for(role))
+            self.notes.extend([note] if note else prepared_notes(choice.record, choice.folder))
         return choice.folder, choice.record
 
     def _server(self, role: Role) -> RemoteClient | None:

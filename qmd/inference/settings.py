@@ -39,6 +39,9 @@ class EngineSettings(Struct, frozen=True):
     embed: str = AUTO
     rerank: str = AUTO
     expand: str = AUTO
+    rerank_form: str = AUTO
+    expand_form: str = AUTO
+    """Which file of a model is opened: `auto`, `published`, or a form that was prepared here."""
     sampling: SamplingSettings = DEFAULT_SAMPLING
     """How an expander that runs here draws its tokens."""
     allow_gpu: bool = True
@@ -58,6 +61,13 @@ class EngineSettings(Struct, frozen=True):
         if configured not in ("", AUTO):
             return configured
         return self.env.get(f"{ENV_STEMS[role]}_MODEL", "").strip() or AUTO
+
+    def form_for(self, role: Role) -> str:
+        """The form asked for: the configured one, else the environment's, else `auto`."""
+        configured = {"embed": AUTO, "rerank": self.rerank_form, "expand": self.expand_form}[role]
+        if configured not in ("", AUTO):
+            return configured
+        return self.env.get(f"{ENV_STEMS[role]}_FORM", "").strip().lower() or AUTO
 
     def names_server(self, role: Role) -> bool:
         """Whether a server may serve the role: its model is written as an address, or the environment has one."""

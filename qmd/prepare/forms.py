@@ -2,7 +2,7 @@
 
 The forms are our own graphs (`qmd.prepare.graphs`): 8-bit blocks with a shared prefix for the reranker, 4-bit blocks
 for the decoder. A form is put in place only when it agrees with the published file on a few prompts; without it the
-published file runs through the same interface.
+published file runs through the same interface. A refusal is put in its place, so that nobody tries again unasked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +24,7 @@ from qmd import __version__
 from qmd.errors import ModelError, UsageError
 from qmd.inference.engines.cross_encoder import RerankPrompt
 from qmd.inference.engines.rerank_runs import BatchRunner
-from qmd.inference.models.catalogue import ModelRecord, is_fastembed
+from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.models.folders import (
     check_space,
     file_list,
@@ -34,40 +34,37 @@ from qmd.inference.models.folders import (
     measure_file,
     sha256_of,
 )
-from qmd.inference.models.weights_choice import MANIFEST, PREPARED_FOLDER, has_byte_products
+from qmd.inference.models.prepared import (
+    MANIFEST,
+    PREPARED_FOLDER,
+    FormName,
+    exact_source,
+    forms_for,
+    prepared_forms,
+)
 from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import import_runtime, open_session
-from qmd.prepare.graph_weights import GraphWeights, require_onnx
-from qmd.prepare.graph_writer import GraphForm
+from qmd.prepare.graph_weights import GraphWeights
+from qmd.prepare.graph_writer import GraphForm, Weights
 from qmd.prepare.graphs import Qwen3Writer, graph_bytes
 from qmd.prepare.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 
-FormName = Literal["q8", "w8a8", "q4", "fp32"]
+Progress = Callable[[str, int, int], None]
+"""(what is being done, how much of it, of how much)."""
 
 _MAX_POSITIONS = 4096
-_SOURCE_ORDER = ("fp32", "fp16", "q4f16", "q4")
-"""The most exact published weights first."""
 
 
-class PreparedForm(Struct, frozen=True):
+class MadeForm(Struct, frozen=True):
     """What `prepare_model` made, or refused to keep."""
 
     name: FormName
     path: Path
     agreement: Agreement
     size_bytes: int
-    is_kept: bool
     reason: str | None = None
-
-
-def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
-    """The forms that can be made of a model; the first is the default one, the fastest exact enough on this machine."""
-    if record.role == "expand":
-        return ("q4", "q8")
-    if record.role == "embed" or is_fastembed(record.name):
-        return ()
-    return ("q8", "w8a8", "fp32") if has_byte_products() else ("fp32", "w8a8", "q8")
+    """Why it is not kept; None where it is."""
 
 
 def graph_forms(name: FormName, record: ModelRecord, hidden: int) -> tuple[GraphForm, ...]:
@@ -96,41 +93,38 @@ def prepare_model(
     *,
     forms: Sequence[str] | None = None,
     threads: int | None = None,
-    on_step: Callable[[str], None] | None = None,
-) -> tuple[PreparedForm, ...]:
+    on_progress: Progress | None = None,
+) -> tuple[MadeForm, ...]:
     """Make forms of the model in `folder` and keep those that agree with the published file.
 
-    Takes minutes, most of them for the checks, and three times the published file's size in memory.
-    What was there stays until the new form is whole and checked.
+    Takes minutes, most of them for the checks. What was there stays until the new form is whole and checked.
 
     Args:
         forms: Names; None takes the default one.
-        on_step: Gets what is being done, in a few words.
+        on_progress: Told of every check prompt and every weight.
 
     Raises:
         UsageError: If the model has no such form.
         BusyError: If another process prepares it.
-        ModelError: If `onnx` is missing, the disk is full, no published file is there, or it is not a graph this code
-            can read.
+        ModelError: If the disk is full, or the folder has no published file whose weights are exact and can be read.
     """
     chosen = _chosen_forms(record, forms)
-    # Before the published file is opened, which takes seconds.
-    require_onnx()
-    source, source_format = _source(record, folder)
-    tokenizer = load_chat_tokenizer(folder)
-    lock = folder / ".prepare.lock"
+    source_format, source = _source(record, folder)
+    tell = on_progress or (lambda what, done, total: None)
+    check = _Check(record, load_chat_tokenizer(folder), threads, tell)
+    place, lock = folder / PREPARED_FOLDER, folder / ".prepare.lock"
     # Two runs would take the memory of both, and one would clear away what the other writes.
     with mapped_os_errors(folder), locked(lock, f"model '{record.name}' is being prepared by another process"):
-        place = folder / PREPARED_FOLDER
         place.mkdir(exist_ok=True)
         for left in place.glob(".*"):
             # What an interrupted run left; the lock says that nobody writes it.
             shutil.rmtree(left, ignore_errors=True)
-        tell = on_step or (lambda step: None)
-        tell(f"running the published {source.name} on the check prompts")
-        expected = _probe(source, source_format, record, tokenizer, threads)
         weights = GraphWeights(source)
         shape = replace(weights.shape, max_positions=_MAX_POSITIONS)
+        tries = {name: graph_forms(name, record, shape.hidden) for name in chosen}
+        # Before the published file is run, which takes most of the time.
+        check_space(place, sum(max(graph_bytes(shape, form) for form in forms) for forms in tries.values()))
+        expected = check.logits("running the published", source, source_format)
         origin = {
             "source": source.relative_to(folder).as_posix(),
             "source_bytes": source.stat().st_size,
@@ -139,24 +133,19 @@ def prepare_model(
             "onnxruntime": import_runtime().__version__,
         }
 
-        def make(name: FormName, form: GraphForm) -> PreparedForm:
-            tell(f"writing {name}")
-            check_space(place, graph_bytes(shape, form))
+        def make(name: FormName, form: GraphForm) -> MadeForm:
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=place) as staging:
                 # A folder of its own, so that the temporary one is still there for its clean-up.
                 staged = Path(staging) / name
                 staged.mkdir()
-                Qwen3Writer(staged / "model.onnx", shape, form, weights).write()
-                tell(f"checking {name}")
-                got = _probe(staged / "model.onnx", name, record, tokenizer, threads)
-                agreement = (compare_scores if record.role == "rerank" else compare_logits)(expected, got)
-                reason = agreement.refusal(name)
-                made = PreparedForm(name, place / name, agreement, folder_size(staged), reason is None, reason)
-                if made.is_kept:
-                    _install(staged, made, origin)
+                told = _ToldWeights(weights, lambda done: tell(f"writing {name}", done, len(weights)))
+                Qwen3Writer(staged / "model.onnx", shape, form, told).write()
+                agreement = check.compare(expected, check.logits(f"checking {name}", staged / "model.onnx", name))
+                made = MadeForm(name, place / name, agreement, folder_size(staged), agreement.refusal(name))
+                _install(staged, made, origin, _is_ready(record, folder, name))
             return made
 
-        return tuple(_first_kept(make, name, graph_forms(name, record, weights.shape.hidden)) for name in chosen)
+        return tuple(_first_kept(make, name, tries[name]) for name in chosen)
 
 
 def _chosen_forms(record: ModelRecord, names: Sequence[str] | None) -> list[FormName]:
@@ -171,19 +160,83 @@ def _chosen_forms(record: ModelRecord, names: Sequence[str] | None) -> list[Form
 
 
 def _first_kept(
-    make: Callable[[FormName, GraphForm], PreparedForm], name: FormName, tries: Sequence[GraphForm]
-) -> PreparedForm:
+    make: Callable[[FormName, GraphForm], MadeForm], name: FormName, tries: Sequence[GraphForm]
+) -> MadeForm:
     """The first form that the self-check keeps, else the last one."""
     for form in tries:
         made = make(name, form)
-        if made.is_kept:
+        if made.reason is None:
             break
     return made
 
 
-def _install(staged: Path, made: PreparedForm, origin: Mapping[str, object]) -> None:
-    files = file_list(measure_file(staged, path.name) for path in sorted(staged.iterdir()))
-    manifest = {"form": made.name, **origin, "agreement": asdict(made.agreement), "files": files}
+class _ToldWeights(Mapping[str, "npt.NDArray[np.float32]"]):
+    """Weights that tell how many of them were read."""
+
+    def __init__(self, weights: Weights, on_read: Callable[[int], None]) -> None:
+        self._weights = weights
+        self._on_read = on_read
+        self._read: set[str] = set()
+
+    def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
+        self._read.add(name)
+        self._on_read(len(self._read))
+        return self._weights[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._weights
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
+class _Check(Struct, frozen=True):
+    """Asks a model for its answers to the check prompts."""
+
+    record: ModelRecord
+    tokenizer: ChatTokenizer
+    threads: int | None
+    tell: Progress
+
+    def compare(self, expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> Agreement:
+        """How well two results of `logits` agree."""
+        return (compare_scores if self.record.role == "rerank" else compare_logits)(expected, got)
+
+    def logits(self, what: str, path: Path, format: str) -> npt.NDArray[np.float32]:
+        """Logits of the prompts' last tokens, shape (prompts, width), each prompt run alone and on the CPU."""
+        # A vocabulary's logits say more than one score: fewer prompts do.
+        pairs = CHECK_PAIRS[:12] if self.record.role == "expand" else CHECK_PAIRS
+        self.tell(what, 0, len(pairs))
+        session = open_session(path, format=format, threads=self.threads, allow_gpu=False)
+        runner = BatchRunner(session, read_signature(session), 0, batch_tokens=0)
+        prompt = RerankPrompt(self.tokenizer)
+        rows = []
+        for query, passage in pairs:
+            rows.append(runner.logits([[*prompt.prefix(query), *prompt.ending(passage)]], "right"))
+            self.tell(what, len(rows), len(pairs))
+        return np.concatenate(rows)
+
+
+def _is_ready(record: ModelRecord, folder: Path, name: FormName) -> bool:
+    """Whether a form that agreed is in its place."""
+    return any(form.name == name and form.fault is None for form in prepared_forms(record, folder))
+
+
+def _install(staged: Path, made: MadeForm, origin: Mapping[str, object], is_ready: bool) -> None:
+    """Put a form into its place, its manifest written last; or, where none that agreed is there, why it is refused."""
+    result: Mapping[str, object]
+    if made.reason is None:
+        result = {"files": file_list(measure_file(staged, path.name) for path in sorted(staged.iterdir()))}
+    elif is_ready:
+        return
+    else:
+        result = {"refused": made.reason}
+        for path in staged.iterdir():
+            path.unlink()
+    manifest = {"form": made.name, **origin, "agreement": asdict(made.agreement), **result}
     (staged / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
     if made.path.exists():
         # A process that has the form open keeps its files. The old form goes with the temporary folder: deleting it
@@ -194,22 +247,16 @@ def _install(staged: Path, made: PreparedForm, origin: Mapping[str, object]) -> 
     os.utime(made.path.parents[1])
 
 
-def _source(record: ModelRecord, folder: Path) -> tuple[Path, str]:
-    found = {item.name: folder / item.weights.path for item in record.formats}
-    for name in sorted(found, key=lambda name: _SOURCE_ORDER.index(name) if name in _SOURCE_ORDER else 9):
-        if found[name].is_file():
-            return found[name], name
-    raise ModelError(f"'{folder}' holds no published file of '{record.name}'", f"qmd models pull {record.name}")
-
-
-def _probe(
-    path: Path, format: str, record: ModelRecord, tokenizer: ChatTokenizer, threads: int | None
-) -> npt.NDArray[np.float32]:
-    """Logits of the check prompts' last tokens, shape (prompts, width), each prompt run alone and on the CPU."""
-    session = open_session(path, format=format, threads=threads, allow_gpu=False)
-    runner = BatchRunner(session, read_signature(session), 0, batch_tokens=0)
-    prompt = RerankPrompt(tokenizer)
-    # A vocabulary's logits say more than one score: fewer prompts do.
-    pairs = CHECK_PAIRS[:12] if record.role == "expand" else CHECK_PAIRS
-    prompts = [[*prompt.prefix(query), *prompt.ending(passage)] for query, passage in pairs]
-    return np.concatenate([runner.logits([tokens], "right") for tokens in prompts])
+def _source(record: ModelRecord, folder: Path) -> tuple[str, Path]:
+    """The format and the file of the weights that forms are made of."""
+    found = exact_source(record, folder)
+    if found is not None:
+        return found.name, folder / found.weights.path
+    held = [item.name for item in record.formats if (folder / item.weights.path).is_file()]
+    if not held:
+        raise ModelError(f"'{folder}' holds no published file of '{record.name}'", f"qmd models pull {record.name}")
+    raise ModelError(
+        f"no form is made of '{record.name}': its weights here are quantised already ({', '.join(held)}), "
+        "and a form of them would be less exact and no faster",
+        "there is nothing to do; the published file is used",
+    )

@@ -1,14 +1,13 @@
-"""Reads the weights of a published Qwen3 graph back by name, whatever exporter wrote it, in whatever format they are.
+"""Reads the weights of a published Qwen3 graph back by name, whatever exporter wrote it.
 
 Exporters name nodes and initializers after the modules of the original network (`model.layers.3.self_attn.q_proj`);
-those names, with the operator around them, say what each tensor is. Needs `onnx`.
+those names, with the operator around them, say what each tensor is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.errors import ModelError
+from qmd.inference.onnx_files.messages import Node
+from qmd.inference.onnx_files.tensors import OnnxFile
 from qmd.inference.runtime.tokenization import read_json
 from qmd.prepare.graph_writer import Qwen3Shape
-from qmd.prepare.quantize import dequantize_blocks
 
 _LAYER = re.compile(r"layers?[./_](\d+)[./_]")
 _PROJECTION = re.compile(r"(qkv_proj|gate_up_proj|q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)")
@@ -29,46 +29,25 @@ _PASSED = frozenset({"Cast", "Identity", "Transpose"})
 _OTHER_EXPORT = "the published file is used as it is"
 
 
-_Read = Callable[[], "npt.NDArray[np.float32]"]
-"""How to read one weight."""
-
-
-def require_onnx() -> None:
-    """Check that `onnx`, which only preparing needs, is installed.
-
-    Raises:
-        ModelError: It is not.
-    """
-    try:
-        import onnx  # noqa: F401
-    except ImportError as exc:
-        raise ModelError(
-            "the package 'onnx' is needed to prepare models", "install it beside qmd: pip install 'qmd-search[prepare]'"
-        ) from exc
-
-
 class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
     """Weights by the names that `Qwen3Writer` reads, as float32, matrices (out, in); read when asked for.
+
+    Until then they are views of the mapped file, so that a file of gigabytes takes no memory.
 
     Args:
         path: The published ONNX file.
 
     Raises:
-        ModelError: If the graph is damaged or not a Qwen3 network whose names are kept.
+        ModelError: If the graph is damaged, quantised, or not a Qwen3 network whose names are kept.
     """
 
     def __init__(self, path: Path) -> None:
-        import onnx
-
-        try:
-            graph = onnx.load(str(path)).graph
-        except Exception as exc:  # protobuf and onnx raise several kinds without a common base
-            reason = " ".join(str(exc).split())[:160] or type(exc).__name__
-            raise ModelError(f"model file '{path.name}' cannot be read: {reason}", "qmd models verify") from exc
+        self._file = OnnxFile(path)
+        graph = self._file.graph
         self._name = path.name
         self._constants = {item.name: item for item in graph.initializer}
         self._producers = {output: node for node in graph.node for output in node.output}
-        self._found: dict[str, _Read] = {}
+        self._found: dict[str, npt.NDArray[Any]] = {}
         self.eps = 1e-6
         for node in graph.node:
             self._read_node(node)
@@ -77,9 +56,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         self.shape = self._infer_shape(path)
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
-        if name not in self._found:
-            raise ModelError(f"weight '{name}' is not found in '{self._name}'", _OTHER_EXPORT)
-        return self._found[name]()
+        return self._view(name).astype(np.float32)
 
     def __contains__(self, name: object) -> bool:
         return name in self._found
@@ -90,18 +67,23 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
     def __len__(self) -> int:
         return len(self._found)
 
-    def _read_node(self, node: Any) -> None:
-        if node.op_type in ("Gather", "GatherBlockQuantized") and "input_ids" in node.input:
+    def _view(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._found:
+            raise ModelError(f"weight '{name}' is not found in '{self._name}'", _OTHER_EXPORT)
+        return self._found[name]
+
+    def _read_node(self, node: Node) -> None:
+        if node.op_type in ("MatMulNBits", "GatherBlockQuantized"):
+            raise ModelError(f"the weights of '{self._name}' are quantised", _OTHER_EXPORT)
+        if node.op_type == "Gather" and "input_ids" in node.input:
             self._read_table(node)
         elif node.op_type in ("MatMul", "Gemm"):
             origin = self._trace(node.input[1])
             if origin is not None:
                 constant, is_transposed = origin
                 # Gemm may state the transposition itself. (out, in) is what is wanted: MatMul multiplies by (in, out).
-                flips = is_transposed != bool(_attributes(node).get("transB", 0))
-                self._note_matrix(node, constant, partial(self._matrix, constant, transpose=not flips))
-        elif node.op_type == "MatMulNBits":
-            self._note_matrix(node, node.input[1], partial(self._blocks, node))
+                flips = is_transposed != bool(node.attributes().get("transB", 0))
+                self._note_matrix(node, constant, transpose=not flips)
         else:
             self._read_norm(node)
 
@@ -116,7 +98,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             name = node.input[0]
         return name, is_transposed
 
-    def _note_matrix(self, node: Any, constant: str, found: _Read) -> None:
+    def _note_matrix(self, node: Node, constant: str, *, transpose: bool) -> None:
         for text in (constant, node.name):
             layer, part = _LAYER.search(text), _PROJECTION.search(text)
             if layer and part:
@@ -127,18 +109,16 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
                 label = "score"
             else:
                 continue
-            self._found[label] = found
+            array = self._array(constant)
+            self._found[label] = array.T if transpose else array
             return
 
-    def _read_table(self, node: Any) -> None:
-        if node.op_type == "GatherBlockQuantized":
-            self._found["embed"] = partial(self._blocks, node)
-            return
+    def _read_table(self, node: Node) -> None:
         origin = self._trace(node.input[0])
         if origin is not None and not origin[1]:
-            self._found["embed"] = partial(self._matrix, origin[0], transpose=False)
+            self._found["embed"] = self._array(origin[0])
 
-    def _read_norm(self, node: Any) -> None:
+    def _read_norm(self, node: Node) -> None:
         for name in node.input:
             if name not in self._constants or len(self._constants[name].dims) != 1:
                 continue
@@ -147,51 +127,34 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             if kind is None or self._constants[name].dims[0] == 1:
                 continue
             label = f"layers.{int(layer[1])}.{_NORMS[kind[1]]}" if layer and kind[1] in _NORMS else "norm"
-            self._found.setdefault(label, partial(self._matrix, name, transpose=False))
-            self.eps = _attributes(node).get("epsilon", self.eps)
+            self._found.setdefault(label, self._array(name))
+            self.eps = node.attributes().get("epsilon", self.eps)
 
     def _array(self, name: str) -> npt.NDArray[Any]:
-        from onnx import numpy_helper
-
-        array: npt.NDArray[Any] = numpy_helper.to_array(self._constants[name])
-        return array
-
-    def _matrix(self, constant: str, *, transpose: bool) -> npt.NDArray[np.float32]:
-        array: npt.NDArray[np.float32] = self._array(constant).astype("float32")
-        return array.T if transpose else array
-
-    def _blocks(self, node: Any) -> npt.NDArray[np.float32]:
-        """The weight of a `MatMulNBits` or a `GatherBlockQuantized` node."""
-        attributes = _attributes(node)
-        packed = self._array(node.input[1 if node.op_type == "MatMulNBits" else 0])
-        scales = self._array(node.input[2])
-        zeros = self._array(node.input[3]) if len(node.input) > 3 and node.input[3] else None
-        bits, block = attributes.get("bits", 4), attributes.get("block_size", 128)
-        k = attributes.get("K", scales.shape[-1] * block)
-        return dequantize_blocks(packed, scales, zeros, bits=bits, block=block, k=k)
+        return self._file.array(self._constants[name])
 
     def _split_fused(self) -> None:
         """Cut `qkv` and `gate_up` products into their parts."""
         for name in [name for name in self._found if name.endswith((".qkv", ".gate_up"))]:
             prefix, _, kind = name.rpartition(".")
             whole = self._found.pop(name)
-            rows = whole().shape[0]
+            rows = len(whole)
             if kind == "gate_up":
                 bounds = {"gate": (0, rows // 2), "up": (rows // 2, rows)}
             else:
-                kv = (rows - self._found[f"{prefix}.o"]().shape[1]) // 2
+                kv = (rows - self._found[f"{prefix}.o"].shape[1]) // 2
                 bounds = {"q": (0, rows - 2 * kv), "k": (rows - 2 * kv, rows - kv), "v": (rows - kv, rows)}
             for part, (start, end) in bounds.items():
-                self._found[f"{prefix}.{part}"] = _rows(whole, start, end)
+                self._found[f"{prefix}.{part}"] = whole[start:end]
 
     def _drop_tied_head(self) -> None:
         if "head" not in self._found or "embed" not in self._found:
             return
-        head, table = self["head"], self["embed"]
+        head, table = self._found["head"], self._found["embed"]
         if head.shape != table.shape:
             return
-        # Quantised apart, a tied head differs by rounding; one that was trained apart differs wholly.
-        a, b = head[:64], table[:64]
+        # A tied head may differ by rounding; one that was trained apart differs wholly.
+        a, b = head[:64].astype(np.float32), table[:64].astype(np.float32)
         if float((a * b).sum() / (np.linalg.norm(a) * np.linalg.norm(b) + 1e-12)) > 0.9:
             del self._found["head"]
 
@@ -200,9 +163,9 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         if config.get("model_type", "qwen3") != "qwen3" or config.get("rope_scaling"):
             raise ModelError(f"'{self._name}' is not a plain Qwen3 network", _OTHER_EXPORT)
         layers = 1 + max((int(name.split(".")[1]) for name in self._found if name.startswith("layers.")), default=-1)
-        vocab, hidden = self["embed"].shape
-        head_size = len(self["layers.0.q_norm"])
-        rows = {part: self[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
+        vocab, hidden = self._view("embed").shape
+        head_size = len(self._view("layers.0.q_norm"))
+        rows = {part: len(self._view(f"layers.0.{part}")) for part in ("q", "k", "gate")}
         return Qwen3Shape(
             layers=layers,
             hidden=hidden,
@@ -217,13 +180,3 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
             ),
             eps=float(config.get("rms_norm_eps", self.eps)),
         )
-
-
-def _rows(whole: _Read, start: int, end: int) -> _Read:
-    return lambda: whole()[start:end]
-
-
-def _attributes(node: Any) -> dict[str, Any]:
-    from onnx import helper
-
-    return {item.name: helper.get_attribute_value(item) for item in node.attribute}

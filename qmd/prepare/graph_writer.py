@@ -1,7 +1,4 @@
-"""Pieces of an ONNX graph: nodes, constants inside or outside the model file, norms and linear layers in every format.
-
-`onnx` is imported when a graph is written; it is an optional dependency.
-"""
+"""Pieces of an ONNX graph: nodes, constants inside or beside the model file, norms, linear layers in every format."""
 
 from __future__ import annotations
 
@@ -12,7 +9,11 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
+from qmd.inference.onnx_files.files import save_model
+from qmd.inference.onnx_files.messages import Graph, Model, Node, OperatorSet, Tensor, ValueInfo, attribute
+from qmd.inference.onnx_files.tensors import external_tensor, tensor_of
 from qmd.prepare.quantize import BlockQuantized, quantize_blocks, quantize_rows
 
 MS_DOMAIN = "com.microsoft"
@@ -71,10 +72,10 @@ class GraphWriter:
         self.shape = shape
         self.form = form
         self.weights = weights
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
-        self.inputs: list[Any] = []
-        self.outputs: list[Any] = []
+        self.nodes: list[Node] = []
+        self.initializers: dict[str, Tensor] = {}
+        self.inputs: list[ValueInfo] = []
+        self.outputs: list[ValueInfo] = []
         self._stream: BinaryIO
         self._written = 0
         self._count = 0
@@ -96,48 +97,35 @@ class GraphWriter:
         **attributes: Any,
     ) -> list[str]:
         """Add a node; returns the names of its outputs."""
-        from onnx import helper
-
         names = [self.name(kind) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
-        node_name = name or self.name(f"node_{kind}")
-        self.nodes.append(helper.make_node(kind, list(inputs), names, name=node_name, domain=domain, **attributes))
+        node = Node(
+            input=tuple(inputs),
+            output=tuple(names),
+            name=name or self.name(f"node_{kind}"),
+            op_type=kind,
+            attribute=tuple(attribute(*one) for one in sorted(attributes.items())),
+            domain=domain,
+        )
+        self.nodes.append(node)
         return names
 
     def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
         """Add a constant tensor, outside the model file when large; returns its name."""
-        from onnx import TensorProto, helper, numpy_helper
-
         array = np.ascontiguousarray(array)
         if array.nbytes < _EXTERNAL_FROM_BYTES:
-            self.initializers.append(numpy_helper.from_array(array, name))
+            self.initializers[name] = tensor_of(name, array)
             return name
         padding = -self._written % _PAGE_BYTES
         self._stream.write(b"\0" * padding)
         offset = self._written + padding
         self._stream.write(array.data)
         self._written = offset + array.nbytes
-        tensor = TensorProto()
-        tensor.name = name
-        tensor.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
-        tensor.dims.extend(array.shape)
-        tensor.data_location = TensorProto.EXTERNAL
-        entries = {"location": f"{self.path.name}_data", "offset": str(offset), "length": str(array.nbytes)}
-        for key, value in entries.items():
-            entry = tensor.external_data.add()
-            entry.key, entry.value = key, value
-        self.initializers.append(tensor)
+        self.initializers[name] = external_tensor(name, array, f"{self.path.name}_data", offset)
         return name
 
     def alias(self, name: str, source: str, dims: Sequence[int]) -> str:
         """A second view of a constant under another shape. Costs no bytes where the constant is external."""
-        from onnx import TensorProto
-
-        tensor = TensorProto()
-        tensor.CopyFrom(next(item for item in self.initializers if item.name == source))
-        tensor.name = name
-        del tensor.dims[:]
-        tensor.dims.extend(dims)
-        self.initializers.append(tensor)
+        self.initializers[name] = replace(self.initializers[source], name=name, dims=tuple(dims))
         return name
 
     def constant(self, value: object, dtype: str = "int64") -> str:
@@ -202,15 +190,13 @@ class GraphWriter:
 
     def _quantize_tokens(self, x: str, k: int) -> tuple[str, str, str]:
         """`x` as uint8 rows around 128, its scale per token, and the shape that undoes the flattening."""
-        from onnx import TensorProto, helper
-
         if x not in self._row_quantized:
             peak = self.op("ReduceMax", [self.op("Abs", [x])[0], self.constant([-1])], keepdims=1)[0]
             scaled = self.op("Mul", [peak, self.constant(1 / 127, "float32")])[0]
             scale = self.op("Add", [scaled, self.constant(1e-12, "float32")])[0]
             flat_scale = self.op("Reshape", [scale, self.constant([-1])])[0]
             flat = self.op("Reshape", [x, self.constant([-1, k])])[0]
-            middle = helper.make_tensor("middle", TensorProto.UINT8, [1], [128])
+            middle = tensor_of("middle", np.array([128], np.uint8))
             zeros = self.op("ConstantOfShape", [self.op("Shape", [flat_scale])[0]], value=middle)[0]
             levels = self.op("QuantizeLinear", [flat, flat_scale, zeros], axis=0)[0]
             shape = self.op("Concat", [self.op("Shape", [x], end=2)[0], self.constant([-1])], axis=0)[0]
@@ -219,14 +205,17 @@ class GraphWriter:
 
     def write(self) -> None:
         """Build and save; a missing weight raises what `weights` does."""
-        import onnx
-        from onnx import helper
-
         with self.path.with_name(f"{self.path.name}_data").open("wb") as self._stream:
             self.network()
-        graph = helper.make_graph(self.nodes, "qwen3", self.inputs, self.outputs, self.initializers)
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MS_DOMAIN, 1)]
-        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="qmd"), str(self.path))
+        graph = Graph(
+            node=tuple(self.nodes),
+            name="qwen3",
+            initializer=tuple(self.initializers.values()),
+            input=tuple(self.inputs),
+            output=tuple(self.outputs),
+        )
+        opsets = (OperatorSet("", 21), OperatorSet(MS_DOMAIN, 1))
+        save_model(self.path, Model(ir_version=10, producer_name="qmd", graph=graph, opset_import=opsets))
 
     def network(self) -> None:
         """Add everything the graph holds."""

@@ -1,8 +1,7 @@
 """Writes Qwen3 as our own ONNX graph: weights come in by name, a model file goes out.
 
 Owning the graph buys what published files lack on a CPU: key-value tensors that can be updated in place, logits of the
-last token only, fused projections, quantised embedding tables and `accuracy_level` 4. Needs `onnx` (an optional
-dependency, imported when a graph is written) and numpy, nothing else.
+last token only, fused projections, quantised embedding tables and `accuracy_level` 4.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from qmd.inference.onnx_files.messages import FLOAT, INT32, INT64, value_info
 from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, Qwen3Shape
 from qmd.prepare.quantize import BlockQuantized, quantize_blocks
 
@@ -45,10 +45,8 @@ class Qwen3Writer(GraphWriter):
 
     def declare_inputs(self) -> None:
         """The tokens and their mask."""
-        from onnx import TensorProto, helper
-
         for name, length in (("input_ids", "sequence"), ("attention_mask", "total")):
-            self.inputs.append(helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", length]))
+            self.inputs.append(value_info(name, INT64, ["batch", length]))
 
     def _embed(self) -> tuple[str, str, BlockQuantized | None]:
         """The tokens' vectors, the name of the table, and the table where it is quantised."""
@@ -71,8 +69,6 @@ class Qwen3Writer(GraphWriter):
 
     def _prepare_attention(self) -> None:
         """Nodes that all layers share: rotary tables, last position of each row, total length."""
-        from onnx import TensorProto
-
         shape = self.shape
         inverse = 1.0 / shape.rope_theta ** (np.arange(0, shape.head_size, 2) / shape.head_size)
         angles = np.arange(shape.max_positions)[:, None] * inverse[None]
@@ -80,10 +76,10 @@ class Qwen3Writer(GraphWriter):
         self.sin = self.initializer("rope.sin", np.sin(angles).astype(np.float32))
         lengths = self.op("ReduceSum", ["attention_mask", self.constant([1])], keepdims=0)[0]
         self.last = self.op("Sub", [lengths, self.constant(1)])[0]
-        self.last32 = self.op("Cast", [self.last], to=TensorProto.INT32)[0]
+        self.last32 = self.op("Cast", [self.last], to=INT32)[0]
         mask_shape = self.op("Shape", ["attention_mask"])[0]
         self.total = self.op("Gather", [mask_shape, self.constant(1)], axis=0)[0]
-        self.total32 = self.op("Cast", [self.total], to=TensorProto.INT32)[0]
+        self.total32 = self.op("Cast", [self.total], to=INT32)[0]
 
     def _layer(self, index: int, hidden: str, residual: str) -> tuple[str, str]:
         shape, prefix = self.shape, f"layers.{index}"
@@ -130,20 +126,16 @@ class Qwen3Writer(GraphWriter):
 
     def declare_past(self, index: int) -> tuple[list[str], list[str]]:
         """Declare a layer's key and value as inputs and as outputs; returns the names of both."""
-        from onnx import TensorProto, helper
-
         past, present = (
             [f"{stem}.{index}.{kind}" for kind in ("key", "value")] for stem in ("past_key_values", "present")
         )
         for names, place, length in ((past, self.inputs, "past"), (present, self.outputs, "total")):
-            dims = ["batch", self.shape.kv_heads, length, self.shape.head_size]
-            place += [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in names]
+            dims: list[int | str] = ["batch", self.shape.kv_heads, length, self.shape.head_size]
+            place += [value_info(name, FLOAT, dims) for name in names]
         return past, present
 
     def _head(self, x: str, table: str, quantized: BlockQuantized | None) -> None:
-        from onnx import TensorProto, helper
-
-        dims: list[str | int]
+        dims: list[int | str]
         if self.form.head == "score":
             weight = self.initializer("score.weight", self.weights["score"].T)
             logits = self.op("MatMul", [self.take_last(x), weight], name="score")[0]
@@ -158,8 +150,8 @@ class Qwen3Writer(GraphWriter):
                 levels = self.alias("lm_head.levels", table, quantized.packed.shape)
                 logits = self.block_product(x, levels, "embed.scales", quantized, "lm_head")
             dims = ["batch", "logit_positions", self.shape.vocab]
-        self.op("Cast", [logits], outputs=["logits"], to=TensorProto.FLOAT)
-        self.outputs.insert(0, helper.make_tensor_value_info("logits", TensorProto.FLOAT, dims))
+        self.op("Cast", [logits], outputs=["logits"], to=FLOAT)
+        self.outputs.insert(0, value_info("logits", FLOAT, dims))
 
     def logit_rows(self, x: str) -> str:
         """The positions that get logits over the vocabulary, (batch, positions, hidden): the last of each row."""

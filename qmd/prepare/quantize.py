@@ -1,7 +1,7 @@
 """Blockwise and per-row integer forms of weight matrices, in numpy.
 
 The layouts are those of the `MatMulNBits` and `GatherBlockQuantized` operators: a weight of shape (n, k) is cut along k
-into blocks, each with one scale. Symmetric forms only are written (zero point 8 or 128); both are read.
+into blocks, each with one scale, around the zero point 8 or 128.
 """
 
 from __future__ import annotations
@@ -79,46 +79,6 @@ def _round_blocks(blocks: npt.NDArray[np.float32], bits: int) -> tuple[npt.NDArr
         best_scale = np.where(better, scale, best_scale)
         best_levels = np.where(better, (levels + half).astype(np.uint8), best_levels)
     return best_levels, best_scale[..., 0]
-
-
-def dequantize_blocks(
-    packed: npt.NDArray[np.uint8],
-    scales: npt.NDArray[np.floating],
-    zero_points: npt.NDArray[np.generic] | None,
-    *,
-    bits: int,
-    block: int,
-    k: int,
-) -> npt.NDArray[np.float32]:
-    """The (n, k) weight behind the inputs of a `MatMulNBits` node.
-
-    Args:
-        packed: uint8, n * ceil(k / block) * block * bits / 8 values in any shape whose first axis is n.
-        scales: n * ceil(k / block) values in any shape.
-        zero_points: None for 2^(bits-1); else uint8 packed like the weights (each row padded to a whole byte), or a
-            floating type with one value per block.
-        bits: 4 or 8.
-        block: Weights per scale.
-        k: Columns of the weight.
-    """
-    n = packed.shape[0]
-    per_row = -(-k // block)
-    levels = _unpack(packed.reshape(n, -1), bits).reshape(n, per_row, block).astype(np.float32)
-    scale = np.asarray(scales, np.float32).reshape(n, per_row, 1)
-    if zero_points is None:
-        zero: npt.NDArray[np.float32] | float = float(2 ** (bits - 1))
-    elif zero_points.dtype == np.uint8:
-        zero = _unpack(zero_points.reshape(n, -1).astype(np.uint8), bits)[:, :per_row].astype(np.float32)[..., None]
-    else:
-        zero = np.asarray(zero_points, np.float32).reshape(n, per_row, 1)
-    return np.ascontiguousarray(((levels - zero) * scale).reshape(n, per_row * block)[:, :k])
-
-
-def _unpack(rows: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
-    """Levels of packed rows, low nibble first."""
-    if bits == 8:
-        return rows
-    return np.stack([rows & 15, rows >> 4], axis=-1).reshape(rows.shape[0], -1)
 
 
 def quantize_rows(

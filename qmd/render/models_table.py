@@ -70,12 +70,13 @@ def _here(one: ModelState, home: Path) -> tuple[RenderableType, RenderableType, 
     if not one.is_present:
         return state("faint", "not here"), "", ""
     forms = [form.name for form in one.prepared if form.fault is None]
-    damaged = [form.name for form in one.prepared if form.fault is not None]
+    idle = [form.name for form in one.prepared if form.fault is not None]
     words = "built in" if one.record.tier == "built-in" else "here"
     words += f", prepared: {', '.join(forms)}" if forms else ""
-    words += f", damaged: {', '.join(damaged)}" if damaged else ""
+    words += f", not used: {', '.join(idle)}" if idle else ""
     place = Elided(folded_home(one.folder, home), one.folder.as_uri())
-    return state("warning" if damaged else "good", words), human_size(folder_size(one.folder)), place
+    style = "warning" if any(form.is_mendable for form in one.prepared) else "good"
+    return state(style, words), human_size(folder_size(one.folder)), place
 
 
 def _languages(one: ModelState) -> str:

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_inference.py FOLDER [--layers 28] [--threads 1] [--full] [--llama] [--results FILE]
 
-FOLDER holds the stand-ins of `models/build_standins.py`; those missing are built (about 6 GB and ten minutes). Weights
+FOLDER holds the stand-ins of `models/build_standins.py`; those missing are built (about 7 GB and ten minutes). Weights
 are random, so nothing here speaks of quality. Times are processor time per thread, the best of `--repeat`, because
 other work on the machine hardly touches it; wall time stands beside it in the results file. `--llama` adds llama.cpp
 on GGUF stand-ins of the same size where `llama_cpp` can be imported (see `llama_peer.py`). `--full` is the whole grid:
@@ -46,7 +46,8 @@ PREFIX, SUFFIX = 75, 9
 """Tokens of the reranker's prompt before and after the passage."""
 BATCH_TOKENS = 4096
 PARTS = ("decode", "rerank", "embed", "load")
-DECODERS = {"decoder-q4f16": "q4f16", "decoder-q4": "q4", "decoder-q8": "q8"}
+DECODERS = {"decoder-cpu-int4": "q4", "decoder-q4f16": "q4f16", "decoder-q4": "q4", "decoder-q8": "q8"}
+"""The published file for a CPU, the one for CUDA, and forms of our own."""
 RERANKERS = {"reranker-fp32": "fp32", "reranker-fp16": "fp16", "reranker-q8": "q8", "reranker-w8a8": "w8a8"}
 
 
@@ -91,7 +92,7 @@ class Plan:
                 break
         spent_s = best[1] if self.allow_gpu else best[0] / self.threads
         row = Row(part, model, mode, case, tokens / spent_s, best[0], best[1])
-        print(f"{part:7} {model:15} {mode:9} {case:9} {row.tokens_s:8.1f} tok/s  {row.wall_s:7.2f} s wall", flush=True)
+        print(f"{part:7} {model:16} {mode:9} {case:9} {row.tokens_s:8.1f} tok/s  {row.wall_s:7.2f} s wall", flush=True)
         return row
 
 
@@ -288,7 +289,7 @@ def bench_load(plan: Plan) -> Iterator[dict[str, Any]]:
         command = [sys.executable, __file__, str(plan.folder), "--load", name, format, "--threads", str(plan.threads)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         row = json.loads(done.stdout.splitlines()[-1])
-        print(f"load    {name:15} {row['load_s']:6.2f} s  {row['rss_mib']} MiB, peak {row['peak_mib']} MiB", flush=True)
+        print(f"load    {name:16} {row['load_s']:6.2f} s  {row['rss_mib']} MiB, peak {row['peak_mib']} MiB", flush=True)
         yield row
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from qmd.files import exclusive_lock
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
 from qmd.inference.models.weights import locate_builtin
+from qmd.inference.onnx_files.messages import FLOAT, value_info
 from tests.cli.conftest import Qmd, Run
 from tests.inference.exported_graphs import PublishedWriter
 from tests.inference.model_hub import WEIGHTS, FakeHub, Reply, serve_hub
@@ -27,10 +28,8 @@ class ExtraInputWriter(PublishedWriter):
     """Asks for an image."""
 
     def network(self) -> None:
-        from onnx import TensorProto, helper
-
         super().network()
-        self.inputs.append(helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, ["batch", 3]))
+        self.inputs.append(value_info("pixel_values", FLOAT, ["batch", 3]))
 
 
 def _truncate(weights: Path) -> None:

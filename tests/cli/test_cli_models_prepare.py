@@ -11,14 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
-from qmd.prepare.forms import forms_for
+from qmd.inference.models.prepared import forms_for
 from tests.cli.conftest import Qmd
 from tests.inference.exported_graphs import ExportForm
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 RERANKER_FORM = replace(PUBLISHED, head="score", past=False, positions=False, activations="fp16")
-DECODER_FORM = replace(PUBLISHED, activations="fp16", linear="q4")
+DECODER_FORM = replace(PUBLISHED, activations="fp16")
+QUANTISED_FORM = replace(PUBLISHED, activations="fp16", linear="q4")
 
 
 @pytest.fixture
@@ -31,10 +32,10 @@ def reranker(models: Path) -> Path:
     return _publish(models, QWEN_RERANKER, RERANKER_FORM)
 
 
-def _publish(models: Path, record: ModelRecord, form: ExportForm) -> Path:
+def _publish(models: Path, record: ModelRecord, form: ExportForm, *, format: str = "fp16") -> Path:
     folder = models / record.folder
     write_tokenizer(folder)
-    source = next(item for item in record.formats if item.name in ("fp16", "q4f16"))
+    source = next(item for item in record.formats if item.name == format)
     write_model(folder / source.weights.path, form, random_weights())
     return folder
 
@@ -44,7 +45,7 @@ def test_preparing_shows_what_it_made_and_how_well_it_agrees(qmd: Qmd, reranker:
     assert run.status == 0, run.err
     assert run.out.startswith(f"✓ {QWEN_RERANKER.name} q8 -> {reranker / 'prepared' / 'q8'}")
     assert "rank agreement" in run.out
-    assert "writing q8" in run.err
+    assert run.err.startswith(f"{QWEN_RERANKER.name}: making q8")
 
 
 def test_without_a_name_every_model_here_gets_its_default_form(qmd: Qmd, models: Path, reranker: Path) -> None:
@@ -68,11 +69,28 @@ def test_a_prepared_form_is_listed_verified_used_and_removed(
     assert not reranker.exists()
 
 
+def test_the_configuration_chooses_the_form_and_doctor_says_why(
+    qmd: Qmd, reranker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QMD_FORCE_CPU", "1")
+    qmd("models", "prepare", QWEN_RERANKER.name, "--form", "q8")
+    assert "form: q8, prepared here: the fastest" in qmd("doctor").out
+    monkeypatch.setenv("QMD_RERANK_FORM", "w8a8")
+    shown = qmd("doctor").out
+    assert f"{QWEN_RERANKER.name} q8" in shown
+    assert f"'w8a8' of '{QWEN_RERANKER.name}' is not on this machine; make it: qmd models prepare" in shown
+    config = tmp_path / "config" / "qmd" / "index.yml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("models:\n  rerank_form: published\n")
+    shown = qmd("doctor").out
+    assert "form: fp16, published, as asked for; q8 is here for those who ask for it" in shown
+
+
 def test_a_damaged_form_is_named_and_the_published_file_is_used(qmd: Qmd, reranker: Path) -> None:
     qmd("models", "prepare", QWEN_RERANKER.name, "--form", "q8")
     weights = reranker / "prepared" / "q8" / "model.onnx"
     weights.write_bytes(weights.read_bytes()[:500])
-    assert "q8 (damaged)" in qmd("models", "list").out
+    assert "q8 (not used: its file 'model.onnx' is damaged)" in qmd("models", "list").out
     assert qmd("models", "verify", QWEN_RERANKER.name).status == 1
     shown = qmd("doctor").out
     assert f"{QWEN_RERANKER.name} fp16" in shown
@@ -87,17 +105,12 @@ def test_a_form_that_disagrees_is_refused_with_the_reason(qmd: Qmd, models: Path
     assert run.status == 1
     assert "q8 is not kept: correlation" in run.out
     assert "the published file stays in use" in run.out
-    assert "prepared" not in qmd("models", "list").out
+    assert "q8 (not used: the self-check refused it: correlation" in qmd("models", "list").out
 
 
-def test_without_onnx_one_line_names_the_extra(qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forms_are_made_without_the_package_onnx(qmd: Qmd, reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    run = qmd("models", "prepare", QWEN_RERANKER.name)
-    assert run.status == 4
-    assert run.err.splitlines() == [
-        "error: the package 'onnx' is needed to prepare models",
-        "hint: install it beside qmd: pip install 'qmd-search[prepare]'",
-    ]
+    assert qmd("models", "prepare", QWEN_RERANKER.name).status == 0
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(
@@ -111,6 +124,16 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(
     assert run.status == 4
     assert "not enough space" in run.err
     assert not list((reranker / "prepared").iterdir())
+
+
+def test_preparing_a_model_whose_weights_have_4_bits_says_why_not_and_makes_nothing(qmd: Qmd, models: Path) -> None:
+    folder = _publish(models, QWEN_EXPANDER, QUANTISED_FORM, format="q4")
+    run = qmd("models", "prepare", QWEN_EXPANDER.name)
+    assert run.status == 4
+    assert "its weights here are quantised already (q4)" in run.err
+    assert not (folder / "prepared").exists()
+    assert qmd("models", "prepare").status == 3
+    assert "models prepare" not in qmd("doctor").out
 
 
 def test_what_an_interrupted_run_left_is_cleared_away(qmd: Qmd, reranker: Path) -> None:

@@ -14,6 +14,7 @@ from qmd.inference.settings import ENV_STEMS
 
 PACKAGE = Path(__file__).parents[2] / "qmd"
 OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API", "_API_KEY")}
+OF_A_ROLE |= {f"{ENV_STEMS[role]}_FORM" for role in ("rerank", "expand")}
 """Their names are put together where they are read."""
 
 

@@ -10,8 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from msgspec import Struct
-from onnx import TensorProto, helper
 
+from qmd.inference.onnx_files.messages import (
+    FLOAT,
+    FLOAT16,
+    INT64,
+    Dimension,
+    Shape,
+    TensorType,
+    Type,
+    ValueInfo,
+    value_info,
+)
 from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
 from qmd.prepare.graphs import Qwen3Writer
 
@@ -55,6 +65,10 @@ class ExportForm(Struct, frozen=True):
     """Key-value inputs and outputs."""
     positions: bool = False
     """A `position_ids` input and separate rotary nodes; else positions follow the mask."""
+    has_zeros: bool = False
+    """A zero point for every block, which asymmetric quantisation has."""
+    eight_bit: frozenset[str] = frozenset()
+    """Products (`layers.0.v`) that keep 8 bits where `linear` is `q4`."""
     states_head_size: bool = True
     """False leaves the last dimension of key-value tensors open, as the GenAI builder does from 0.18 on."""
     data_suffix: str = "_data"
@@ -101,29 +115,45 @@ class PublishedWriter(Qwen3Writer):
 
     def network(self) -> None:
         super().network()
-        if not self.export.states_head_size:
-            for info in (*self.inputs, *self.outputs):
-                if info.name.startswith(("past", "present")):
-                    info.type.tensor_type.shape.dim[3].dim_param = "kv_cache_dim"
-        if self._is_half:
-            for info in (*self.inputs, *self.outputs):
-                kind = info.type.tensor_type
-                if kind.elem_type == TensorProto.FLOAT and not (info.name == "logits" and self.form.head == "score"):
-                    kind.elem_type = TensorProto.FLOAT16
+        self.inputs = [self._exported(info) for info in self.inputs]
+        self.outputs = [self._exported(info) for info in self.outputs]
+
+    def _exported(self, info: ValueInfo) -> ValueInfo:
+        """An input or output as the exporter declares it."""
+        held = info.type.tensor_type if info.type else None
+        assert held is not None and held.shape is not None
+        kind, dims = held.elem_type, held.shape.dim
+        if not self.export.states_head_size and info.name.startswith(("past", "present")):
+            dims = (*dims[:3], Dimension(dim_param="kv_cache_dim"))
+        is_score = info.name == "logits" and self.form.head == "score"
+        if self._is_half and kind == FLOAT and not is_score:
+            kind = FLOAT16
+        return ValueInfo(info.name, Type(TensorType(kind, Shape(dims))))
 
     def op(self, kind: str, inputs: Sequence[str], **options: Any) -> list[str]:
+        if kind in ("MatMulNBits", "GatherBlockQuantized") and self.export.has_zeros:
+            inputs = [*inputs, self._zeros(inputs[2], options["bits"])]
         if kind == "MatMulNBits":
             options["accuracy_level"] = self.export.accuracy_level
         elif kind == "GroupQueryAttention" and self.export.positions:
             inputs, options["do_rotary"] = [*inputs[:-2], "", ""], 0
         elif options.get("outputs") == ["logits"] and self._is_half and self.form.head == "lm":
-            options["to"] = TensorProto.FLOAT16
+            options["to"] = FLOAT16
         return super().op(kind, inputs, **options)
 
     def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
         if self._is_half and array.dtype == np.float32:
             array = array.astype(np.float16)
         return super().initializer(self._constant_name(name), array)
+
+    def _zeros(self, scales: str, bits: int) -> str:
+        """The zero points of the blocks that `scales` belong to: here the middle, which costs what any other does."""
+        name = f"{scales}.zeros"
+        if name not in self.initializers:
+            n, blocks = self.initializers[scales].dims
+            size, middle = (-(-blocks // 2), 0x88) if bits == 4 else (blocks, 0x80)
+            self.initializer(name, np.full((n, size), middle, np.uint8))
+        return name
 
     def _constant_name(self, weight: str) -> str:
         pieces = weight.split(".")
@@ -133,6 +163,7 @@ class PublishedWriter(Qwen3Writer):
 
     def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
         pieces = name.split(".")
+        form = "q8" if name in self.export.eight_bit else form
         return super().linear(x, parts, self.node_name(int(pieces[1]), pieces[2]) if len(pieces) == 3 else name, form)
 
     def node_name(self, index: int, part: str) -> str:
@@ -147,7 +178,7 @@ class PublishedWriter(Qwen3Writer):
     def declare_inputs(self) -> None:
         super().declare_inputs()
         if self.export.positions:
-            self.inputs.append(helper.make_tensor_value_info("position_ids", TensorProto.INT64, ["batch", "sequence"]))
+            self.inputs.append(value_info("position_ids", INT64, ["batch", "sequence"]))
 
     def declare_past(self, index: int) -> tuple[list[str], list[str]]:
         if self.export.past:

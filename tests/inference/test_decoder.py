@@ -28,6 +28,15 @@ GENAI_18 = replace(
 )
 """What the GenAI builder 0.18 writes for a CPU: the head size left open, weights in `model.onnx.data`."""
 Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
+MIXED = replace(
+    PUBLISHED,
+    linear="q4",
+    table="q8",
+    positions=False,
+    has_zeros=True,
+    eight_bit=frozenset({"layers.0.v", "layers.1.down"}),
+)
+"""The layout of the published file for a CPU."""
 CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference from the float64 reference (logits have a standard deviation of 0.65)
     "fp32": (PUBLISHED, PublishedWriter, 2e-5),
@@ -42,6 +51,7 @@ CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     "genai-0.18-half": (replace(GENAI_18, activations="fp16", positions=True), PublishedWriter, 8e-2),
     "plain-without-head-size": (replace(PUBLISHED, states_head_size=False), PlainWriter, 2e-5),
     "own-q4": (ExportForm(linear="q4", table="q4", block=32, accuracy_level=0), PublishedWriter, 2e-5),
+    "mixed-with-zero-points": (MIXED, PublishedWriter, 2e-5),
     "own-q8-level-4": (ExportForm(linear="q8", block=32), PublishedWriter, 8e-2),
 }
 IDS = [int(i) for i in np.random.default_rng(0).integers(0, SHAPE.vocab, 12)]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 import time
 from pathlib import Path
@@ -166,29 +165,6 @@ def test_a_folder_without_a_model_names_the_command_that_fetches_it(tmp_path: Pa
     with pytest.raises(ModelError) as caught:
         load_expander(tmp_path, QWEN_EXPANDER, EngineSettings(tmp_path, allow_gpu=False))
     assert "models pull" in (caught.value.hint or "")
-
-
-def test_the_published_cpu_file_and_a_prepared_form_are_found_in_that_order_reversed(tmp_path: Path) -> None:
-    from qmd.inference.models.catalogue import full_model
-    from qmd.inference.models.weights_choice import choose_weights
-
-    record = full_model("expand")
-    for item in record.formats:
-        path = tmp_path / item.weights.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x")
-    assert choose_weights(tmp_path, record, allow_gpu=False).format == "q4"
-    assert "cpu_and_mobile" in str(choose_weights(tmp_path, record, allow_gpu=False).path)
-    prepared = tmp_path / "prepared" / "q4"
-    prepared.mkdir(parents=True)
-    (prepared / "model.onnx").write_bytes(b"x")
-    assert "prepared" not in str(choose_weights(tmp_path, record, allow_gpu=False).path)
-    files = [{"path": "model.onnx", "size_bytes": 1, "sha256": "0" * 64}]
-    manifest = {"source": record.formats[0].weights.path, "source_bytes": 1, "files": files}
-    (prepared / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    assert choose_weights(tmp_path, record, allow_gpu=False).path == prepared / "model.onnx"
-    (tmp_path / record.formats[0].weights.path).write_bytes(b"another version")
-    assert choose_weights(tmp_path, record, allow_gpu=False).path != prepared / "model.onnx"
 
 
 def test_quantised_half_precision_models_expand_too(tmp_path: Path) -> None:

@@ -13,30 +13,28 @@ from qmd.errors import ModelError, UsageError
 from qmd.inference.engines.cross_encoder import load_cross_encoder
 from qmd.inference.engines.expansion import load_expander
 from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
-from qmd.inference.models.weights_choice import has_byte_products
+from qmd.inference.models.prepared import form_to_make, has_byte_products, prepared_forms, prepared_notes
+from qmd.inference.models.weights_choice import choose_weights, form_note
 from qmd.inference.settings import EngineSettings
 from qmd.prepare.forms import prepare_model
 from qmd.prepare.graph_weights import GraphWeights
-from qmd.prepare.quantize import dequantize_blocks, quantize_blocks, quantize_rows
+from qmd.prepare.quantize import quantize_blocks, quantize_rows
 from qmd.prepare.self_check import Agreement, compare_logits, compare_scores
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
-from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
+from tests.inference.tiny_models import PUBLISHED, SHAPE, dequantize_blocks, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
 PUBLISHED_SCORE = replace(PUBLISHED, head="score", past=False, positions=False)
-FORMS: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
-    # name: form, writer, largest difference of a weight read back (half-precision scales round)
-    "fp32": (PUBLISHED, PublishedWriter, 0.0),
-    "fp16": (replace(PUBLISHED, activations="fp16"), PlainWriter, 0.0),
-    "q4f16": (replace(PUBLISHED, activations="fp16", linear="q4"), PublishedWriter, 1e-6),
-    "q8-table": (replace(PUBLISHED, linear="q8", table="q8"), PublishedWriter, 1e-6),
-    "score": (PUBLISHED_SCORE, PublishedWriter, 0.0),
+FORMS: dict[str, tuple[ExportForm, type[PublishedWriter]]] = {
+    "fp32": (PUBLISHED, PublishedWriter),
+    "fp16": (replace(PUBLISHED, activations="fp16"), PlainWriter),
+    "score": (PUBLISHED_SCORE, PublishedWriter),
 }
 
 
 def _folder(path: Path, record: ModelRecord, form: ExportForm) -> Path:
     write_tokenizer(path)
-    source = next(item for item in record.formats if item.name in ("fp16", "q4f16"))
+    source = next(item for item in record.formats if item.name == "fp16")
     write_model(path / source.weights.path, form, random_weights())
     return path
 
@@ -92,14 +90,14 @@ def test_a_block_that_does_not_divide_the_width_is_refused() -> None:
 
 @pytest.mark.parametrize("case", FORMS)
 def test_weights_are_read_back_from_a_published_graph(tmp_path: Path, case: str) -> None:
-    form, writer, tolerance = FORMS[case]
+    form, writer = FORMS[case]
     held = write_model(tmp_path / "model.onnx", form, random_weights(), writer=writer)
     weights = GraphWeights(tmp_path / "model.onnx")
     # The head is tied to the table in every case, and the score head exists only where it is asked for.
     expected = {name for name in held if name not in ("head", "score")} | ({"score"} if form.head == "score" else set())
     assert set(weights) == expected
     for name in expected:
-        assert np.abs(weights[name] - held[name]).max() <= tolerance, name
+        assert np.array_equal(weights[name], held[name]), name
 
 
 def test_the_sizes_are_inferred_and_the_configuration_is_heard(tmp_path: Path) -> None:
@@ -162,7 +160,7 @@ def test_a_prepared_reranker_scores_like_the_published_one_and_is_taken(
     before = load_cross_encoder(folder, QWEN_RERANKER, engine_settings)
     (made,) = prepare_model(QWEN_RERANKER, folder, forms=[form], threads=1)
     after = load_cross_encoder(folder, QWEN_RERANKER, engine_settings)
-    assert made.is_kept, made.reason
+    assert made.reason is None
     assert (before.description.format, after.description.format) == ("fp16", form)
     assert after.score("query", passages) == pytest.approx(before.score("query", passages), abs=difference)
     manifest = json.loads((made.path / "manifest.json").read_text("utf-8"))
@@ -172,16 +170,16 @@ def test_a_prepared_reranker_scores_like_the_published_one_and_is_taken(
 def test_w8a8_is_kept_or_refused_by_its_self_check_and_never_taken_unchecked(tmp_path: Path) -> None:
     folder = _folder(tmp_path, QWEN_RERANKER, PUBLISHED_SCORE)
     made = prepare_model(QWEN_RERANKER, folder, forms=["w8a8"], threads=1)[0]
-    assert made.is_kept == (made.path / "manifest.json").exists()
-    assert made.is_kept == (made.reason is None)
+    (held,) = prepared_forms(QWEN_RERANKER, folder)
+    assert (held.fault is None) == (made.reason is None) == (made.path / "model.onnx").exists()
     # Whatever this processor's 8-bit sums do, one of the two weight ranges comes close.
     assert made.agreement.correlation > 0.95
 
 
 def test_a_prepared_decoder_expands_and_is_taken(tmp_path: Path) -> None:
-    folder = _folder(tmp_path, QWEN_EXPANDER, replace(PUBLISHED, activations="fp16", linear="q4"))
+    folder = _folder(tmp_path, QWEN_EXPANDER, replace(PUBLISHED, activations="fp16"))
     (made,) = prepare_model(QWEN_EXPANDER, folder, threads=1)
-    assert made.is_kept, made.reason
+    assert made.reason is None
     expander = load_expander(folder, QWEN_EXPANDER, EngineSettings(tmp_path, allow_gpu=False, threads=1))
     assert expander.description.format == "q4"
     found = expander.expand("query")
@@ -203,8 +201,81 @@ def test_a_form_that_disagrees_is_not_kept(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "rope_theta": 2.0}), "utf-8")
     (made,) = prepare_model(QWEN_EXPANDER, folder, forms=["q8"], threads=1)
     assert made.agreement.correlation < 0.98
-    assert not made.is_kept and made.reason is not None
-    assert not list((folder / "prepared").iterdir())
+    assert made.reason is not None
+    assert [path.name for path in made.path.iterdir()] == ["manifest.json"]
+    (held,) = prepared_forms(QWEN_EXPANDER, folder)
+    assert held.fault == f"the self-check refused it: {made.reason}"
+    assert choose_weights(folder, QWEN_EXPANDER, allow_gpu=False).format == "fp32"
+
+
+def test_a_refused_form_is_not_tried_again_unasked_and_leaves_one_that_agreed_alone(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, QWEN_RERANKER, PUBLISHED_SCORE)
+    wanted = form_to_make(QWEN_RERANKER, folder, has_cuda=False)
+    assert wanted is not None and form_to_make(QWEN_RERANKER, folder, has_cuda=True) is None
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "rope_theta": 2.0}), "utf-8")
+    (made,) = prepare_model(QWEN_RERANKER, folder, forms=[wanted], threads=1)
+    assert made.reason is not None
+    assert form_to_make(QWEN_RERANKER, folder, has_cuda=False) is None
+    (folder / "config.json").unlink()
+    (made,) = prepare_model(QWEN_RERANKER, folder, forms=[wanted], threads=1)
+    assert made.reason is None
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "rope_theta": 2.0}), "utf-8")
+    (refused,) = prepare_model(QWEN_RERANKER, folder, forms=[wanted], threads=1)
+    assert refused.reason is not None
+    assert choose_weights(folder, QWEN_RERANKER, allow_gpu=False).path == made.path / "model.onnx"
+
+
+def test_a_refusal_by_another_version_of_qmd_or_of_another_file_holds_no_more(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, QWEN_RERANKER, PUBLISHED_SCORE)
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "rope_theta": 2.0}), "utf-8")
+    (made,) = prepare_model(QWEN_RERANKER, folder, threads=1)
+    manifest = json.loads((made.path / "manifest.json").read_text("utf-8"))
+    for change in ({"qmd": "0.0.1"}, {"source_bytes": 1}):
+        (made.path / "manifest.json").write_text(json.dumps(manifest | change), "utf-8")
+        assert form_to_make(QWEN_RERANKER, folder, has_cuda=False) == made.name
+
+
+def test_a_form_made_of_quantised_weights_by_an_older_version_is_used_no_more(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, QWEN_EXPANDER, replace(PUBLISHED, activations="fp16"))
+    (made,) = prepare_model(QWEN_EXPANDER, folder, threads=1)
+    old = next(item.weights.path for item in QWEN_EXPANDER.formats if item.name == "q4f16")
+    (folder / QWEN_EXPANDER.formats[-1].weights.path).rename(folder / old)
+    manifest = json.loads((made.path / "manifest.json").read_text("utf-8"))
+    (made.path / "manifest.json").write_text(json.dumps(manifest | {"source": old}), "utf-8")
+    assert choose_weights(folder, QWEN_EXPANDER, allow_gpu=False).path == folder / old
+    assert choose_weights(folder, QWEN_EXPANDER, allow_gpu=False, form="q4").path == folder / old
+    assert "made of quantised weights" in (form_note(folder, QWEN_EXPANDER, "q4") or "")
+    assert prepared_notes(QWEN_EXPANDER, folder) == ()
+
+
+def test_no_form_is_made_of_quantised_weights(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path)
+    for name in ("q4", "q4f16"):
+        path = next(item.weights.path for item in QWEN_EXPANDER.formats if item.name == name)
+        write_model(tmp_path / path, replace(PUBLISHED, linear="q4"), random_weights())
+    with pytest.raises(ModelError, match=r"quantised already \(q4f16, q4\)") as caught:
+        prepare_model(QWEN_EXPANDER, tmp_path, threads=1)
+    assert "\n" not in caught.value.message and "prepare" not in (caught.value.hint or "")
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_a_file_that_says_it_is_exact_and_is_not_is_refused(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, QWEN_EXPANDER, replace(PUBLISHED, linear="q4"))
+    with pytest.raises(ModelError, match="are quantised"):
+        prepare_model(QWEN_EXPANDER, folder, threads=1)
+
+
+def test_what_is_done_is_told_as_steps_that_count_up(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, QWEN_RERANKER, PUBLISHED_SCORE)
+    told: list[tuple[str, int, int]] = []
+    prepare_model(
+        QWEN_RERANKER, folder, forms=["q8"], threads=1, on_progress=lambda what, done, of: told.append((what, done, of))
+    )
+    steps = list(dict.fromkeys(what for what, _, _ in told))
+    assert steps == ["running the published", "writing q8", "checking q8"]
+    for step in steps:
+        done = [(count, total) for what, count, total in told if what == step]
+        assert done == sorted(done) and done[-1][0] == done[-1][1]
 
 
 def test_an_unknown_form_and_a_model_without_forms_are_wrong_usage(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.prepare.graph_writer import Qwen3Shape
-from qmd.prepare.quantize import dequantize_blocks, quantize_blocks, quantize_rows
+from qmd.prepare.quantize import quantize_blocks, quantize_rows
 from tests.inference.exported_graphs import LAYER_PARTS, ExportForm, PublishedWriter, weight_names
 
 SHAPE = Qwen3Shape(
@@ -68,12 +68,54 @@ def stored_weights(weights: Weights, form: ExportForm) -> Weights:
             kind = form.down
         if part in ("embed", "head"):
             kind = form.table
+        if name in form.eight_bit:
+            kind = "q8"
         if value.ndim == 1 or part == "score":
             kind = "fp"
         stored[name] = _round_trip(value, kind, form)
     if form.table != "fp" and "head" not in weights:
         stored["head"] = stored["embed"]
     return stored
+
+
+def dequantize_blocks(
+    packed: npt.NDArray[np.uint8],
+    scales: npt.NDArray[np.floating],
+    zero_points: npt.NDArray[np.generic] | None,
+    *,
+    bits: int,
+    block: int,
+    k: int,
+) -> npt.NDArray[np.float32]:
+    """The (n, k) weight behind the inputs of a `MatMulNBits` node.
+
+    Args:
+        packed: uint8, n * ceil(k / block) * block * bits / 8 values in any shape whose first axis is n.
+        scales: n * ceil(k / block) values in any shape.
+        zero_points: None for 2^(bits-1); else uint8 packed like the weights (each row padded to a whole byte), or a
+            floating type with one value per block.
+        bits: 4 or 8.
+        block: Weights per scale.
+        k: Columns of the weight.
+    """
+    n = packed.shape[0]
+    per_row = -(-k // block)
+    levels = _unpack(packed.reshape(n, -1), bits).reshape(n, per_row, block).astype(np.float32)
+    scale = np.asarray(scales, np.float32).reshape(n, per_row, 1)
+    if zero_points is None:
+        zero: npt.NDArray[np.float32] | float = float(2 ** (bits - 1))
+    elif zero_points.dtype == np.uint8:
+        zero = _unpack(zero_points.reshape(n, -1).astype(np.uint8), bits)[:, :per_row].astype(np.float32)[..., None]
+    else:
+        zero = np.asarray(zero_points, np.float32).reshape(n, per_row, 1)
+    return np.ascontiguousarray(((levels - zero) * scale).reshape(n, per_row * block)[:, :k])
+
+
+def _unpack(rows: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
+    """Levels of packed rows, low nibble first."""
+    if bits == 8:
+        return rows
+    return np.stack([rows & 15, rows >> 4], axis=-1).reshape(rows.shape[0], -1)
 
 
 def _round_trip(value: npt.NDArray[np.float32], kind: str, form: ExportForm) -> npt.NDArray[np.float32]:

@@ -29,7 +29,7 @@ def open_language_model(folder: Path, record: ModelRecord, settings: EngineSetti
         ModelError: If a file is missing or damaged.
     """
     allow_gpu = settings.gpu_allowed
-    weights = choose_weights(folder, record, allow_gpu=allow_gpu)
+    weights = choose_weights(folder, record, allow_gpu=allow_gpu, form=settings.form_for(record.role))
     tokenizer = load_chat_tokenizer(folder)
     threads = settings.usable_threads
     session = open_session(

@@ -95,6 +95,8 @@ class ModelRecord(Struct, frozen=True):
     """The graph was written fused; the runtime only folds constants."""
     batches: ModelFile | None = None
     """A graph for CUDA with the CPU format's weights, whose vectors agree with its own."""
+    network: Literal["qwen3"] | None = None
+    """The network, where `qmd.prepare` can write its graph anew."""
     rules: FolderRules | None = None
     """None for the models of the catalogue."""
 
@@ -193,6 +195,7 @@ QWEN_RERANKER = ModelRecord(
     files=(ModelFile("tokenizer.json"), ModelFile("tokenizer_config.json"), ModelFile("config.json")),
     context=1024,
     max_tokens=800,
+    network="qwen3",
 )
 
 QWEN_EXPANDER = ModelRecord(
@@ -223,6 +226,8 @@ QWEN_EXPANDER = ModelRecord(
             ),
             "cpu",
         ),
+        # Exact weights, for those who make forms of their own.
+        ModelFormat("fp16", ModelFile("onnx/model_fp16.onnx"), "cuda"),
     ),
     files=(
         ModelFile("tokenizer.json", 9_117_040, "e7a95fce95bf5b0946d0ddb3f9d7caa030b7e850bbe92b0edb26bcf563e9f3d5"),
@@ -232,6 +237,7 @@ QWEN_EXPANDER = ModelRecord(
     ),
     context=2048,
     max_tokens=2048,
+    network="qwen3",
 )
 
 MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)

@@ -52,6 +52,7 @@ def pull_model(
     models_dir: Path,
     *,
     formats: Sequence[str] | None = None,
+    form_share: float = 0.0,
     env: Mapping[str, str],
     on_progress: Progress | None = None,
     refresh: bool = False,
@@ -62,6 +63,7 @@ def pull_model(
 
     Args:
         formats: Names of the formats to fetch; None takes the one for a CPU.
+        form_share: Room for a form that is made of the weights afterwards, as a share of them.
         env: `QMD_OFFLINE`, `HF_HUB_OFFLINE`, `HF_ENDPOINT`.
         on_progress: Told of every megabyte.
         refresh: Take the newest version of a model that the catalogue does not pin, for all formats that are here.
@@ -96,7 +98,9 @@ def pull_model(
         with suppress(ModelError):
             known = read_manifest(folder)
         make_private_folder(_staging(record, models_dir))
-        pull = _Pull(record, models_dir, known, env.get("HF_ENDPOINT"), on_progress, refresh=refresh)
+        pull = _Pull(
+            record, models_dir, known, env.get("HF_ENDPOINT"), on_progress, refresh=refresh, form_share=form_share
+        )
         pull.fetch_all(wanted)
         pull.fetch_all([(item, True) for item in pull.files_beside(weights)])
         pull.install()
@@ -143,6 +147,7 @@ class _Pull:
         on_progress: Progress | None,
         *,
         refresh: bool,
+        form_share: float,
     ) -> None:
         self.fetched: dict[str, ModelFile] = {}
         self._record, self._endpoint, self._on_progress = record, endpoint, on_progress
@@ -153,6 +158,7 @@ class _Pull:
         )
         self._held = {item.path: item for item in known.files} if known else {}
         self._old_commit = self._commit = known.commit if known else None
+        self._form_share = form_share
         self._revision = record.revision
         if record.revision == UNPINNED and not refresh and self._old_commit is not None:
             self._revision = self._old_commit
@@ -164,7 +170,9 @@ class _Pull:
         """Fetch those of some files that are not here whole; each with whether the model cannot do without it."""
         planned = [item for file, is_required in wanted if (item := self._missing(file, is_required)) is not None]
         sizes = [(item.size_bytes or 0) - size_of(_partial_path(self._staging, item)) for item in planned]
-        check_space(self._models_dir, sum(max(0, size) for size in sizes))
+        weights = {item.weights.path for item in self._record.formats}
+        form_bytes = int(self._form_share * sum(item.size_bytes or 0 for item in planned if item.path in weights))
+        _check_room(self._record, self._models_dir, sum(max(0, size) for size in sizes), form_bytes)
         for item in planned:
             self.fetched[item.path] = _fetch_checked(item, self._staging, self._on_progress, self._hint(item.path))
 
@@ -255,6 +263,18 @@ class _Pull:
 
 def _staging(record: ModelRecord, models_dir: Path) -> Path:
     return models_dir / _STAGING / record.folder
+
+
+def _check_room(record: ModelRecord, models_dir: Path, missing: int, form_bytes: int) -> None:
+    """Refuse what the disk cannot hold, with the way to do without the form where that is enough."""
+    check_space(models_dir, missing)
+    try:
+        check_space(models_dir, missing + form_bytes)
+    except ModelError as exc:
+        raise ModelError(
+            f"{exc.message}; {form_bytes >> 20} MiB of it are for the form that is fastest on this CPU",
+            f"free some space, or leave that out: qmd models pull {record.name} --no-prepare",
+        ) from exc
 
 
 def _partial_path(staging: Path, item: HubFile) -> Path:

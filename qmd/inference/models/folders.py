@@ -23,8 +23,8 @@ from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
 from qmd.inference.models.fastembed_catalogue import fastembed_models, fetched_fastembed
 from qmd.inference.models.held_types import beside, external_files
+from qmd.inference.models.prepared import PREPARED_FOLDER, PreparedForm, prepared_forms, read_file_list
 from qmd.inference.models.weights import locate_model
-from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms, read_file_list
 
 MANIFEST_NAME = "qmd-model.json"
 _SPARE_BYTES = 64 << 20
@@ -57,8 +57,8 @@ class ModelState(Struct, frozen=True):
     is_present: bool
     formats: tuple[str, ...]
     """Formats whose weights are there."""
-    prepared: tuple[PreparedState, ...]
-    """Forms that `qmd models prepare` made here."""
+    prepared: tuple[PreparedForm, ...]
+    """Forms that were made here, or refused."""
 
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
@@ -72,7 +72,7 @@ def list_models(models_dir: Path) -> tuple[ModelState, ...]:
             located = None
         folder = located or models_dir / record.folder
         formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
-        states.append(ModelState(record, folder, located is not None, formats, prepared_forms(folder)))
+        states.append(ModelState(record, folder, located is not None, formats, prepared_forms(record, folder)))
     return tuple(states)
 
 
@@ -97,7 +97,7 @@ def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]
     folder = model_path(record, models_dir)
     manifest = read_manifest(folder)
     expected = {file.path: file for file in _expected_files(record, folder, manifest)}
-    for form in prepared_forms(folder):
+    for form in prepared_forms(record, folder):
         expected |= {f"{PREPARED_FOLDER}/{form.name}/{file.path}": file for file in form.files}
     return tuple(FileCheck(path, _check(folder / path, file)) for path, file in sorted(expected.items()))
 
