@@ -175,8 +175,9 @@ def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_
 
 
 def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
-    """One L2-normalised vector, (n_tokens, dim) → (dim,): the mean over all tokens or the first token's."""
-    pooled = token_vectors[0] if pooling == "first" else token_vectors.mean(axis=0)
+    """One L2-normalised vector, (n_tokens, dim) → (dim,): the mean over all tokens, or the first or last token's."""
+    ends = {"first": 0, "last": -1}
+    pooled = token_vectors[ends[pooling]] if pooling in ends else token_vectors.mean(axis=0)
     result: npt.NDArray[np.float32] = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
     return result
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from qmd.inference.base import Tier
 
 Role = Literal["embed", "rerank", "expand"]
-Pooling = Literal["mean", "first", "none"]
+Pooling = Literal["mean", "first", "last", "none"]
 Device = Literal["cpu", "cuda"]
 
 
