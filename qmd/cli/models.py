@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from typer import Argument, Option
 
@@ -11,13 +12,15 @@ from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
-from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError, UsageError
+from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from qmd.cli.progress import ProgressLine
-    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.config.paths import Locations
+    from qmd.inference.models.catalogue import ModelRecord, Role
+    from qmd.prepare.sources import Importable, ImportSource
 
 Names = Annotated[
     list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
@@ -31,7 +34,9 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
     """List the models qmd knows, and which are on this machine."""
     from qmd.inference.models.folders import list_models as states
 
-    found = states(_models_dir(invocation, index))
+    locations = invocation.locate(index)
+    found = states(locations.models)
+    elsewhere = _importable(invocation, locations)
     if as_json:
         import json
 
@@ -50,12 +55,29 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
             }
             for state in found
         ]
+        rows += [
+            {
+                "name": one.file.name,
+                "role": one.role,
+                "tier": "import",
+                "repository": one.file.owner,
+                "licence": "unknown",
+                "languages": [],
+                "present": False,
+                "path": str(one.file.path),
+                "formats": [],
+                "prepared": [],
+                "import": _import_command(one),
+            }
+            for one in elsewhere
+        ]
         out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
         return EXIT_OK
     if invocation.screen:
         from qmd.render.models_table import draw_models
 
-        invocation.page(draw_models(invocation.screen, found, invocation.locate(index).home))
+        steps = [(_import_command(one), _import_reason(one)) for one in elsewhere]
+        invocation.page(draw_models(invocation.screen, found, locations.home, steps))
         return EXIT_OK
     width = max(len(state.record.name) for state in found)
     for state in found:
@@ -63,6 +85,8 @@ def list_models(invocation: Invocation, as_json: Json = False, index: Index = No
         forms = [form.name if form.fault is None else f"{form.name} (damaged)" for form in state.prepared]
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
+    for one in elsewhere:
+        out(f"{one.role:<7} {one.file.name:<{width}}  {'import':<9} {_import_command(one)}  {_import_reason(one)}\n")
     return EXIT_OK
 
 
@@ -123,7 +147,7 @@ def prepare(
 
     models_dir = _models_dir(invocation, index)
     status = EXIT_OK
-    for record in [_record(name) for name in names] if names else _preparable(models_dir, forms):
+    for record in [_record(name, models_dir) for name in names] if names else _preparable(models_dir, forms):
         if record.tier == BUILT_IN:
             raise UsageError(f"model '{record.name}' is part of qmd and needs no preparation")
         made = prepare_model(
@@ -164,7 +188,8 @@ def path(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Print the folder of a model."""
     from qmd.inference.models.folders import model_path
 
-    out(f"{model_path(_record(name), _models_dir(invocation, index))}\n")
+    models_dir = _models_dir(invocation, index)
+    out(f"{model_path(_record(name, models_dir), models_dir)}\n")
     return EXIT_OK
 
 
@@ -176,7 +201,7 @@ def verify(invocation: Invocation, names: Names = None, index: Index = None) -> 
     models_dir = _models_dir(invocation, index)
     present = [state.record for state in states(models_dir) if state.is_present]
     status = EXIT_OK
-    for record in [_record(name) for name in names] if names else present:
+    for record in [_record(name, models_dir) for name in names] if names else present:
         for check in verify_model(record, models_dir):
             if check.status not in ("ok", "unknown"):
                 status = EXIT_FAILURE
@@ -188,7 +213,8 @@ def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Delete the files of a model."""
     from qmd.inference.models.folders import remove_model
 
-    freed = remove_model(_record(name), _models_dir(invocation, index))
+    models_dir = _models_dir(invocation, index)
+    freed = remove_model(_record(name, models_dir), models_dir)
     out(f"✓ Removed {name} ({freed / _MEGABYTE:.1f} MB)\n")
     return EXIT_OK
 
@@ -202,34 +228,116 @@ def export(
     """Copy a model to a folder or archive, for a machine without network."""
     from qmd.inference.models.folders import export_model
 
-    out(f"✓ Exported {name} to {export_model(_record(name), _models_dir(invocation, index), target)}\n")
+    models_dir = _models_dir(invocation, index)
+    out(f"✓ Exported {name} to {export_model(_record(name, models_dir), models_dir, target)}\n")
     return EXIT_OK
 
 
 def import_(
     invocation: Invocation,
-    source: Annotated[Path, Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
+    source: Annotated[
+        Path,
+        Argument(
+            metavar="SOURCE",
+            help="A GGUF file, ollama:NAME, a folder of GGUF or safetensors files, or what 'qmd models export' wrote.",
+        ),
+    ],
     name: Annotated[
         str | None, Option("--name", metavar="NAME", help="Name of the model.", autocompletion=completion.models)
     ] = None,
+    role: Annotated[
+        str | None, Option("--role", metavar="ROLE", help="embed, rerank or expand, where the file does not tell.")
+    ] = None,
     index: Index = None,
 ) -> int:
-    """Take a model from a folder or archive."""
-    from qmd.inference.models.folders import import_model
+    """Take a model that lies on this machine: of tobi/qmd, Ollama or LM Studio, or from an exported archive.
 
-    record = import_model(source, _models_dir(invocation, index), _record(name) if name else None)
-    out(f"✓ Imported {record.name}\n")
-    return EXIT_OK
+    Models of GGUF and safetensors files are made into our own graphs, once; their weights keep their values. Read are
+    Qwen3 (for expansion, reranking and embedding) and EmbeddingGemma.
+    """
+    from qmd.prepare.sources import import_sources
+
+    chosen = _role(role)
+    locations = invocation.locate(index)
+    sources = import_sources(source.as_posix(), locations.models, locations.home, invocation.environ)
+    if not sources:
+        from qmd.inference.models.folders import import_model
+
+        record = import_model(source, locations.models, _record(name) if name else None)
+        out(f"✓ Imported {record.name}\n")
+        return EXIT_OK
+    if name is not None and len(sources) > 1:
+        raise UsageError(f"'{source}' holds {len(sources)} models: --name is for one", "import them one by one")
+    if len(sources) == 1:
+        _import_one(invocation, sources[0], locations.models, name, chosen)
+        return EXIT_OK
+    status = EXIT_OK
+    for one in sources:
+        try:
+            _import_one(invocation, one, locations.models, None, chosen)
+        except ModelError as error:
+            # The others of a folder are wanted all the same.
+            status = error.exit_code
+            out(f"✗ {one.name} is not imported: {error.message}\n")
+    return status
+
+
+def _import_one(
+    invocation: Invocation, source: ImportSource, models_dir: Path, name: str | None, role: Role | None
+) -> None:
+    from qmd.prepare.importing import import_weights
+
+    name = name or source.name
+    with invocation.progress(f"importing {name}", "bytes") as line:
+        report = import_weights(
+            source.path, models_dir, address=source.address, name=name, role=role, on_progress=line.update
+        )
+    record, formats = report.model.record, ", ".join(report.number_formats)
+    state = f"{report.size_bytes / _MEGABYTE:.1f} MB from {formats}" if report.is_new else "already imported"
+    out(f"✓ Imported {record.name} ({record.role}) -> {report.folder} ({state})\n")
+    slot = "generate" if record.role == "expand" else record.role
+    say(f"hint: to use it, write '{slot}: {record.name}' under 'models:' in index.yml")
+
+
+def _role(name: str | None) -> Role | None:
+    from qmd.inference.models.catalogue import Role
+
+    roles: tuple[Role, ...] = get_args(Role)
+    if name is not None and name not in roles:
+        raise UsageError(f"'{name}' is no role", f"choose from: {', '.join(roles)}")
+    return next((role for role in roles if role == name), None)
+
+
+def _importable(invocation: Invocation, locations: Locations) -> Sequence[Importable]:
+    """Models of other programs; their heads are read only where there are any."""
+    from qmd.inference.models.elsewhere import find_files
+
+    if not find_files(locations.models, locations.home, invocation.environ):
+        return ()
+    from qmd.prepare.sources import importable_files
+
+    return importable_files(locations.models, locations.home, invocation.environ)
+
+
+def _import_command(one: Importable) -> str:
+    return f"qmd models import {shlex.quote(one.file.address)}"
+
+
+def _import_reason(one: Importable) -> str:
+    return f"take it over from {one.file.owner} ({one.file.size_bytes / _MEGABYTE:.0f} MB)"
 
 
 def _models_dir(invocation: Invocation, index: str | None) -> Path:
     return invocation.locate(index).models
 
 
-def _record(name: str) -> ModelRecord:
+def _record(name: str, models_dir: Path | None = None) -> ModelRecord:
+    """The record of a name: of the catalogue or, in a folder of models, of one that was imported."""
     from qmd.inference.models.catalogue import find_model
+    from qmd.inference.models.imported import find_imported
 
-    record = find_model(name)
+    imported = find_imported(name, models_dir) if models_dir is not None else None
+    record = imported.record if imported is not None else find_model(name)
     if record is None:
         raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
     return record

@@ -32,7 +32,7 @@ class GemmaShape(Struct, frozen=True):
 
 
 class GemmaWriter(HeldWriter):
-    """Reads what `Qwen3Writer` does, with `attended_norm` and `fed_norm` in each layer and, where there is one, `dense`."""
+    """Reads what `Qwen3Writer` does, and of each layer `attended_norm` and `fed_norm`; and `dense` if there is one."""
 
     def __init__(self, path: Path, shape: GemmaShape, weights: HeldWeights) -> None:
         super().__init__(path, shape.sizes, held_form("hidden"), weights)

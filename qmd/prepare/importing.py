@@ -35,8 +35,6 @@ from qmd.inference.models.imported import IMPORT_FILE, OWNER, ImportedModel, Sou
 from qmd.inference.runtime.chat_tokens import load_chat_tokenizer
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
-from qmd.inference.weights_files.gguf import is_gguf
-from qmd.inference.weights_files.safetensors import has_safetensors
 from qmd.inference.weights_files.vocabulary import tokenizer_json
 from qmd.prepare.gemma_graph import GemmaWriter
 from qmd.prepare.held_blocks import layout_of
@@ -63,13 +61,6 @@ class ImportReport(Struct, frozen=True):
     """Of the source's matrices, the most bytes first."""
     size_bytes: int
     is_new: bool
-
-
-def is_importable(path: Path) -> bool:
-    """Whether a path is a GGUF file, or a folder that holds safetensors or GGUF files."""
-    if path.is_dir():
-        return has_safetensors(path) or any(path.glob("*.gguf"))
-    return is_gguf(path)
 
 
 def import_weights(

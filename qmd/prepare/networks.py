@@ -1,4 +1,4 @@
-"""What network a GGUF file or a folder with safetensors holds: its architecture, sizes, role, and tensors by our names."""
+"""What network a GGUF file or a folder with safetensors holds: architecture, sizes, role, tensors by our names."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def read_folder_network(folder: Path, role: Role | None = None) -> Network:
     vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {})
     yes_no = {word: int(vocabulary[word]) for word in ("yes", "no") if role == "rerank" and word in vocabulary}
     modes = read_json(folder / "1_Pooling" / "config.json")
-    pooling = next((name for key, name in _ST_POOLINGS.items() if modes.get(key)), "last")
+    pooling: Pooling = next((name for key, name in _ST_POOLINGS.items() if modes.get(key)), "last")
     network = _qwen3(folder, role, tensors, sizes, labels, yes_no, pooling)
     if role != "embed" or "query" not in prompts:
         return network

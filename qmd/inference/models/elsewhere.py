@@ -114,5 +114,6 @@ def _ollama_models(folder: Path) -> Iterator[FoundFile]:
             continue
         name, tag = path.parent.relative_to(manifests).as_posix(), path.name
         name = name.removeprefix(f"{_OLLAMA_LIBRARY}/").removeprefix("registry.ollama.ai/")
-        short = name.rpartition("/")[2] if tag == "latest" else f"{name.rpartition('/')[2]}-{tag}"
+        # Its names are those of the makers' models: what is made of one must not pass for another's.
+        short = f"ollama-{name.rpartition('/')[2]}" + ("" if tag == "latest" else f"-{tag}")
         yield FoundFile("Ollama", f"{_OLLAMA}{name}:{tag}", short, blob, size)

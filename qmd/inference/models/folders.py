@@ -21,6 +21,7 @@ from msgspec import Struct
 from qmd.errors import BusyError, ModelError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
+from qmd.inference.models.imported import imported_models, read_imported
 from qmd.inference.models.weights import locate_model
 from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms, read_file_list
 
@@ -48,7 +49,7 @@ class FileCheck(Struct, frozen=True):
 
 
 class ModelState(Struct, frozen=True):
-    """A model of the catalogue on this machine."""
+    """A model of the catalogue, or an imported one, on this machine."""
 
     record: ModelRecord
     folder: Path
@@ -60,9 +61,9 @@ class ModelState(Struct, frozen=True):
 
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
-    """Every model of the catalogue, present or not."""
+    """Every model of the catalogue, present or not, and the imported ones."""
     states: list[ModelState] = []
-    for record in MODELS:
+    for record in (*MODELS, *(model.record for model in imported_models(models_dir))):
         try:
             located = locate_model(record, models_dir)
         except ModelError:
@@ -331,6 +332,9 @@ def _held_paths(folder: Path) -> list[str]:
 
 
 def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
+    made_elsewhere = read_imported(folder)
+    if made_elsewhere is not None:
+        return made_elsewhere.record
     names = {manifest.repository.lower()} if manifest else set()
     names |= {path.name.lower().split(".tar")[0].removesuffix(".tgz") for path in (folder, source)}
     for record in MODELS:
