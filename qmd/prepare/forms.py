@@ -34,7 +34,6 @@ from qmd.inference.models.folders import (
     measure_file,
     sha256_of,
 )
-from qmd.inference.models.imported import OWNER
 from qmd.inference.models.weights_choice import MANIFEST, PREPARED_FOLDER, has_byte_products
 from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
@@ -64,10 +63,10 @@ class PreparedForm(Struct, frozen=True):
 
 def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
     """The forms that can be made of a model; the first is the default one, the fastest exact enough on this machine."""
-    if record.role == "embed" or record.repository.startswith(f"{OWNER}/"):
-        return ()
     if record.role == "expand":
         return ("q4", "q8")
+    if record.role == "embed":
+        return ()
     return ("q8", "w8a8", "fp32") if has_byte_products() else ("fp32", "w8a8", "q8")
 
 
