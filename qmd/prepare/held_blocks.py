@@ -88,6 +88,8 @@ def hold_table(tensor: StoredTensor) -> BlockQuantized:
 
 def stack(held: list[HeldBlocks]) -> HeldBlocks:
     """Matrices of one layout, one under the other."""
+    if len(held) == 1:
+        return held[0]
     first = held[0].blocks
     packed = np.concatenate([item.blocks.packed for item in held])
     scales = np.concatenate([item.blocks.scales for item in held])

@@ -27,12 +27,15 @@ from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import read_tokenizer
 from qmd.inference.settings import EngineSettings
+from qmd.prepare.graph_writer import Qwen3Shape
 from qmd.prepare.importing import ImportReport, import_weights
-from tests.inference.gguf_files import write_gemma, write_qwen3
+from qmd.prepare.networks import read_gguf_network
+from tests.inference.gguf_files import FFN, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LAYERS, VOCAB, write_gemma, write_qwen3
+from tests.inference.tiny_models import reference_logits
 
 FORMATS = {"F16": 1, "Q8_0": 7, "Q4_0": 2, "Q4_1": 3, "Q5_0": 8, "Q5_1": 9, "Q4_K_M": 15, "Q5_K_M": 17, "Q6_K": 18}
 """Values of `llama_ftype`."""
-PROMPT, STEPS = 12, 48
+PROMPT, STEPS = 12, 32
 TEXTS = (
     "the search for the other thing",
     "yes no lex: vec: <|im_start|>user\nthe the<|im_end|>\n",
@@ -42,6 +45,9 @@ TEXTS = (
     "",
 )
 Floats = npt.NDArray[np.float32]
+SHAPE = Qwen3Shape(
+    layers=LAYERS, hidden=HIDDEN, heads=HEADS, kv_heads=KV_HEADS, head_size=HEAD_SIZE, ffn=FFN, vocab=VOCAB
+)
 
 
 class Llama:
@@ -110,22 +116,27 @@ def cosine(a: Floats, b: Floats) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
+def held_floats(path: Path) -> dict[str, Floats]:
+    """What a reranker's file holds, by our names."""
+    network = read_gguf_network(path)
+    return {name: tensor.floats() for name, tensor in network.tensors.items()} | dict(network.made)
+
+
 def check_decoder(path: Path, report: ImportReport, title: str) -> None:
     """The tokens llama.cpp prefers, one after the other, read by both; each chooses at every step."""
-    llama = Llama(path)
-    width = 320
     rng = np.random.default_rng(1)
     same = steps = 0
+    chosen: set[int] = set()
     worst = 1.0
     margins: list[float] = []
-    for _ in range(4):
+    for _ in range(8):
         llama = Llama(path)
         session = open_session(report.folder / "model.onnx", format="q8", threads=1, allow_gpu=False)
         context = Decoder(session).open_context(256)
         ids = rng.integers(10, 250, PROMPT).tolist()
         for _ in range(STEPS):
             llama.read(ids)
-            theirs, ours = llama.logits(width), np.asarray(context.append([ids]))[0]
+            theirs, ours = llama.logits(VOCAB), np.asarray(context.append([ids]))[0]
             worst = min(worst, correlation(theirs, ours))
             steps += 1
             if theirs.argmax() == ours.argmax():
@@ -134,8 +145,11 @@ def check_decoder(path: Path, report: ImportReport, title: str) -> None:
                 top = np.sort(theirs)
                 margins.append(float((top[-1] - theirs[ours.argmax()]) / theirs.std()))
             ids = [int(theirs.argmax())]
+            chosen.update(ids)
     near = f", the others within {max(margins):.3f} sd of the best" if margins else ""
-    print(f"{title:<34} same token {same}/{steps}{near}; worst correlation of logits {worst:.5f}")
+    print(
+        f"{title:<34} same token {same}/{steps} ({len(chosen)} distinct){near}; worst correlation of logits {worst:.5f}"
+    )
 
 
 def check_reranker(path: Path, report: ImportReport, title: str) -> None:
@@ -144,8 +158,18 @@ def check_reranker(path: Path, report: ImportReport, title: str) -> None:
     passages = ["the search", "yes the other thing", "no", "世界 the sea", "lex vec ing er", "the the the", "x y z"]
     ours = np.array(reranker.score("the search", passages), np.float32)
     prefix = reranker.prompt.prefix("the search")
-    theirs = np.array([llama.pooled([*prefix, *reranker.prompt.ending(passage)], 2)[0] for passage in passages])
-    print(f"{title:<34} P(yes) differs by at most {np.abs(ours - theirs).max():.5f}, spread {np.ptp(theirs):.3f}")
+    prompts = [[*prefix, *reranker.prompt.ending(passage)] for passage in passages]
+    theirs = np.array([llama.pooled(ids, 2)[0] for ids in prompts])
+    held = held_floats(path)
+    logits = np.array([reference_logits(held, ids, SHAPE, score=True)[0] for ids in prompts])
+    exact = 1 / (1 + np.exp(-logits))
+    distances = {
+        "from each other": np.abs(ours - theirs).max(),
+        "ours from exact arithmetic": np.abs(ours - exact).max(),
+        "llama.cpp's": np.abs(theirs - exact).max(),
+    }
+    listed = ", ".join(f"{name} {value:.4f}" for name, value in distances.items())
+    print(f"{title:<34} P(yes): {listed}; spread {np.ptp(theirs):.3f}")
 
 
 def check_embedder(path: Path, report: ImportReport, title: str, pooling: int) -> None:
@@ -180,10 +204,12 @@ def main() -> None:
         def imported(path: Path, **options: Any) -> ImportReport:
             return import_weights(path, models, **options)
 
-        write_qwen3(folder / "expander.gguf", "F32")
-        for name in FORMATS:
-            path = quantised(folder / "expander.gguf", name)
-            check_decoder(path, imported(path), f"Qwen3 decoder {name}")
+        for title, tied in (("Qwen3 decoder", True), ("with a head of its own", False)):
+            source = folder / f"expander-{'tied' if tied else 'own-head'}.gguf"
+            write_qwen3(source, "F32", tied=tied)
+            for name in FORMATS if tied else ("Q8_0", "Q4_K_M"):
+                path = quantised(source, name)
+                check_decoder(path, imported(path), f"{title} {name}")
         check_tokens(path, imported(path), "Qwen3 tokenizer")
         write_qwen3(folder / "reranker.gguf", "F32", pooling=gguf.PoolingType.RANK, classes=True)
         for name in ("F16", "Q8_0", "Q4_K_M"):

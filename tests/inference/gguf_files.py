@@ -27,7 +27,7 @@ K_QUANTS = {"Q4_K": 144, "Q5_K": 176, "Q6_K": 210}
 QUANTISED = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", *K_QUANTS)
 
 
-def stored(rng: np.random.Generator, shape: tuple[int, ...], kind: str, spread: float = 0.06) -> npt.NDArray[Any]:
+def stored(rng: np.random.Generator, shape: tuple[int, ...], kind: str, spread: float = 0.12) -> npt.NDArray[Any]:
     """Random weights as a file holds them: floats, or bytes of shape (rows, bytes of a row)."""
     if kind in K_QUANTS:
         return _k_blocks(rng, shape, kind, spread)
@@ -89,7 +89,7 @@ class _Weights:
         self.held[ours] = (1 + 0.1 * self._rng.standard_normal(size)).astype(np.float32)
         self._writer.add_tensor(f"{label}.weight", self.held[ours])
 
-    def matrix(self, label: str, ours: str, shape: tuple[int, int], spread: float = 0.06) -> None:
+    def matrix(self, label: str, ours: str, shape: tuple[int, int], spread: float = 0.12) -> None:
         kind = self._kinds.get(label.rpartition(".")[2], self._kinds.get("", "F32"))
         raw = stored(self._rng, shape, kind, spread)
         self.held[ours] = floats(kind, raw)
@@ -146,7 +146,8 @@ def write_qwen3(
     for key, value in (settings or {}).items():
         writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
     weights = _Weights(writer, kinds, seed)
-    weights.matrix("token_embd", "embed", (VOCAB, HIDDEN), 0.5)
+    # Small beside what the layers add: with a large table a tied network only repeats its input, whatever it computes.
+    weights.matrix("token_embd", "embed", (VOCAB, HIDDEN), 0.05)
     weights.norm("output_norm", "norm", HIDDEN)
     if not tied:
         weights.matrix("output", "head", (VOCAB, HIDDEN), 0.3)
