@@ -37,7 +37,7 @@ def qwen_shape(layers: int = QWEN_LAYERS) -> Qwen3Shape:
 
 def qwen_forms() -> Mapping[str, ExportForm]:
     """Stand-ins of decoders and rerankers by name."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     prepared = ExportForm()
     score = replace(prepared, head="score")

@@ -6,6 +6,7 @@ QmdError                 exit 1
 │   └── MissingDocumentError      no document of a name
 ├── ModelError           exit 4   model or runtime unavailable, broken model file
 ├── BusyError            exit 5   another process holds the index
+│   └── BusyModelError            another process works on the files of a model
 ├── DeadlineError        exit 1   a server gave a request up because it took too long
 ├── StoreError           exit 1   the index is damaged, read-only or out of space
 └── ConfigError          exit 1   index.yml cannot be read
@@ -75,6 +76,10 @@ class BusyError(QmdError):
 
     code = "busy"
     exit_code = EXIT_BUSY
+
+
+class BusyModelError(BusyError):
+    """Another process works on the files of a model."""
 
 
 class DeadlineError(QmdError):

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from qmd.names import to_text
 from qmd.pace import duration_text
+from qmd.records import Collection
 
 
 class CollectionStatus(Struct, frozen=True):
@@ -20,6 +21,12 @@ class CollectionStatus(Struct, frozen=True):
     documents: int
     updated_at: str | None
     include_by_default: bool
+
+    @classmethod
+    def of(cls, collection: Collection, documents: int, updated_at: str | None) -> CollectionStatus:
+        """What the index holds of a configured collection."""
+        chosen = collection.include_by_default
+        return cls(collection.name, collection.path, collection.pattern, documents, updated_at, chosen)
 
 
 class LeftOutFile(Struct, frozen=True):

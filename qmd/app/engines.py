@@ -163,10 +163,11 @@ class EnginePool(Generic[SettingsT]):
                 roles |= known_roles
             # Before loading, not after: two sets at once could need twice the memory.
             self._loaded = None
+        started = self._clock()
         engines = self._load(settings, roles)
         self._loaded = (key, roles, engines)
         self._loaded_at = self._clock()
-        return engines
+        return replace(engines, load_ms=1000 * (self._loaded_at - started))
 
 
 def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
@@ -176,6 +177,7 @@ def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
         expander=engines.expander if "expand" in roles else None,
         notes=engines.notes,
         failures=engines.failures,
+        load_ms=engines.load_ms,
     )
 
 

@@ -117,14 +117,19 @@ class OpenedIndex:
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
+        from qmd.config.sampling import DEFAULT_SAMPLING
+        from qmd.config.settings import EMBED_OPTIONS
         from qmd.inference.settings import EngineSettings
 
-        models = self._configuration.settings().models
+        written = self._configuration.settings()
+        models = written.models
         return EngineSettings(
             models_dir=self._locations.models,
             embed=models.get("embed", "auto"),
             rerank=models.get("rerank", "auto"),
             expand=models.get("generate", "auto"),
+            embed_options={name: models[f"embed.{name}"] for name in EMBED_OPTIONS if f"embed.{name}" in models},
+            sampling=written.sampling or DEFAULT_SAMPLING,
             allow_gpu=self._allow_gpu,
             env=self._environ,
         )

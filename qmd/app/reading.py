@@ -15,7 +15,7 @@ from qmd.app.opened import OpenedIndex
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview
 from qmd.clock import days_since
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError
-from qmd.records import Scope
+from qmd.records import Scope, StageTiming
 from qmd.retrieval.listening import Listener
 from qmd.status import IndexStatus
 
@@ -121,6 +121,9 @@ class ReadingIndex(OpenedIndex):
             deadline.begin("searching")
             in_time, supply = replace(options, budget_ms=budget.left_ms()), VectorSupply()
             response = search(reader, engines, query, in_time, deadline, open_source=supply.open)
+            if engines.load_ms:
+                loading = StageTiming("load", engines.load_ms)
+                response = replace(response, timings=(loading, *response.timings))
         if supply.has_new and self._refresher.may_write():
             supply.store(reader.path)
         return response

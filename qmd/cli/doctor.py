@@ -228,10 +228,12 @@ def _engine_lines(report: EngineReport) -> list[str]:
     answer = "" if report.answer_s is None else f", first answer {1000 * report.answer_s:.0f} ms"
     memory = "" if report.memory_bytes is None else f", memory {report.memory_bytes / _MEBIBYTE:.0f} MiB"
     lines.append(f"    load {report.load_s:.2f} s{answer}{memory}")
+    if report.sampling:
+        lines.append(f"    sampling: {', '.join(f'{name} {value}' for name, value in report.sampling.items())}")
     is_published = report.description.format in ("fp16", "q4f16")
     if is_published and report.description.provider == "cpu" and report.role != "embed":
         lines.append(f"    faster on this CPU after: qmd models prepare {report.description.model}")
-    return [*lines, *(f"    note: {note}" for note in report.notes)]
+    return [*lines, *(f"    {line}" for line in report.handling), *(f"    note: {note}" for note in report.notes)]
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -299,5 +301,7 @@ def _engine_row(report: EngineReport) -> dict[str, object]:
         "load_s": round(report.load_s, 3),
         "answer_s": None if report.answer_s is None else round(report.answer_s, 3),
         "memory_bytes": report.memory_bytes,
+        "handling": list(report.handling),
+        "sampling": dict(report.sampling),
         "notes": list(report.notes),
     }

@@ -95,7 +95,9 @@ def _engine_row(report: EngineReport) -> _Row:
     speed = f"loads in {report.load_s:.1f} s"
     speed += "" if report.answer_s is None else f", answers in {1000 * report.answer_s:.0f} ms"
     speed += "" if report.memory_bytes is None else f", {report.memory_bytes / _MEBIBYTE:.0f} MiB"
-    more = [speed, *report.notes]
+    more = [speed, *report.handling, *report.notes]
+    if report.sampling:
+        more.append("draws with " + ", ".join(f"{name} {value}" for name, value in report.sampling.items()))
     step = None
     if report.asked is not None and report.asked != held.provider:
         more.insert(1, f"made for {report.asked}, runs on {held.provider}: {report.reason}")

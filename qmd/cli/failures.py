@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from qmd.cli.output import OutputError, flush_result, say
-from qmd.errors import EXIT_FAILURE, BusyError, QmdError
+from qmd.errors import EXIT_FAILURE, BusyError, BusyModelError, QmdError
 
 
 def report(error: QmdError) -> int:
@@ -17,7 +17,8 @@ def report(error: QmdError) -> int:
         say(error.message)
     else:
         # Programs that drive qmd wait and try again when they read SQLite's own words.
-        suffix = " (database is locked)" if isinstance(error, BusyError) and "locked" not in error.message else ""
+        is_index = isinstance(error, BusyError) and not isinstance(error, BusyModelError)
+        suffix = " (database is locked)" if is_index and "locked" not in error.message else ""
         say(f"error: {error.message}{suffix}")
     if error.hint:
         say(f"hint: {error.hint}")

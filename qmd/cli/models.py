@@ -96,7 +96,9 @@ def pull(
     formats: Annotated[
         list[str] | None, Option("--file-format", metavar="NAME", help="Download only this format; may be repeated.")
     ] = None,
-    refresh: Annotated[bool, Option("--refresh", hidden=True)] = False,
+    refresh: Annotated[
+        bool, Option("--refresh", help="Take the newest version of models whose version qmd does not fix.")
+    ] = False,
     progress: Annotated[bool, Option("--progress", hidden=True)] = False,
     index: Index = None,
 ) -> int:
@@ -118,7 +120,10 @@ def pull(
                 formats=formats or formats_to_pull(record, has_cuda=has_cuda),
                 env=invocation.environ,
                 on_progress=_shown_on(line),
+                refresh=refresh,
             )
+        for note in report.notes:
+            say(f"note: {note}")
         state = f"{report.fetched_bytes / _MEGABYTE:.1f} MB fetched" if report.fetched else "already downloaded"
         out(f"- {record.name} -> {report.folder} ({state})\n")
         if forms_for(record) and report.fetched and not has_cuda:

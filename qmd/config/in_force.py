@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from qmd.config.settings import Config
+from qmd.config.settings import EMBED_OPTIONS, Config
 from qmd.config.variables import SETTINGS, VARIABLES, Variable
 from qmd.records import DEFAULT_PATTERN
 
@@ -69,6 +69,9 @@ def settings_in_force(
 
 def _setting_before(name: str, config: Config | None) -> str | None:
     slot = name.removeprefix("QMD_").removesuffix("_MODEL").lower()
+    option = f"embed.{name.removeprefix('QMD_EMBED_').lower()}"
+    if config is not None and option in config.models:
+        return f"models.{option}"
     is_set = config is not None and name.endswith("_MODEL") and config.models.get(slot, "auto") not in ("", "auto")
     return f"models.{slot}" if is_set else None
 
@@ -83,9 +86,14 @@ def _written(config: Config) -> Iterator[tuple[str, str, str]]:
         yield "auto_update", "auto_update", "false"
     if not config.auto_embed:
         yield "auto_embed", "auto_embed", "false"
-    for slot in _SLOTS:
+    for slot in (*_SLOTS, *(f"embed.{name}" for name in EMBED_OPTIONS)):
         if slot in config.models:
             yield f"models.{slot}", f"models.{slot}", config.models[slot]
+    if config.sampling is not None:
+        from qmd.config.sampling import changed_sampling
+
+        for name, shown in changed_sampling(config.sampling).items():
+            yield f"sampling.{name}", f"sampling.{name}", shown
     for one in config.collections:
         for field, value in (
             ("pattern", "" if one.pattern == DEFAULT_PATTERN else one.pattern),

@@ -6,7 +6,7 @@ import codecs
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
 
@@ -16,10 +16,15 @@ from qmd.files import read_regular_file
 from qmd.names import escape_bytes, to_disk
 from qmd.records import DEFAULT_PATTERN, Collection
 
+if TYPE_CHECKING:
+    from qmd.config.sampling import SamplingSettings
+
 _MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
 AUTO_UPDATE_KEY = "auto_update"
 AUTO_EMBED_KEY = "auto_embed"
+EMBED_OPTIONS = ("query_prompt", "document_prompt", "dim")
+SAMPLING_KEY = "sampling"
 EDITOR_KEYS = ("editor_uri", "editor_uri_template", "editorUri", "editor-uri")
 
 
@@ -30,7 +35,11 @@ class Config(Struct, frozen=True):
     global_context: str | None = None
     editor_uri: str | None = None
     models: Mapping[str, str] = field(default_factory=dict)
-    """Slot (`embed`, `generate`, `rerank`) → model reference as written."""
+    """Slot (`embed`, `generate`, `rerank`) → model reference as written; `embed.dim` and its like (`EMBED_OPTIONS`) →
+    what is said besides the model.
+    """
+    sampling: SamplingSettings | None = None
+    """How the expansion model's tokens are drawn; None where the file does not say."""
     auto_update: bool = True
     """Whether a search takes up changed files first."""
     auto_embed: bool = True
@@ -52,9 +61,9 @@ def config_digest(locations: Locations) -> str:
 
 
 def needs_full_config(locations: Locations) -> bool:
-    """True when the file holds settings that the database does not mirror (models, editor link)."""
+    """True when the file holds settings that the database does not mirror (models, sampling, editor link)."""
     raw = _read(locations)
-    return any(key.encode() in raw for key in ("models", *EDITOR_KEYS))
+    return any(key.encode() in raw for key in ("models", SAMPLING_KEY, *EDITOR_KEYS))
 
 
 def names_auto_update(locations: Locations) -> bool:
@@ -83,11 +92,8 @@ def parse_config(content: Mapping[object, object], locations: Locations, digest:
         collections=tuple(_collection(str(name), value, locations) for name, value in collections.items()),
         global_context=_text(content.get("global_context"), "global_context", locations),
         editor_uri=next((str(content[key]) for key in EDITOR_KEYS if content.get(key)), None),
-        models={
-            str(slot): _model(reference, f"models.{slot}", locations)
-            for slot, reference in _mapping(content.get("models"), "models", locations).items()
-            if reference
-        },
+        models=_models(_mapping(content.get("models"), "models", locations), locations),
+        sampling=_sampling(content.get(SAMPLING_KEY), locations),
         auto_update=_switch(content.get(AUTO_UPDATE_KEY), AUTO_UPDATE_KEY, locations),
         auto_embed=_switch(content.get(AUTO_EMBED_KEY), AUTO_EMBED_KEY, locations),
         digest=digest,
@@ -155,14 +161,48 @@ def _text(value: object, where: str, locations: Locations) -> str | None:
     return str(value)
 
 
+def _models(slots: Mapping[object, object], locations: Locations) -> Mapping[str, str]:
+    """Each slot's model, and `embed.NAME` for what is said besides the embedding model."""
+    models = {str(slot): _model(one, f"models.{slot}", locations) for slot, one in slots.items() if one}
+    embed = slots.get("embed")
+    for name in EMBED_OPTIONS:
+        value = embed.get(name) if isinstance(embed, Mapping) else None
+        if value is not None:
+            # An empty prompt says that there is to be none.
+            models[f"embed.{name}"] = _text(value, f"models.embed.{name}", locations) or ""
+    return models
+
+
 def _model(value: object, where: str, locations: Locations) -> str:
-    """A model as one word; a server may be written as a mapping of `url` and `model`, and becomes `url#model`."""
+    """A model as one word.
+
+    It may be written as a mapping of `model` and, for a server, `url` and perhaps `api`: then `api+url#model`.
+    """
     if not isinstance(value, Mapping):
         return str(value)
-    url, model = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model"))
-    if not url or not model:
-        raise _wrong(where, "a name, or a mapping with 'url' and 'model'", dict(value), locations)
-    return f"{url}#{model}"
+    url, model, api = (_text(value.get(key), f"{key} of {where}", locations) for key in ("url", "model", "api"))
+    if not model:
+        raise _wrong(where, "a name, or a mapping with 'model' (and 'url' for a server)", dict(value), locations)
+    return f"{f'{api}+' if api else ''}{url}#{model}" if url else model
+
+
+def _sampling(value: object, locations: Locations) -> SamplingSettings | None:
+    """The defaults with what is written in their place."""
+    written = {str(key): item for key, item in _mapping(value, SAMPLING_KEY, locations).items()}
+    if not written:
+        return None
+    from qmd.config.sampling import SamplingSettings, expected_of, read_sampling
+
+    known = SamplingSettings.__struct_fields__
+    for key, item in written.items():
+        if key not in known:
+            raise ConfigError(
+                f"{SAMPLING_KEY} in '{locations.config_file}' has no setting '{key}'", f"it has {', '.join(known)}"
+            )
+        expected = expected_of(key, item)
+        if expected is not None:
+            raise _wrong(f"{SAMPLING_KEY}.{key}", expected, item, locations)
+    return read_sampling(written)
 
 
 def _wrong(where: str, expected: str, value: object, locations: Locations) -> ConfigError:

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
+
+from qmd.config.sampling import DEFAULT_SAMPLING, shown_setting
 
 Area = Literal["places", "models", "model servers", "terminal", "servers", "limits", "trust"]
 
@@ -39,7 +42,35 @@ class Setting(Struct, frozen=True):
 
 
 _SECONDS = "seconds, or 5m, 2h, off"
+_OWN_MODEL = "a folder's or a server's model; empty: none"
 _FILE_LINK = "file://, in a vault obsidian://"
+
+_SAMPLING: Mapping[str, str] = {
+    "temperature": "0: always the likeliest token; larger: more variety",
+    "dynatemp_range": "how far the temperature moves with the uncertainty",
+    "dynatemp_exponent": "larger: it rises only where much is uncertain",
+    "top_k": "only the so many likeliest tokens; 0: all",
+    "top_p": "the likeliest tokens up to this share; 1: all",
+    "min_p": "no token less likely than this share of the likeliest",
+    "typical_p": "the most typical tokens up to this share; 1: all",
+    "top_n_sigma": "no logit so many deviations below the largest; 0: all",
+    "xtc_probability": "how often the likeliest tokens are left out",
+    "xtc_threshold": "from this probability on a token counts as likely there",
+    "repetition_penalty": "divides the logits of tokens that were written; 1: none",
+    "presence_penalty": "is taken from the logits of tokens that were written",
+    "frequency_penalty": "the same, for each time",
+    "penalty_last_n": "tokens that these three look back; -1: all",
+    "dry_multiplier": "penalty of what repeats a run of tokens; 0: none",
+    "dry_base": "growth of that penalty for each token more",
+    "dry_allowed_length": "length of runs that may be repeated",
+    "dry_last_n": "tokens in which such runs are looked for; -1: all",
+    "dry_breakers": "texts over which no run reaches",
+    "order": "transformers, llama.cpp, or the list of steps to take",
+    "logit_bias": "numbers of tokens, and what is added to their logits",
+    "seed": "number that the draws follow from; null: other draws each time",
+}
+"""How the tokens of the model that proposes more queries are drawn: setting → what it does."""
+
 
 VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_CONFIG_DIR", "folder of index.yml", "~/.config/qmd"),
@@ -52,22 +83,26 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_EMBED_MODEL", "model that computes vectors; index.yml wins", "auto", "models"),
     Variable("QMD_RERANK_MODEL", "model that reranks; index.yml wins", "auto", "models"),
     Variable("QMD_GENERATE_MODEL", "model that proposes more queries; index.yml wins", "auto", "models"),
+    Variable("QMD_EMBED_QUERY_PROMPT", f"text put before a query, for {_OWN_MODEL}", "the model's", "models"),
+    Variable("QMD_EMBED_DOCUMENT_PROMPT", f"text put before a note, for {_OWN_MODEL}", "the model's", "models"),
+    Variable("QMD_EMBED_DIM", "size of vectors: a folder's are cut, a server's must have it", "the model's", "models"),
     Variable("QMD_FORCE_CPU", "keeps every model on the CPU", "off", "models"),
     Variable("QMD_OFFLINE", "downloads no model and asks only servers on this machine", "off", "models"),
     Variable("HF_ENDPOINT", "mirror to fetch models from", "https://huggingface.co", "models"),
     Variable("HF_TOKEN", "login for models that require one", "", "models"),
     Variable("HF_HOME", "folder where the login for models is kept", "~/.cache/huggingface", "models"),
     Variable("CUDA_VISIBLE_DEVICES", "GPUs that models may use", "all", "models"),
-    Variable("QMD_EMBED_URL", "server that computes vectors (/v1/embeddings)", "", "model servers"),
-    Variable("QMD_RERANK_URL", "server that reranks (/v1/rerank)", "", "model servers"),
-    Variable("QMD_GENERATE_URL", "server that proposes more queries (/v1/chat/completions)", "", "model servers"),
+    Variable("QMD_EMBED_URL", "server that computes vectors", "", "model servers"),
+    Variable("QMD_RERANK_URL", "server that reranks", "", "model servers"),
+    Variable("QMD_GENERATE_URL", "server that proposes more queries", "", "model servers"),
+    Variable("QMD_EMBED_API", "interface of that server (models.md)", "found out", "model servers"),
+    Variable("QMD_RERANK_API", "the same of the server that reranks", "found out", "model servers"),
+    Variable("QMD_GENERATE_API", "the same of the server that proposes queries", "found out", "model servers"),
     Variable("QMD_API_KEY", "key for every model server", "", "model servers"),
     Variable("QMD_EMBED_API_KEY", "key for the server that computes vectors", "QMD_API_KEY", "model servers"),
     Variable("QMD_RERANK_API_KEY", "key for the server that reranks", "QMD_API_KEY", "model servers"),
     Variable("QMD_GENERATE_API_KEY", "key for the server that proposes queries", "QMD_API_KEY", "model servers"),
-    Variable("QMD_EMBED_DIM", "size that a server's vectors must have", "asked of the server", "model servers"),
-    Variable("QMD_EMBED_QUERY_PROMPT", "text put before a query that a server embeds", "", "model servers"),
-    Variable("QMD_EMBED_DOCUMENT_PROMPT", "text put before a note that a server embeds", "", "model servers"),
+    Variable("QMD_EMBED_MAX_TOKENS", "tokens of a note that a server embeds at once", "480", "model servers"),
     Variable("QMD_REMOTE_TIMEOUT", "seconds to wait for a model server", "30", "model servers"),
     Variable("HTTP_PROXY", "proxy for http addresses", "", "model servers"),
     Variable("HTTPS_PROXY", "proxy for https addresses", "", "model servers"),
@@ -115,6 +150,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("auto_embed", "false: idle servers compute no missing vectors", "true"),
     Setting("editor_uri", "address that links of results open, after QMD_EDITOR_URI", _FILE_LINK),
     Setting("models.embed", "model that computes vectors", "auto"),
+    Setting("models.embed.query_prompt", f"text put before a query, for {_OWN_MODEL}", "the model's"),
+    Setting("models.embed.document_prompt", f"text put before a note, for {_OWN_MODEL}", "the model's"),
+    Setting("models.embed.dim", "size of vectors: a folder's are cut to it, a server's must have it", "the model's"),
     Setting("models.rerank", "model that reranks", "auto"),
     Setting("models.generate", "model that proposes more queries", "auto"),
+    Setting("models.ROLE.url", "for a role of the three above: address of the server that has its model"),
+    Setting("models.ROLE.model", "name of the model on that server"),
+    Setting("models.ROLE.api", "interface of that server (models.md)", "found out"),
+    *(Setting(f"sampling.{name}", effect, shown_setting(DEFAULT_SAMPLING, name)) for name, effect in _SAMPLING.items()),
 )

@@ -20,6 +20,7 @@ from qmd.file_names import is_telling
 from qmd.indexing.reading import short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
+from qmd.inference.base import Telling
 from qmd.ingest.document import parse_document
 from qmd.pace import Pace, Progress
 from qmd.records import Chunk, Document, Heading
@@ -209,7 +210,7 @@ def embed_pending(
         reused=max(0, run.chunks - run.embedded),
         stopped=stopped,
         elapsed_s=time.monotonic() - started,
-        warnings=tuple(chunker.warnings),
+        warnings=(*chunker.warnings, *(embedder.warnings if isinstance(embedder, Telling) else ())),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -61,6 +61,15 @@ class Embedder(Protocol):
 
     def query_trust(self, text: str) -> float:
         """How far this model understands `text`, in [0, 1]; 0 for scripts outside its training. Drives the weight."""
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """An embedder that may not do all that it is asked, and tells of it."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What was left out so far, one line each; empty for nothing."""
 
 
 class Reranker(Protocol):
@@ -121,3 +130,5 @@ class Engines(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     """The notes that tell of a chosen model which cannot be used: to be shown with every answer."""
+    load_ms: float = 0.0
+    """What opening them took for this request; 0 where they were open."""

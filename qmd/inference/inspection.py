@@ -10,8 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from qmd.config.sampling import SamplingSettings, changed_sampling
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.inference.models.catalogue import Role
@@ -41,6 +42,10 @@ class EngineReport(Struct, frozen=True):
     memory_bytes: int | None
     """What the process grew by; None where the system does not say."""
     notes: tuple[str, ...]
+    handling: tuple[str, ...] = ()
+    """How an embedding model in a folder is run, and who says so, a line each; empty for the others."""
+    sampling: Mapping[str, str] = field(default_factory=dict)
+    """How an expander that runs here draws tokens: what is not neutral."""
 
     @property
     def nodes_elsewhere(self) -> int:
@@ -73,7 +78,12 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     after = resident_bytes()
     grown = max(0, after - memory) if memory is not None and after is not None else None
     asked, reason, nodes = _placement(engine)
-    return EngineReport(role, engine.description, asked, reason, nodes, load_s, answer_s, grown, tuple(notes))
+    handling: tuple[str, ...] = getattr(engine, "handling", ())
+    drawn: SamplingSettings = getattr(engine, "sampling", SamplingSettings())
+    sampling = changed_sampling(drawn, than=SamplingSettings())
+    return EngineReport(
+        role, engine.description, asked, reason, nodes, load_s, answer_s, grown, tuple(notes), handling, sampling
+    )
 
 
 def _try(engines: Engines) -> None:

@@ -15,6 +15,7 @@ from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, R
 from qmd.inference.models.catalogue import (
     MAXSIM_NAME,
     MINILM,
+    EmbedOverrides,
     ModelRecord,
     Role,
     find_model,
@@ -78,10 +79,11 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
         return ModelChoice(None, None)
     local = Path(asked).expanduser()
     if local.is_dir():
-        known = find_model(local.name.replace("--", "/"), role)
+        overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
+        known = find_model(local.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
         if known is None:
             own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
-            known = describe_folder(local) if role == "embed" else own
+            known = describe_folder(local, overrides) if role == "embed" else own
         return ModelChoice(known, local)
     imported = find_imported(asked, settings.models_dir, role)
     if imported is not None:
@@ -167,7 +169,7 @@ class _Loading:
     def chosen_embedder(self) -> Embedder:
         """The configured or full-tier embedder, else the built-in one."""
         settings = self._settings
-        server = self._server("embed", "/embeddings")
+        server = self._server("embed")
         if server is not None:
             from qmd.inference.engines.remote import connect_embedder
 
@@ -183,7 +185,7 @@ class _Loading:
 
     def chosen_reranker(self) -> Reranker | None:
         """The configured or full-tier reranker; None where the built-in one is meant."""
-        server = self._server("rerank", "/rerank")
+        server = self._server("rerank")
         if server is not None:
             from qmd.inference.engines.remote import RemoteReranker
 
@@ -197,9 +199,9 @@ class _Loading:
 
     def chosen_expander(self) -> Expander | None:
         """The configured or full-tier expander; the built-in tier has none, for no small one earned its time."""
-        server = self._server("expand", "/chat/completions")
+        server = self._server("expand")
         if server is not None:
-            from qmd.inference.engines.remote import RemoteExpander
+            from qmd.inference.engines.remote_expander import RemoteExpander
 
             return RemoteExpander(server)
         found = self._found("expand")
@@ -234,7 +236,7 @@ class _Loading:
             self.notes.extend(prepared_notes(choice.folder, choice.record))
         return choice.folder, choice.record
 
-    def _server(self, role: Role, endpoint: str) -> RemoteClient | None:
+    def _server(self, role: Role) -> RemoteClient | None:
         """The client of the server that serves a role."""
         # Asked before an import that every search would pay for.
         if not self._settings.names_server(role):
@@ -243,8 +245,9 @@ class _Loading:
         from qmd.inference.engines.remote_settings import remote_settings
 
         asked = self._settings.model_for(role)
-        server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env)
-        return None if server is None else RemoteClient(server, endpoint)
+        overrides = self._settings.embed_overrides if role == "embed" else EmbedOverrides()
+        server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env, overrides)
+        return None if server is None else RemoteClient(server, _WORK[role])
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.environment import usable_cpus
-from qmd.inference.models.catalogue import Role
+from qmd.errors import ModelError
+from qmd.inference.models.catalogue import EmbedOverrides, Role
 
 AUTO = "auto"
 BUILT_IN = "built-in"
@@ -17,22 +19,34 @@ FASTEMBED_PREFIX = "fastembed:"
 ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
 """What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
 
+EMBED_VARIABLES: Mapping[str, str] = {
+    "query_prompt": "QMD_EMBED_QUERY_PROMPT",
+    "document_prompt": "QMD_EMBED_DOCUMENT_PROMPT",
+    "dim": "QMD_EMBED_DIM",
+}
+"""Options of `models.embed` in `index.yml` → the variables that hold where it does not say."""
+
 
 class EngineSettings(Struct, frozen=True):
     """What the edge decided about models. A role's model is `auto`, `built-in`, a name, a repository, a folder, a
-    server (`http://host:8000/v1#name`), or (embedding only) `fastembed:NAME`.
+    server (`http://host:8000/v1#name`, `tei+http://host:8080#name`), or (embedding only) `fastembed:NAME`.
     """
 
     models_dir: Path
     embed: str = AUTO
     rerank: str = AUTO
     expand: str = AUTO
+    sampling: SamplingSettings = DEFAULT_SAMPLING
+    """How an expander that runs here draws its tokens."""
     allow_gpu: bool = True
+    embed_options: Mapping[str, str] = field(default_factory=dict)
+    """What the configuration says besides the embedding model: `query_prompt`, `document_prompt`, `dim`."""
     threads: int | None = None
     """Threads per engine; None takes what this process may use."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that are heard: `QMD_FORCE_CPU`, the models `QMD_EMBED_MODEL`, `QMD_RERANK_MODEL`,
-    `QMD_GENERATE_MODEL`, and those of servers (`qmd.inference.engines.remote_settings`).
+    `QMD_GENERATE_MODEL`, `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`, `QMD_EMBED_DIM`, and those of servers
+    (`qmd.inference.engines.remote_settings`).
     """
 
     def model_for(self, role: Role) -> str:
@@ -44,7 +58,27 @@ class EngineSettings(Struct, frozen=True):
 
     def names_server(self, role: Role) -> bool:
         """Whether a server may serve the role: its model is written as an address, or the environment has one."""
-        return self.model_for(role).lower().startswith("http") or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
+        return is_address(self.model_for(role)) or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
+
+    @property
+    def embed_overrides(self) -> EmbedOverrides:
+        """What holds for an embedding model of the user's own: the configuration's word, else the environment's.
+
+        A prompt that is there and empty means none.
+
+        Raises:
+            ModelError: `dim` is no whole number above 0.
+        """
+        said = {
+            name: self.embed_options.get(name, self.env.get(variable)) for name, variable in EMBED_VARIABLES.items()
+        }
+        dim = (said["dim"] or "").strip()
+        if dim and not (dim.isdecimal() and int(dim)):
+            raise ModelError(
+                f"the dimensions of embeddings are '{dim}', not a whole number above 0",
+                "correct QMD_EMBED_DIM, or 'dim' in index.yml",
+            )
+        return EmbedOverrides(said["query_prompt"], said["document_prompt"], int(dim) if dim else None)
 
     @property
     def usable_threads(self) -> int:
@@ -57,3 +91,9 @@ class EngineSettings(Struct, frozen=True):
         from qmd.inference.runtime.sessions import gpu_allowed
 
         return self.allow_gpu and gpu_allowed(self.env)
+
+
+def is_address(model: str) -> bool:
+    """Whether a model is written as the address of a server, with the name of its interface in front or not."""
+    scheme, mark, _ = model.partition("://")
+    return bool(mark) and scheme.rpartition("+")[2].lower() in ("http", "https")

@@ -239,7 +239,9 @@ class _Search:
         reader, trace, scope = self._reader, self._trace, self._query.scope
         embedder = self._engines.embedder
         if embedder is None:
-            trace.warn("no embedding model: searched by words only")
+            # A model that fails is one all the same, and its failure has been told.
+            failed = bool(self._engines.failures)
+            trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
             for note in self._engines.notes:
                 trace.warn(note)
             return

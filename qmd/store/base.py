@@ -34,11 +34,11 @@ class IndexReader(Protocol):
     Usable as a context manager; not to be shared between threads.
     """
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
     @property
     def path(self) -> Path:
@@ -46,6 +46,9 @@ class IndexReader(Protocol):
 
     def running_embedding(self) -> EmbeddingRun | None:
         """The run that computes vectors of this index now, in whatever process."""
+        from qmd.store.runs import running_embedding
+
+        return running_embedding(self.path)
 
     def close(self) -> None:
         """Release the file."""

@@ -8,6 +8,9 @@ from msgspec import Struct, field
 
 from qmd.records import IndexTerms, Link, NameKind
 
+COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
+"""Facts of the index that belong to a collection, whose name follows after a colon."""
+
 
 class NewDocument(Struct, frozen=True):
     """A document to be written."""

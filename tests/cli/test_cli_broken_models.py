@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from qmd.files import exclusive_lock
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
 from qmd.inference.models.weights import locate_builtin
 from tests.cli.conftest import Qmd, Run
 from tests.inference.exported_graphs import PublishedWriter
-from tests.inference.model_hub import WEIGHTS, FakeHub, serve_hub
+from tests.inference.model_hub import WEIGHTS, FakeHub, Reply, serve_hub
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -189,7 +190,7 @@ def test_a_disk_without_room_is_told_and_the_earlier_files_stay(
     hub.files["model.onnx"] = WEIGHTS[::-1]
     nearly_full = shutil._ntuple_diskusage(10**9, 10**9, 1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: nearly_full)
-    _refused(qmd("pull", QWEN_RERANKER.name), "not enough space")
+    _refused(qmd("pull", QWEN_RERANKER.name, "--refresh"), "not enough space")
     assert (models / QWEN_RERANKER.folder / "model.onnx").read_bytes() == WEIGHTS
     assert qmd("models", "verify", QWEN_RERANKER.name).status == 0
 
@@ -215,5 +216,33 @@ def test_a_file_with_a_wrong_checksum_is_refused_and_the_earlier_one_stays(
 ) -> None:
     assert qmd("pull", QWEN_RERANKER.name).status == 0
     hub.wrong_tags = True
-    _refused(qmd("pull", QWEN_RERANKER.name), "sha256")
+    _refused(qmd("pull", QWEN_RERANKER.name, "--refresh"), "sha256")
     assert (models / QWEN_RERANKER.folder / "model.onnx").read_bytes() == WEIGHTS
+
+
+def test_a_newer_version_is_told_beside_the_result(qmd: Qmd, hub: FakeHub, models: Path) -> None:
+    assert qmd("pull", QWEN_RERANKER.name).status == 0
+    hub.files["model.onnx"] = WEIGHTS[::-1]
+    run = qmd("pull", QWEN_RERANKER.name)
+    assert run.status == 0 and "already downloaded" in run.out
+    assert f"'qmd models pull {QWEN_RERANKER.name} --refresh' takes it" in run.err
+    run = qmd("pull", QWEN_RERANKER.name, "--refresh")
+    assert run.status == 0 and "other bytes in model.onnx" in run.err
+    assert (models / QWEN_RERANKER.folder / "model.onnx").read_bytes() == WEIGHTS[::-1]
+
+
+def test_a_second_pull_at_the_same_time_says_so_without_words_of_the_database(
+    qmd: Qmd, hub: FakeHub, models: Path
+) -> None:
+    with exclusive_lock(models / ".staging" / f"{QWEN_RERANKER.folder}.lock") as is_held:
+        assert is_held
+        run = qmd("pull", QWEN_RERANKER.name)
+    assert run.status == 5
+    assert f"error: model '{QWEN_RERANKER.name}' is being fetched by another process\n" in run.err
+
+
+def test_a_refusal_of_the_hub_is_told_as_one(qmd: Qmd, hub: FakeHub, models: Path) -> None:
+    hub.reply = lambda asked: Reply(403, {"X-Error-Code": "GatedRepo"})
+    run = qmd("pull", QWEN_RERANKER.name)
+    _refused(run, f"'{QWEN_RERANKER.repository}' is gated")
+    assert "HF_TOKEN" in run.err and "check the connection" not in run.err

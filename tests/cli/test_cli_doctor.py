@@ -20,6 +20,7 @@ from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER
 from qmd.inference.models.weights import locate_builtin
 from qmd.store.opening import open_reader
 from tests.cli.conftest import Qmd
+from tests.inference.embedder_folders import make_folder, sentence_transformer
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -54,6 +55,30 @@ def test_a_format_for_cuda_kept_on_the_cpu_says_why_and_counts_its_nodes(
     assert row["nodes_elsewhere"] == row["nodes"]["cpu"] > 0
 
 
+def test_how_an_expander_draws_its_tokens_is_shown_and_a_wrong_value_is_one_line(qmd: Qmd, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "qmd" / "models" / QWEN_EXPANDER.folder
+    write_tokenizer(folder)
+    write_model(folder / QWEN_EXPANDER.formats[1].weights.path, replace(PUBLISHED, linear="q4"), random_weights())
+    config = tmp_path / "config" / "qmd" / "index.yml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text("sampling:\n  top_k: 40\n  order: llama.cpp\n", "utf-8")
+    assert _engine(qmd, "expand")["sampling"] == {
+        "temperature": "0.7",
+        "top_k": "40",
+        "top_p": "0.8",
+        "presence_penalty": "0.5",
+        "order": "llama.cpp",
+    }
+    assert (
+        "    sampling: temperature 0.7, top_k 40, top_p 0.8, presence_penalty 0.5, order llama.cpp\n"
+        in qmd("doctor").out
+    )
+    settings = json.loads(qmd("doctor", "--json").out)["settings"]
+    assert {row["name"]: row["value"] for row in settings} == {"sampling.top_k": "40", "sampling.order": "llama.cpp"}
+    config.write_text("sampling:\n  top_p: 7\n", "utf-8")
+    assert f"sampling.top_p in '{config}' must be a number <= 1.0, not 7" in qmd("doctor").out
+
+
 def test_a_role_without_a_model_is_no_fault(qmd: Qmd) -> None:
     assert _engine(qmd, "expand")["model"] is None
     assert "✓ expand model: none" in qmd("doctor").out
@@ -67,6 +92,18 @@ def test_a_model_that_cannot_be_opened_is_named_and_doctor_goes_on(
     assert run.status == 0
     assert f"⚠ embed model: embedding model '{tmp_path}' cannot be used: no ONNX model" in run.out
     assert "✓ rerank model" in run.out
+
+
+def test_the_pooling_and_prompts_of_a_folders_model_are_shown_with_who_says_so(qmd: Qmd, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "bge-small-en-v1.5", sentence_transformer("cls_token"))
+    config = tmp_path / "config" / "qmd" / "index.yml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"models: {{embed: {{model: '{folder}', document_prompt: 'note: '}}}}\n")
+    said = _engine(qmd, "embed")["handling"]
+    assert said[0] == "pooling: first (1_Pooling/config.json)"
+    assert said[1].endswith("document 'note: ' (your settings, else known as BGE English)")
+    assert f"    {said[1]}\n" in qmd("doctor").out
+    assert "query 'Represent this" in said[1]
 
 
 def test_keys_are_not_shown(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,8 @@ def test_expansion_goes_to_the_server_and_is_explained(
     assert run.status == 0
     assert len(server.asked("/chat/completions")) == 1
     assert "expansion: lex: seat price\n" in run.err
+    # A cold call loads the other models, and says what that took.
+    assert re.search(r"^time: load \d+ ms, lexical \d+ ms, expand \d+ ms", run.err, re.MULTILINE)
     assert "expansion dropped: 'Thinking about it': is not a typed line\n" in run.err
     assert "expansion dropped: 'Buy our cheap watches now, limited offer.'" in run.err
 
@@ -129,6 +132,7 @@ def test_vectors_of_another_size_are_refused_and_the_words_remain(
 ) -> None:
     monkeypatch.setenv("QMD_EMBED_DIM", "32")
     server.dim = 48
+    server.misbehave = lambda path, body: (400, {"message": "no such sizes"}) if "dimensions" in body else None
     run = remote(*QUERY)
     assert "pricing.md" in _paths(run)[0]
     _one_warning(run, "size 48, not 32")
@@ -151,7 +155,7 @@ def test_a_failing_expander_leaves_the_query_as_it_is(
     server.misbehave = lambda path, body: (200, {"nothing": 1}) if path.endswith("completions") else None
     run = remote(*QUERY, "--expand")
     assert "pricing.md" in _paths(run)[0]
-    _one_warning(run, "expand skipped", "no message")
+    _one_warning(run, "expand skipped", "answered without a message")
 
 
 @pytest.mark.parametrize("command", [("embed",), ("index",)])

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from qmd.config.edits import (
     add_collection,
@@ -13,6 +14,7 @@ from qmd.config.edits import (
     set_update_command,
 )
 from qmd.config.paths import Locations, locate
+from qmd.config.sampling import DEFAULT_SAMPLING
 from qmd.config.settings import config_digest, load_config, needs_full_config
 from qmd.errors import ConfigError, NotFoundError
 
@@ -90,11 +92,71 @@ def test_the_digest_changes_with_the_file_and_with_the_folder_paths_resolve_agai
     assert config_digest(other) != config_digest(places)
 
 
+@pytest.mark.parametrize(
+    ("text", "models"),
+    [
+        ("embed: ~/x", {"embed": "~/x"}),
+        ("embed: {url: 'http://h/v1', model: m}", {"embed": "http://h/v1#m"}),
+        (
+            "embed: {model: ~/x, query_prompt: 'query: ', document_prompt: '', dim: 256}",
+            {"embed": "~/x", "embed.query_prompt": "query: ", "embed.document_prompt": "", "embed.dim": "256"},
+        ),
+        ("rerank: {model: ~/x, dim: 256}", {"rerank": "~/x"}),
+    ],
+)
+def test_a_model_is_a_word_or_a_mapping_that_says_how_it_is_used(
+    places: Locations, text: str, models: dict[str, str]
+) -> None:
+    places.config_file.write_text(f"models: {{{text}}}")
+    assert load_config(places).models == models
+
+
+def test_a_model_without_a_name_is_refused(places: Locations) -> None:
+    places.config_file.write_text("models: {embed: {query_prompt: 'query: '}}")
+    with pytest.raises(ConfigError, match=r"models\.embed in .*'model'"):
+        load_config(places)
+
+
 def test_only_models_and_editor_links_need_the_whole_file(places: Locations) -> None:
     places.config_file.write_text(COMMENTED)
     assert not needs_full_config(places)
-    places.config_file.write_text("editorUri: 'zed://{path}'")
-    assert needs_full_config(places)
+    for text in ("editorUri: 'zed://{path}'", "sampling: {top_k: 40}"):
+        places.config_file.write_text(text)
+        assert needs_full_config(places)
+
+
+def test_what_is_written_about_sampling_replaces_the_defaults_one_by_one(places: Locations) -> None:
+    places.config_file.write_text("sampling:\n  top_k: 40\n  order: [penalties, temperature]\n  seed:\n")
+    held = load_config(places).sampling
+    assert held == replace(DEFAULT_SAMPLING, top_k=40, order=("penalties", "temperature"), seed=None)
+    places.config_file.write_text("sampling:\n")
+    assert load_config(places).sampling is None
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("top_p: 1.5", "sampling.top_p in '{file}' must be a number <= 1.0, not 1.5"),
+        ("temperature: hot", "sampling.temperature in '{file}' must be a number, not 'hot'"),
+        ("temperature: .inf", "sampling.temperature in '{file}' must be a number <= 100.0, not inf"),
+        ("top_k: 2.5", "sampling.top_k in '{file}' must be a whole number, not 2.5"),
+        ("dry_breakers: x", "sampling.dry_breakers in '{file}' must be a list, not 'x'"),
+        (
+            "order: [top_k, topp]",
+            "sampling.order in '{file}' must be transformers or llama.cpp or a list of penalties, dry, top_n_sigma, "
+            "top_k, typical_p, top_p, min_p, xtc, temperature, not ['top_k', 'topp']",
+        ),
+        ("topk: 3", "sampling in '{file}' has no setting 'topk'"),
+        ("3", "sampling in '{file}' must be a mapping, not 3"),
+    ],
+)
+def test_a_wrong_value_of_sampling_is_one_line_that_says_what_it_must_be(
+    places: Locations, written: str, message: str
+) -> None:
+    places.config_file.write_text(f"sampling: {'{' + written + '}' if ':' in written else written}")
+    with pytest.raises(ConfigError) as caught:
+        load_config(places)
+    assert caught.value.message == message.replace("{file}", str(places.config_file))
 
 
 def test_adding_a_collection_keeps_comments_and_everything_else(places: Locations) -> None:

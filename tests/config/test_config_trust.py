@@ -34,6 +34,7 @@ def test_a_collection_inside_the_project_needs_no_trust(places: Locations) -> No
         "collections: {a: {path: /etc}}",
         "collections: {a: {path: ../up}}",
         "models: {embed: 'hf:x/y'}",
+        "models: {embed: {model: auto, query_prompt: 'x'}}",
         "editor_uri: 'https://evil.example/?{path}'",
     ],
 )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from qmd.config.in_force import settings_in_force, variables_in_force
+from qmd.config.sampling import DEFAULT_SAMPLING
 from qmd.config.settings import Config
 from qmd.records import Collection
 
@@ -55,9 +58,29 @@ def test_settings_at_their_defaults_are_left_out() -> None:
     }
 
 
+def test_of_sampling_what_differs_from_the_default_is_shown() -> None:
+    sampling = replace(DEFAULT_SAMPLING, temperature=0.9, order=("top_k", "temperature"), seed=None)
+    found = settings_in_force(Config(sampling=sampling), {})
+    assert {one.name: one.value for one in found} == {
+        "sampling.temperature": "0.9",
+        "sampling.order": "[top_k, temperature]",
+        "sampling.seed": "null",
+    }
+
+
 def test_a_setting_that_is_overruled_or_not_trusted_says_so() -> None:
     config = Config(editor_uri="code://{path}", models={"embed": "x"})
     editor, embed = settings_in_force(config, {"QMD_EDITOR_URI": "vim://{path}"})
     assert (editor.overruled_by, embed.overruled_by) == ("QMD_EDITOR_URI", None)
     editor, embed = settings_in_force(config, {}, trusted=Config())
     assert (editor.overruled_by, embed.overruled_by) == ("the project is not trusted",) * 2
+
+
+def test_what_is_said_of_the_embedding_model_is_shown_and_goes_before_the_environment() -> None:
+    config = Config(models={"embed": "~/x", "embed.query_prompt": "ask: "})
+    assert {one.name: one.value for one in settings_in_force(config, {})} == {
+        "models.embed": "~/x",
+        "models.embed.query_prompt": "ask: ",
+    }
+    query, document = variables_in_force({"QMD_EMBED_QUERY_PROMPT": "a", "QMD_EMBED_DOCUMENT_PROMPT": "b"}, config)
+    assert (query.overruled_by, document.overruled_by) == ("models.embed.query_prompt", None)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from qmd.config.sampling import SamplingSettings
 from qmd.config.settings import AUTO_UPDATE_KEY
-from qmd.config.variables import SETTINGS, VARIABLES, Variable
+from qmd.config.variables import SETTINGS, VARIABLES, Setting, Variable
 from qmd.inference.settings import ENV_STEMS
 
 PACKAGE = Path(__file__).parents[2] / "qmd"
-OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API_KEY")}
+OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API", "_API_KEY")}
 """Their names are put together where they are read."""
 
 
@@ -41,8 +42,20 @@ def test_an_effect_is_one_short_line(one: Variable) -> None:
 
 def test_every_setting_is_one_that_the_configuration_reads() -> None:
     source = (PACKAGE / "config" / "settings.py").read_text("utf-8") + (PACKAGE / "app" / "opened.py").read_text()
-    for one in SETTINGS:
+    others = [one for one in SETTINGS if not one.key.startswith("sampling.")]
+    for one in others:
         assert f'"{one.key.rpartition(".")[2]}"' in source, one.key
+
+
+def test_every_setting_of_sampling_is_listed_with_its_default() -> None:
+    listed = [one.key.removeprefix("sampling.") for one in SETTINGS if one.key.startswith("sampling.")]
+    assert listed == list(SamplingSettings.__struct_fields__)
+    assert {one.default for one in SETTINGS if one.key == "sampling.top_k"} == {"20"}
+
+
+@pytest.mark.parametrize("one", SETTINGS, ids=lambda one: one.key)
+def test_the_effect_of_a_setting_is_one_short_line(one: Setting) -> None:
+    assert "\n" not in one.effect and len(one.effect) <= 72 and not one.effect.endswith(".")
 
 
 def test_every_key_that_the_configuration_reads_is_a_setting() -> None:

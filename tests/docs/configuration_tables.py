@@ -19,7 +19,7 @@ def with_tables(page: str) -> str:
     for area in get_args(Area):
         rows = ((one.name, one.effect, one.default) for one in VARIABLES if one.area == area)
         parts.append(f"### {area.capitalize()}\n\n{_table('variable', rows)}")
-    return _between(_between(page, "settings", settings), "variables", "\n".join(parts))
+    return between(between(page, "settings", settings), "variables", "\n".join(parts))
 
 
 def _table(name: str, rows: Iterable[tuple[str, str, str]]) -> str:
@@ -28,7 +28,8 @@ def _table(name: str, rows: Iterable[tuple[str, str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _between(page: str, mark: str, text: str) -> str:
+def between(page: str, mark: str, text: str) -> str:
+    """The page with the text between the mark and its end."""
     start, end = f"<!-- {mark} -->\n", "<!-- end -->\n"
     return re.sub(f"{start}.*?{end}", lambda _: f"{start}\n{text}\n{end}", page, count=1, flags=re.DOTALL)
 

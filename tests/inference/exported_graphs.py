@@ -55,6 +55,10 @@ class ExportForm(Struct, frozen=True):
     """Key-value inputs and outputs."""
     positions: bool = False
     """A `position_ids` input and separate rotary nodes; else positions follow the mask."""
+    states_head_size: bool = True
+    """False leaves the last dimension of key-value tensors open, as the GenAI builder does from 0.18 on."""
+    data_suffix: str = "_data"
+    """What the name of the file with the large tensors ends in; `.data` in those exports."""
 
 
 def weight_names(shape: Qwen3Shape, head: str, *, tied: bool = True) -> list[str]:
@@ -84,9 +88,23 @@ class PublishedWriter(Qwen3Writer):
         if not self._is_external:
             onnx.save(onnx.load(str(self.path)), str(self.path))
             self.path.with_name(f"{self.path.name}_data").unlink()
+        elif self.export.data_suffix != "_data":
+            self._rename_data(f"{self.path.name}{self.export.data_suffix}")
+
+    def _rename_data(self, name: str) -> None:
+        model = onnx.load(str(self.path), load_external_data=False)
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                entry.value = name if entry.key == "location" else entry.value
+        onnx.save(model, str(self.path))
+        self.path.with_name(f"{self.path.name}_data").rename(self.path.with_name(name))
 
     def network(self) -> None:
         super().network()
+        if not self.export.states_head_size:
+            for info in (*self.inputs, *self.outputs):
+                if info.name.startswith(("past", "present")):
+                    info.type.tensor_type.shape.dim[3].dim_param = "kv_cache_dim"
         if self._is_half:
             for info in (*self.inputs, *self.outputs):
                 kind = info.type.tensor_type

@@ -1,74 +1,105 @@
-"""An OpenAI-compatible model server on loopback, for tests: embeddings, rerank, chat; it can be told to misbehave."""
+"""A model server on loopback, for tests: strict as its makers document it, and it can be told to misbehave."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tests.inference.model_interfaces import DIM, INTERFACES, Answer, chat_answer, encoded, texts_of
 
 Body = dict[str, Any]
-Misbehave = Callable[[str, Body], tuple[int, Any] | None]
+Misbehave = Callable[[str, Body], Answer | None]
 """Path and request in; status and answer out, or None to answer as usual."""
-
-DIM = 32
 
 
 @dataclass
 class ModelServer:
     """What it was asked, and how it misbehaves."""
 
+    kind: str = "vllm"
+    """A key of `INTERFACES`."""
     url: str = ""
     requests: list[tuple[str, Body, str | None]] = field(default_factory=list)
     """(path, body, Authorization)."""
     misbehave: Misbehave = lambda path, body: None
     expansion: str = "lex: seat price\nvec: how seats are priced\n"
+    thinks: bool = False
+    """The chat model is one of those that refuse `max_tokens` and sampling, and think before they answer."""
     dim: int = DIM
+    max_batch: int | None = None
+    max_chars: int | None = None
 
     def asked(self, ending: str) -> list[Body]:
         """Bodies sent to addresses with this ending."""
         return [body for path, body, _ in self.requests if path.endswith(ending)]
 
-    def answer(self, path: str, body: Body) -> tuple[int, Any]:
+    def answer(self, path: str, body: Body) -> Answer:
         """The answer to one request."""
         changed = self.misbehave(path, body)
         if changed is not None:
             return changed
-        if path.endswith("/embeddings"):
-            rows = [{"index": i, "embedding": _word_vector(text, self.dim)} for i, text in enumerate(body["input"])]
-            return 200, {"data": rows}
-        if path.endswith("/rerank"):
-            words = set(body["query"].lower().split())
-            scores = [len(words & set(text.lower().split())) / len(words) for text in body["documents"]]
-            return 200, {"results": [{"index": i, "relevance_score": score} for i, score in enumerate(scores)]}
-        if path.endswith("/chat/completions"):
-            return 200, {"choices": [{"message": {"content": self.expansion}}]}
-        return 404, {"error": {"message": "no such endpoint"}}
+        interface = INTERFACES[self.kind]
+        route = interface.routes.get(urlsplit(path).path)
+        if route is None:
+            return 404, {"detail": "Not Found"}
+        try:
+            asked = msgspec.convert(body, route.request)
+        except msgspec.ValidationError as exc:
+            return interface.error(400, str(exc))
+        refusal = self._refuse_size(body)
+        if refusal is not None:
+            return refusal
+        if isinstance(route.answer, str):
+            return self._chat(route.answer, body)
+        return 200, route.answer(asked, self.dim)
 
+    def _refuse_size(self, body: Body) -> Answer | None:
+        interface, texts = INTERFACES[self.kind], texts_of(body)
+        if self.max_batch is not None and len(texts) > self.max_batch:
+            status, words = interface.too_many
+            return interface.error(status, words.format(n=len(texts), limit=self.max_batch))
+        longest = max(map(len, texts), default=0)
+        is_cut = interface.truncates is not None and body.get(interface.truncates[0]) == interface.truncates[1]
+        if self.max_chars is not None and longest > self.max_chars and not is_cut:
+            status, words = interface.too_long
+            return interface.error(status, words.format(n=longest, limit=self.max_chars))
+        return None
 
-def _word_vector(text: str, dim: int) -> list[float]:
-    """Counts of hashed words: texts with common words are close."""
-    vector = [0.01] * dim
-    for word in text.lower().split():
-        vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % dim] += 1.0
-    return vector
+    def _chat(self, kind: str, body: Body) -> Answer:
+        if not self.thinks:
+            return 200, chat_answer(kind, self.expansion)
+        if "max_tokens" in body:
+            words = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+            return INTERFACES["openai"].error(400, words)
+        for name in ("temperature", "top_p", "presence_penalty"):
+            if name in body:
+                words = f"Unsupported value: '{name}' does not support {body[name]} with this model."
+                return INTERFACES["openai"].error(400, words)
+        limit = body.get("max_completion_tokens") or body["options"]["num_predict"]
+        if limit < 1_000:
+            return 200, chat_answer(kind, "", thinking="Let me see", is_cut=True)
+        return 200, chat_answer(kind, self.expansion, thinking="lex: not this line")
 
 
 @contextlib.contextmanager
-def serve_models() -> Iterator[ModelServer]:
+def serve_models(kind: str = "vllm") -> Iterator[ModelServer]:
     """Run a server for the length of a test."""
-    state = ModelServer()
+    state = ModelServer(kind)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             state.requests.append((self.path, body, self.headers.get("Authorization")))
             status, answer = state.answer(self.path, body)
-            raw = json.dumps(answer).encode()
+            raw = encoded(answer)
             # A client that has given up is gone.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self.send_response(status)

@@ -23,6 +23,10 @@ from tests.inference.tiny_models import (
     write_model,
 )
 
+GENAI_18 = replace(
+    PUBLISHED, linear="q4", accuracy_level=4, positions=False, states_head_size=False, data_suffix=".data"
+)
+"""What the GenAI builder 0.18 writes for a CPU: the head size left open, weights in `model.onnx.data`."""
 Q4F16 = replace(PUBLISHED, activations="fp16", linear="q4")
 CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     # name: form, writer, largest difference from the float64 reference (logits have a standard deviation of 0.65)
@@ -34,6 +38,9 @@ CASES: dict[str, tuple[ExportForm, type[PublishedWriter], float]] = {
     "plain": (PUBLISHED, PlainWriter, 2e-5),
     "plain-without-positions": (replace(PUBLISHED, positions=False), PlainWriter, 2e-5),
     "plain-q4f16": (Q4F16, PlainWriter, 1e-2),
+    "genai-0.18": (replace(GENAI_18, accuracy_level=0), PublishedWriter, 2e-5),
+    "genai-0.18-half": (replace(GENAI_18, activations="fp16", positions=True), PublishedWriter, 8e-2),
+    "plain-without-head-size": (replace(PUBLISHED, states_head_size=False), PlainWriter, 2e-5),
     "own-q4": (ExportForm(linear="q4", table="q4", block=32, accuracy_level=0), PublishedWriter, 2e-5),
     "own-q8-level-4": (ExportForm(linear="q8", block=32), PublishedWriter, 8e-2),
 }
@@ -149,6 +156,29 @@ def test_large_tensors_can_lie_beside_the_model(tmp_path: Path) -> None:
     assert (tmp_path / "model.onnx_data").stat().st_size > path.stat().st_size
     logits = Decoder(open_session(path, format="q8", threads=1)).open_context(16).append([IDS])
     assert np.abs(logits[0] - reference_logits(weights, IDS)[-1]).max() < 2e-5
+
+
+def test_a_decoder_of_the_present_genai_builder_opens_with_its_data_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    weights = write_model(path, replace(GENAI_18, accuracy_level=0), random_weights(), external=True)
+    assert (tmp_path / "model.onnx.data").is_file() and not (tmp_path / "model.onnx_data").exists()
+    decoder = Decoder(open_session(path, format="q4", threads=1))
+    assert (decoder.signature.kv_heads, decoder.signature.head_size, decoder.in_place) == (2, 32, True)
+    assert np.abs(decoder.open_context(16).append([IDS])[0] - reference_logits(weights, IDS)[-1]).max() < 2e-5
+
+
+def test_a_graph_that_takes_no_head_size_is_one_clear_line(tmp_path: Path) -> None:
+    import onnx
+
+    path = tmp_path / "model.onnx"
+    write_model(path, GENAI_18, random_weights())
+    model = onnx.load(str(path))
+    # Another output of the first layer than the past can continue.
+    node = next(node for node in model.graph.node if node.op_type == "GroupQueryAttention")
+    next(one for one in node.attribute if one.name == "num_heads").i = 3
+    onnx.save(model, str(path))
+    with pytest.raises(ModelError, match="does not state the size of its attention heads"):
+        Decoder(open_session(path, format="q4", threads=1))
 
 
 def test_a_missing_external_file_is_one_clear_line(tmp_path: Path) -> None:

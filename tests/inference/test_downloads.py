@@ -126,7 +126,7 @@ def test_a_wrong_checksum_is_refused_and_the_earlier_file_stays(hub: FakeHub, tm
     _pull(hub, tmp_path, "fp16")
     hub.wrong_tags = True
     with pytest.raises(ModelError, match="sha256"):
-        _pull(hub, tmp_path, "fp16")
+        pull_model(RECORD, tmp_path, formats=["fp16"], env=hub.env(), refresh=True)
     assert (tmp_path / RECORD.folder / "onnx/model.onnx").read_bytes() == WEIGHTS
     assert all(check.status == "ok" for check in verify_model(RECORD, tmp_path))
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import ModelError
-from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder, pool
+from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder
+from qmd.inference.engines.pooling import pool
 from qmd.inference.models.catalogue import MINILM
 from qmd.inference.models.weights import describe_folder, locate_builtin
 from qmd.inference.runtime.tokenization import load_tokenizer

@@ -91,3 +91,21 @@ def test_every_proposal_is_either_kept_or_dropped(query: str, texts: list[tuple[
     result = check_expansions(query, proposed)
     assert len(result.subqueries) + len(result.dropped) == len(proposed)
     assert all("\n" not in item.text and item.text.strip() for item in result.subqueries)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("keeping snakes as pets", "repeats the intent"),
+        ("Snakes, pets", "repeats the intent"),
+        ("python snakes", None),
+        ("care of a ball python", None),
+        ("snakes in a terrarium", None),
+    ],
+)
+def test_a_line_that_merely_repeats_the_intent_is_dropped_with_that_reason(text: str, reason: str | None) -> None:
+    assert _reason("python", text, "lex", intent="keeping snakes as pets") == reason
+
+
+def test_an_intent_that_is_the_query_drops_what_repeats_the_query() -> None:
+    assert _reason("ball python", "python ball", "lex", intent="ball python") == "repeats the intent"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.engines.remote import (
-    RemoteEmbedder,
-    RemoteExpander,
-    RemoteReranker,
-    connect_embedder,
-    parse_typed_lines,
-)
-from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, endpoint_url, is_loopback
+from qmd.inference.engines.remote import RemoteEmbedder, RemoteReranker, connect_embedder
+from qmd.inference.engines.remote_addresses import endpoints, is_loopback
+from qmd.inference.engines.remote_apis import RERANK_APIS
+from qmd.inference.engines.remote_client import DeadlineError, RemoteClient
+from qmd.inference.engines.remote_expander import RemoteExpander, parse_typed_lines
 from qmd.inference.engines.remote_settings import RemoteSettings, remote_settings
+from qmd.inference.settings import EngineSettings
 
 Answer = tuple[int, Any, dict[str, str]]
 
@@ -78,12 +77,12 @@ def _embeddings(path: str, body: dict[str, Any]) -> Answer:
 
 def _embedder(server: Server, **changes: Any) -> RemoteEmbedder:
     settings = replace(server.settings, **changes)
-    return RemoteEmbedder(RemoteClient(settings, "/embeddings", sleep=lambda s: None))
+    return RemoteEmbedder(RemoteClient(settings, "embedding", sleep=lambda s: None))
 
 
 def _reranker(server: Server, **changes: Any) -> RemoteReranker:
     settings = replace(server.settings, **changes)
-    return RemoteReranker(RemoteClient(settings, "/rerank", sleep=lambda s: None))
+    return RemoteReranker(RemoteClient(settings, "reranking", sleep=lambda s: None))
 
 
 # --- embedder ---
@@ -129,14 +128,14 @@ def test_vectors_of_another_size_than_before_are_refused(server: Server) -> None
 
 
 def test_connecting_asks_for_the_size_and_the_fingerprint_leaves_the_address_out(server: Server) -> None:
-    embedder = connect_embedder(RemoteClient(server.settings, "/embeddings"))
+    embedder = connect_embedder(RemoteClient(server.settings, "embedding"))
     assert embedder.dim == 3
     moved = replace(server.settings, url="http://elsewhere:1", dim=3)
-    elsewhere = RemoteEmbedder(RemoteClient(moved, "/embeddings"))
+    elsewhere = RemoteEmbedder(RemoteClient(moved, "embedding"))
     assert elsewhere.fingerprint == embedder.fingerprint
     assert len(embedder.fingerprint) == 16
     other = replace(moved, model="other")
-    assert RemoteEmbedder(RemoteClient(other, "/embeddings")).fingerprint != embedder.fingerprint
+    assert RemoteEmbedder(RemoteClient(other, "embedding")).fingerprint != embedder.fingerprint
 
 
 def test_estimated_tokens_start_in_order_and_count_ideographs_singly(server: Server) -> None:
@@ -220,7 +219,7 @@ def test_typed_lines_are_validated_and_other_lines_dropped_with_the_reason(serve
         "<think>hm</think>\nlex: login failure\nvec: best pasta\nSure!\nhyde: A login error is solved so"
     )
     settings = replace(server.settings, model="Qwen3-4B")
-    result = RemoteExpander(RemoteClient(settings, "/chat/completions")).expand("login errors", intent="web")
+    result = RemoteExpander(RemoteClient(settings, "expansion")).expand("login errors", intent="web")
     assert [(item.kind, item.text) for item in result.subqueries] == [
         ("lex", "login failure"),
         ("hyde", "A login error is solved so"),
@@ -236,7 +235,7 @@ def test_thinking_that_never_ends_yields_no_lines() -> None:
 
 def test_an_expansion_past_its_deadline_is_empty_with_the_reason(server: Server) -> None:
     settings = server.settings
-    expander = RemoteExpander(RemoteClient(settings, "/chat/completions"))
+    expander = RemoteExpander(RemoteClient(settings, "expansion"))
     result = expander.expand("query", deadline_s=time.monotonic() - 1)
     assert result.subqueries == () and "no time" in result.dropped[0][1]
     assert server.requests == []
@@ -251,7 +250,7 @@ def test_a_busy_server_is_asked_again_after_the_pause_it_wants(server: Server) -
 
     server.answer = answer
     waits: list[float] = []
-    assert RemoteClient(server.settings, "/x", sleep=waits.append).post({}) == {"ok": 1}
+    assert RemoteClient(server.settings, "embedding", sleep=waits.append).post(f"{server.url}/x", {}) == {"ok": 1}
     assert waits == [2.0, 2.0]
 
 
@@ -259,7 +258,7 @@ def test_pauses_grow_and_the_tries_end(server: Server) -> None:
     server.answer = lambda path, body: (500, {"error": {"message": "out of\nmemory"}}, {})
     waits: list[float] = []
     with pytest.raises(ModelError, match="500: out of memory"):
-        RemoteClient(server.settings, "/x", sleep=waits.append).post({})
+        RemoteClient(server.settings, "embedding", sleep=waits.append).post(f"{server.url}/x", {})
     assert waits == [0.5, 1.0]
     assert len(server.requests) == 3
 
@@ -267,7 +266,7 @@ def test_pauses_grow_and_the_tries_end(server: Server) -> None:
 def test_a_wrong_key_is_not_tried_again(server: Server) -> None:
     server.answer = lambda path, body: (401, {"error": "bad key"}, {})
     with pytest.raises(ModelError) as caught:
-        RemoteClient(server.settings, "/x").post({})
+        RemoteClient(server.settings, "embedding").post(f"{server.url}/x", {})
     assert caught.value.hint == "check the API key"
     assert len(server.requests) == 1
     assert "secret" not in caught.value.message
@@ -276,7 +275,7 @@ def test_a_wrong_key_is_not_tried_again(server: Server) -> None:
 def test_a_redirect_is_not_followed_with_the_key(server: Server) -> None:
     server.answer = lambda path, body: (302, {}, {"Location": "http://127.0.0.1:9/elsewhere"})
     with pytest.raises(ModelError, match="302"):
-        RemoteClient(server.settings, "/x").post({})
+        RemoteClient(server.settings, "embedding").post(f"{server.url}/x", {})
     assert len(server.requests) == 1
 
 
@@ -284,26 +283,26 @@ def test_after_three_failures_nothing_is_sent_until_the_rest_is_over(server: Ser
     server.answer = lambda path, body: (500, {}, {})
     now = [100.0]
     settings = replace(server.settings, retries=0)
-    client = RemoteClient(settings, "/x", sleep=lambda s: None, clock=lambda: now[0])
+    client = RemoteClient(settings, "embedding", sleep=lambda s: None, clock=lambda: now[0])
     for _ in range(3):
         with pytest.raises(ModelError, match="500"):
-            client.post({})
+            client.post(f"{server.url}/x", {})
     with pytest.raises(ModelError, match="next try in 30 s"):
-        client.post({})
+        client.post(f"{server.url}/x", {})
     assert len(server.requests) == 3
     now[0] += 31
     server.answer = lambda path, body: (200, {"ok": 1}, {})
-    assert client.post({}) == {"ok": 1}
+    assert client.post(f"{server.url}/x", {}) == {"ok": 1}
     server.answer = lambda path, body: (500, {}, {})
     for _ in range(2):
         with pytest.raises(ModelError, match="500"):
-            client.post({})
+            client.post(f"{server.url}/x", {})
 
 
 def test_a_server_that_is_not_there_is_one_clear_line() -> None:
     settings = RemoteSettings("http://127.0.0.1:9", "m", retries=0)
     with pytest.raises(ModelError, match="cannot be reached") as caught:
-        RemoteClient(settings, "/x").post({})
+        RemoteClient(settings, "embedding").post("http://127.0.0.1:9/x", {})
     assert "\n" not in caught.value.message
 
 
@@ -314,16 +313,16 @@ def test_a_slow_server_meets_the_deadline(server: Server) -> None:
 
     server.answer = answer
     with pytest.raises(DeadlineError):
-        RemoteClient(server.settings, "/x").post({}, deadline_s=time.monotonic() + 0.1)
+        RemoteClient(server.settings, "embedding").post(f"{server.url}/x", {}, deadline_s=time.monotonic() + 0.1)
 
 
 def test_offline_only_this_machine_is_asked(server: Server) -> None:
     with pytest.raises(ModelError, match="QMD_OFFLINE"):
-        RemoteClient(RemoteSettings("https://models.example.org", "m", is_offline=True), "/embeddings")
+        RemoteClient(RemoteSettings("https://models.example.org", "m", is_offline=True), "embedding")
     env = {"QMD_OFFLINE": "1", "QMD_EMBED_URL": server.url}
     settings = remote_settings("embed", "m", env)
     assert settings is not None and settings.is_offline
-    assert connect_embedder(RemoteClient(settings, "/embeddings")).dim == 3
+    assert connect_embedder(RemoteClient(settings, "embedding")).dim == 3
 
 
 def test_loopback_is_told_by_address_or_the_name_localhost() -> None:
@@ -331,24 +330,10 @@ def test_loopback_is_told_by_address_or_the_name_localhost() -> None:
     assert not any(is_loopback(host) for host in ("10.0.0.1", "localhost.example.org", "::2", ""))
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://h:1", "http://h:1/v1/rerank"),
-        ("http://h:1/", "http://h:1/v1/rerank"),
-        ("http://h:1/v1", "http://h:1/v1/rerank"),
-        ("http://h:1/v1/rerank", "http://h:1/v1/rerank"),
-        ("https://h/openai/v1/?key=1", "https://h/openai/v1/rerank?key=1"),
-    ],
-)
-def test_a_url_may_be_host_base_or_endpoint(url: str, expected: str) -> None:
-    assert endpoint_url(url, "/rerank") == expected
-
-
 @pytest.mark.parametrize("url", ["", "h:1", "ftp://h", "file:///etc/passwd", "http://", "http://[", "http://u:pw@h"])
 def test_a_url_of_another_kind_is_refused(url: str) -> None:
     with pytest.raises(ModelError) as caught:
-        endpoint_url(url, "/rerank")
+        endpoints(url, None, RERANK_APIS)
     assert "pw" not in caught.value.message
 
 
@@ -363,7 +348,8 @@ def test_the_environment_names_server_model_and_key() -> None:
 
 
 def test_a_model_written_as_an_address_names_its_server() -> None:
-    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_EMBED_DIM": "384", "QMD_REMOTE_TIMEOUT": "2.5"})
+    said = EngineSettings(Path(), env={"QMD_EMBED_DIM": "384"}).embed_overrides
+    found = remote_settings("embed", "https://h/v1#org/name", {"QMD_REMOTE_TIMEOUT": "2.5"}, said)
     assert found is not None
     assert (found.url, found.model, found.dim, found.timeout_s) == ("https://h/v1", "org/name", 384, 2.5)
 
@@ -376,7 +362,7 @@ def test_a_time_out_that_is_no_number_is_refused(text: str) -> None:
 
 def test_a_key_in_the_address_is_sent_and_never_shown(server: Server) -> None:
     settings = replace(server.settings, url=f"{server.url}/v1?key=hidden")
-    embedder = RemoteEmbedder(RemoteClient(settings, "/embeddings"))
+    embedder = RemoteEmbedder(RemoteClient(settings, "embedding"))
     embedder.embed_queries(["a"])
     assert server.requests[0][0] == "/v1/embeddings?key=hidden"
     assert "hidden" not in embedder.description.provider

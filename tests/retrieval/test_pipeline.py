@@ -208,6 +208,13 @@ def test_without_an_embedder_words_answer_and_the_user_is_told() -> None:
         assert answer.warnings == ("no embedding model: searched by words only",)
 
 
+def test_a_model_that_fails_to_open_is_not_called_missing() -> None:
+    failure = "embedding model 'm' cannot be used: embedding server 'http://h' answered 500: boom"
+    engines = replace(fakes.fake_engines(), notes=(failure,), failures=(failure,))
+    answer = search(notes(), engines, Query("tomatoes"), HYBRID)
+    assert answer.warnings == (failure, "searched by words only")
+
+
 def test_without_vectors_words_answer_and_the_command_is_named() -> None:
     reader = notes()
     answer = ask(reader, "tomatoes", DENSE, embedder=EMBEDDER)

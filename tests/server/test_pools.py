@@ -50,6 +50,21 @@ def test_models_are_loaded_once_and_only_those_asked_for_are_seen() -> None:
     assert models.loads == [("s", BOTH)]
 
 
+def test_the_time_of_loading_is_told_to_the_request_that_waited_for_it() -> None:
+    clock = Clock()
+
+    def slow(settings: str, roles: frozenset[Role]) -> Engines:
+        clock.now += 1.5
+        return Models()(settings, roles)
+
+    pool = EnginePool(slow, clock=clock)
+    told = []
+    for roles in (EMBED, EMBED, BOTH):
+        with pool.engines("s", roles) as engines:
+            told.append(engines.load_ms)
+    assert told == [1500.0, 0.0, 1500.0]
+
+
 def test_further_roles_are_added_to_those_in_use() -> None:
     models = Models()
     pool = EnginePool(models)

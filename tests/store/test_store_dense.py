@@ -8,13 +8,12 @@ from pathlib import Path
 
 import apsw
 import numpy as np
-import numpy.typing as npt
 import pytest
 import sqlite_vec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.errors import ModelError, StoreError
+from qmd.errors import ModelError
 from qmd.records import Scope
 from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
 from qmd.store.sqlite import vector_blocks, vectors
@@ -22,63 +21,9 @@ from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, quantise, score_rows
 from tests.old_schema import take_back
+from tests.store.made_vectors import DIM, fill, unit_vectors
 
 MakeDocument = Callable[..., NewDocument]
-DIM = 96
-
-
-def unit_vectors(n: int, seed: int = 0) -> npt.NDArray[np.float32]:
-    """Vectors about an offset, as embedding models make them; shape (n, DIM)."""
-    random = np.random.default_rng(seed)
-    made = random.standard_normal((n, DIM)) + np.random.default_rng(99).standard_normal(DIM)
-    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
-
-
-def fill(
-    writer: SqliteWriter, make: MakeDocument, n: int, per: int = 3, collection: str = "n"
-) -> npt.NDArray[np.float32]:
-    """`n` documents with `per` chunks each; their vectors, shape (n, per, DIM)."""
-    documents = [make(f"d/{number}.md", f"text {number}") for number in range(n)]
-    writer.put_documents(collection, documents)
-    matrix = unit_vectors(n * per)
-    keys = [number.to_bytes(16, "big") for number in range(n * per)]
-    contents = {
-        document.hash: [ChunkRecord(seq, seq * 10, seq * 10 + 9, keys[number * per + seq]) for seq in range(per)]
-        for number, document in enumerate(documents)
-    }
-    writer.put_vectors("f", DIM, dict(zip(keys, matrix, strict=True)))
-    writer.put_chunks("f", DIM, contents)
-    return matrix.reshape(n, per, DIM)
-
-
-def test_documents_rank_by_their_best_chunk(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    matrix = fill(writer, make_document, 200)
-    query = unit_vectors(1, seed=5)[0]
-    best = (matrix @ query).max(axis=1)
-    expected = np.argsort(-best)[:10]
-    found = writer.search_dense(query, 10, Scope(), "f")
-    assert len({candidate.document_id for candidate in found}) == 10
-    assert len({candidate.document_id - 1 for candidate in found} & set(expected.tolist())) >= 9
-    for candidate in found:
-        number = candidate.document_id - 1
-        assert candidate.score == pytest.approx(float(best[number]), abs=0.01)
-        assert candidate.chunk_start == int((matrix[number] @ query).argmax()) * 10
-
-
-def test_scope_is_applied_before_the_cut_for_narrow_and_wide_scopes(
-    writer: SqliteWriter, make_document: MakeDocument
-) -> None:
-    matrix = fill(writer, make_document, 100)
-    query = matrix[50, 0]
-    for prefix in ("d/9", "d/"):
-        inside = [n for n in range(100) if f"d/{n}.md".startswith(prefix)]
-        scores = (matrix[inside] @ query).max(axis=1)
-        found = writer.search_dense(query, 5, Scope(path_prefix=prefix), "f")
-        assert len(found) == 5
-        assert found[0].document_id - 1 == inside[int(scores.argmax())]
-        assert all(candidate.document_id - 1 in inside for candidate in found)
-    assert writer.search_dense(query, 5, Scope(collections=()), "f") == []
-    assert writer.search_dense(query, 5, Scope(path_prefix="none/"), "f") == []
 
 
 def test_one_text_in_several_documents_finds_them_all(writer: SqliteWriter, make_document: MakeDocument) -> None:
@@ -101,13 +46,6 @@ def test_scores_of_given_documents_equal_those_of_the_search(writer: SqliteWrite
         assert candidate.score == pytest.approx(searched[number].score, abs=1e-5)
         assert candidate.chunk_start == searched[number].chunk_start
     assert writer.dense_scores(query, [], "f") == {}
-
-
-def test_vectors_of_another_model_are_never_compared(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    matrix = fill(writer, make_document, 5)
-    assert writer.search_dense(matrix[0, 0], 5, Scope(), "other") == []
-    with pytest.raises(StoreError, match="96 dimensions"):
-        writer.search_dense(np.ones(7, dtype=np.float32), 5, Scope(), "f")
 
 
 def test_an_open_reader_sees_vectors_that_were_added_later(writer: SqliteWriter, make_document: MakeDocument) -> None:
@@ -152,18 +90,6 @@ def test_a_content_with_nothing_to_embed_counts_as_done(writer: SqliteWriter, ma
     writer.put_chunks("f", DIM, {document.hash: []})
     assert list(writer.pending("f")) == []
     assert writer.status("f").embedded_documents == 1
-
-
-def test_clearing_one_collection_keeps_the_vectors_of_shared_texts(
-    writer: SqliteWriter, make_document: MakeDocument
-) -> None:
-    fill(writer, make_document, 4)
-    writer.put_documents("copy", [make_document("c.md", "text 1")])
-    writer.clear_vectors(["n"])
-    assert writer.status("f").vectors == 3
-    assert len(list(writer.pending("f"))) == 3
-    writer.clear_vectors()
-    assert writer.status("f").vectors == 0
 
 
 def test_vectors_outlive_their_document_until_cleanup(writer: SqliteWriter, make_document: MakeDocument) -> None:

@@ -8,14 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from qmd.errors import UsageError
 from qmd.records import Collection, LexicalTerm, Scope
 from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
 from qmd.store.sqlite.index import SqliteWriter
-from qmd.store.sqlite.opening import open_reader, open_writer
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -28,40 +25,6 @@ def found(writer: SqliteWriter, text: str, scope: Scope = Scope()) -> list[str]:
     candidates = writer.search_lexical([word(text)], 10, scope)
     stored = writer.documents([candidate.document_id for candidate in candidates])
     return [stored[candidate.document_id].path for candidate in candidates]
-
-
-def test_a_document_comes_back_with_its_text_and_typed_metadata(
-    writer: SqliteWriter, make_document: MakeDocument
-) -> None:
-    writer.put_documents("notes", [make_document("a/ü b.md", "Grüße\n", title="T", tags=["x", "y"], draft=True)])
-    stored = writer.find_path("notes", "a/ü b.md")
-    assert stored is not None
-    assert (stored.title, stored.size, stored.uri) == ("T", 6, "qmd://notes/a/ü b.md")
-    assert stored.metadata == {"tags": ("x", "y"), "draft": True}
-    assert writer.texts([stored.hash]) == {stored.hash: "Grüße\n"}
-    assert writer.find_docid(stored.hash[:6].upper()) == [stored]
-    assert writer.find_docid("") == []
-
-
-def test_replacing_a_document_forgets_its_old_terms_and_text(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    writer.put_documents("notes", [make_document("a.md", "apple")])
-    before = writer.find_path("notes", "a.md")
-    writer.put_documents("notes", [make_document("a.md", "banana")])
-    assert found(writer, "apple") == []
-    assert found(writer, "banana") == ["a.md"]
-    assert before is not None
-    assert writer.texts([before.hash]) == {}
-    assert writer.check() == []
-
-
-def test_an_id_is_never_given_to_a_second_document(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    writer.put_documents("notes", [make_document("a.md", "apple")])
-    old = writer.find_path("notes", "a.md")
-    writer.remove_documents("notes", ["a.md"])
-    writer.put_documents("notes", [make_document("b.md", "banana")])
-    new = writer.find_path("notes", "b.md")
-    assert old is not None and new is not None
-    assert new.id > old.id
 
 
 def test_removing_a_collection_keeps_what_another_one_shares(writer: SqliteWriter, make_document: MakeDocument) -> None:
@@ -86,24 +49,6 @@ def test_renaming_a_collection_moves_its_documents_and_refuses_a_taken_name(
         writer.rename_collection("old", "taken")
     writer.rename_collection("old", "new")
     assert found(writer, "apple", Scope(collections=("new",))) == ["a.md"]
-
-
-def test_the_configuration_is_mirrored_whole(writer: SqliteWriter, index_path: Path) -> None:
-    wiki = Collection("wiki", Path("/w"), "**/*.txt", ("x/**",), {"/": "about"}, "git pull", include_by_default=False)
-    notes = Collection("notes", Path("/n"))
-    writer.mirror_config([Collection("gone", Path("/g"))], "old", "1")
-    writer.mirror_config([wiki, notes], "everything", "2")
-    with open_reader(index_path) as reader:
-        assert reader.collections() == [wiki, notes]
-        assert (reader.global_context(), reader.config_hash()) == ("everything", "2")
-
-
-def test_a_failed_transaction_leaves_nothing(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    with pytest.raises(RuntimeError), writer.transaction():
-        writer.put_documents("notes", [make_document("a.md", "apple")])
-        raise RuntimeError
-    assert found(writer, "apple") == []
-    assert list(writer.iter_documents()) == []
 
 
 def test_another_program_reads_the_documents_table_while_the_writer_is_open(
@@ -165,28 +110,3 @@ def test_cleanup_says_what_it_would_drop_and_then_drops_it(writer: SqliteWriter,
     best = writer.search_dense(np.eye(4, dtype=np.float32)[2], 5, Scope(), "f")
     assert [(round(candidate.score, 3), candidate.chunk_end) for candidate in best] == [(1.0, 6)]
     assert writer.check() == []
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(
-        st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(["apple", "banana", "cherry apple"])),
-        max_size=12,
-    )
-)
-def test_any_order_of_changes_leaves_the_index_equal_to_the_last_state(
-    tmp_path_factory: pytest.TempPathFactory,
-    make_document: MakeDocument,
-    changes: list[tuple[bool, str, str]],
-) -> None:
-    expected: dict[str, str] = {}
-    with open_writer(tmp_path_factory.mktemp("any") / "i.sqlite") as writer, writer.transaction():
-        for put, path, text in changes:
-            if put:
-                writer.put_documents("notes", [make_document(path, text)])
-                expected[path] = text
-            else:
-                assert writer.remove_documents("notes", [path]) == (expected.pop(path, None) is not None)
-        for fruit in ("apple", "banana", "cherry"):
-            assert sorted(found(writer, fruit)) == sorted(path for path, text in expected.items() if fruit in text)
-        assert writer.check() == []

@@ -38,13 +38,6 @@ def assert_one_line_with_hint(error: QmdError) -> None:
     assert error.hint
 
 
-def test_a_missing_index_is_not_found_and_not_created(index_path: Path) -> None:
-    with pytest.raises(NotFoundError) as caught:
-        open_reader(index_path)
-    assert_one_line_with_hint(caught.value)
-    assert not index_path.parent.exists()
-
-
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
     path.write_bytes(b"these are notes, not a database. " * 50)
@@ -143,16 +136,6 @@ def test_the_file_carries_our_mark(writer: SqliteWriter, index_path: Path) -> No
     raw = sqlite3.connect(index_path)
     assert raw.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     raw.close()
-
-
-def test_a_second_writer_waits_and_then_says_busy(writer: SqliteWriter, index_path: Path) -> None:
-    with open_writer(index_path, busy_timeout_ms=50) as second, writer.transaction():
-        writer.touch(1, 1, 1, "2026-01-01T00:00:00.000Z")
-        with pytest.raises(BusyError, match="in use by another process") as caught:
-            second.mark_updated("n")
-        assert_one_line_with_hint(caught.value)
-    with open_writer(index_path, busy_timeout_ms=50) as second:
-        second.mark_updated("n")
 
 
 def test_readers_work_while_a_writer_is_in_the_middle(

@@ -34,43 +34,6 @@ def test_optional_terms_are_or_ed_and_more_matches_rank_higher(
     assert all(score > 0 for score in scores)
 
 
-def test_required_terms_select_and_optional_ones_rank(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    texts = {"a": "apple pie", "b": "apple banana", "c": "banana", "d": "cherry"}
-    writer.put_documents("n", [make_document(path, text) for path, text in texts.items()])
-    assert paths(writer, [word("apple", required=True), word("banana")]) == ["b", "a"]
-    assert paths(writer, [word("apple", required=True), word("nothing")]) == ["a", "b"]
-
-
-def test_excluded_terms_leave_documents_out(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    writer.put_documents("n", [make_document("a", "apple pie"), make_document("b", "apple banana")])
-    assert paths(writer, [word("apple"), word("pie", excluded=True)]) == ["b"]
-    assert paths(writer, [word("pie", excluded=True)]) == []
-
-
-def test_words_are_stemmed_and_accents_folded(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    writer.put_documents("n", [make_document("a", "Running in the café")])
-    assert paths(writer, [word("runs")]) == ["a"]
-    assert paths(writer, [word("cafe")]) == ["a"]
-
-
-def test_scope_is_applied_before_the_cut(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    writer.put_documents("big", [make_document(f"b{n}", "apple apple apple") for n in range(50)])
-    writer.put_documents("small", [make_document("s", "apple and a good many other words besides")])
-    assert paths(writer, [word("apple")], 1, Scope(collections=("small",))) == ["s"]
-    assert paths(writer, [word("apple")], 1, Scope(collections=())) == []
-
-
-@pytest.mark.parametrize(
-    ("prefix", "expected"),
-    [("docs/", ["docs/a.md"]), ("Docs/", []), ("100%/", ["100%/b_c.md"]), ("100_/", []), ("doc", ["docs/a.md"])],
-)
-def test_a_path_prefix_is_literal_and_case_sensitive(
-    writer: SqliteWriter, make_document: MakeDocument, prefix: str, expected: list[str]
-) -> None:
-    writer.put_documents("n", [make_document("docs/a.md", "apple"), make_document("100%/b_c.md", "apple")])
-    assert paths(writer, [word("apple")], scope=Scope(path_prefix=prefix)) == expected
-
-
 def test_a_month_without_a_day_lies_in_its_month_and_on_no_day(
     writer: SqliteWriter, make_document: MakeDocument
 ) -> None:

@@ -14,7 +14,9 @@ from qmd.analysis.scripts import script_of
 from qmd.analysis.stopwords import ENGLISH, stop_words_of
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.models.catalogue import ModelRecord, Pooling
+from qmd.inference.engines.encoder_graph import EncoderGraph, read_encoder_graph
+from qmd.inference.engines.pooling import pool
+from qmd.inference.models.catalogue import FolderRules, ModelRecord
 from qmd.inference.models.fingerprints import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.runtime.sessions import Session, open_session
@@ -55,21 +57,13 @@ class TokenEncoder:
         self.tokenizer = tokenizer
         self.context = context
         self.threads = threads
-        self._inputs = {node.name for node in session.ort.get_inputs()}
-        if "input_ids" not in self._inputs:
-            raise ModelError(f"model '{session.name}' has no 'input_ids' input", "is it an embedding model?")
-        outputs = [node.name for node in session.ort.get_outputs()]
-        self._output = "last_hidden_state" if "last_hidden_state" in outputs else outputs[0]
+        self.graph = read_encoder_graph(session)
 
     def encode(self, tokens: Tokens) -> npt.NDArray[np.float32]:
-        """Token vectors of one text, shape (n_tokens, dim), not normalised."""
+        """Token vectors of one text, shape (n_tokens, dim), not normalised; (1, dim) where the graph pools them."""
         ids = np.array([tokens.ids], dtype=np.int64)
-        feeds = {"input_ids": ids}
-        if "attention_mask" in self._inputs:
-            feeds["attention_mask"] = np.ones_like(ids)
-        if "token_type_ids" in self._inputs:
-            feeds["token_type_ids"] = np.zeros_like(ids)
-        vectors: npt.NDArray[np.float32] = self.session.run([self._output], feeds)[0][0].astype(np.float32, copy=False)
+        found = self.session.run([self.graph.output], self.graph.feeds(ids, np.ones_like(ids)))[0][0]
+        vectors: npt.NDArray[np.float32] = np.atleast_2d(found).astype(np.float32, copy=False)
         return vectors
 
     def encode_all(self, batch: Sequence[Tokens]) -> Generator[npt.NDArray[np.float32], None, None]:
@@ -96,7 +90,7 @@ class TokenEncoder:
 
 
 class OnnxEmbedder:
-    """An `Embedder` over any BERT-like ONNX encoder: mean over tokens, L2-normalised."""
+    """An `Embedder` over an ONNX encoder, pooled as its record says and L2-normalised."""
 
     def __init__(self, encoder: TokenEncoder, record: ModelRecord, fingerprint: str, dim: int) -> None:
         self.encoder = encoder
@@ -111,6 +105,27 @@ class OnnxEmbedder:
         )
         self.max_tokens = record.max_tokens
         """Token budget of one chunk's body; what exceeds the model's context with its names is cut at the end."""
+
+    @property
+    def handling(self) -> tuple[str, ...]:
+        """How texts become vectors, and which file or rule says so; empty for the models of the catalogue."""
+        record = self._record
+        if record.rules is None:
+            return ()
+        graph = self.encoder.graph
+        origins = dict(record.rules.origins)
+        how = (
+            f"by the graph, output '{graph.output}'" if graph.is_pooled else f"{record.pooling} ({origins['pooling']})"
+        )
+        prompts = f"query {record.query_prompt!r}, document {record.document_prompt!r}"
+        if not record.query_prompt and not record.document_prompt:
+            prompts = "none"
+        cut = "" if record.rules.kept_dim is None else f", the first {self.dim} dimensions"
+        return (
+            f"pooling: {how}{cut}",
+            f"prompts: {prompts} ({origins['prompts']})",
+            f"length: {record.context} tokens ({origins['length']})",
+        )
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Code-point offset of the first character of every token of `text`, ascending."""
@@ -143,15 +158,24 @@ class OnnxEmbedder:
         self, texts: Sequence[str], prompt: str, on_progress: Callable[[int], None] | None
     ) -> npt.NDArray[np.float32]:
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        skip = self._prompt_tokens(prompt)
         encoded = [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
         # Longest first: the threads then finish together.
         order = sorted(range(len(texts)), key=lambda index: -len(encoded[index].ids))
         results = self.encoder.encode_all([encoded[index] for index in order])
         for done, (index, token_vectors) in enumerate(zip(order, results, strict=True), start=1):
-            vectors[index] = pool(token_vectors, self._record.pooling)
+            vectors[index] = pool(token_vectors, self._record.pooling, skip=skip, dim=self.dim)
             if on_progress is not None:
                 on_progress(done)
         return vectors
+
+    def _prompt_tokens(self, prompt: str) -> int:
+        """Leading tokens that pooling leaves out: 0 but for models made to be asked about the text alone."""
+        rules = self._record.rules
+        if not prompt or rules is None or rules.pools_prompt:
+            return 0
+        special = self.encoder.tokenizer.encode(prompt).is_special
+        return len(special) - (special[-1] and len(special) > 1)
 
 
 def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_gpu: bool = True) -> OnnxEmbedder:
@@ -162,24 +186,38 @@ def load_embedder(folder: Path, record: ModelRecord, *, threads: int = 1, allow_
     """
     # On a CPU even where CUDA works: INT8 is made for it.
     weights = choose_weights(folder, record, allow_gpu=False)
-    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    rules = record.rules or FolderRules()
+    tokenizer = load_tokenizer(folder / "tokenizer.json", is_lower_case=rules.is_lower_case, end_token=rules.end_token)
     options = {} if record.tier == "built-in" else _EXACT_SUMS
     session = open_session(
         weights.path, format=weights.format, threads=1, allow_gpu=allow_gpu, fuse=not record.is_fused, options=options
     )
     encoder = TokenEncoder(session, tokenizer, record.context, threads)
+    _check_pooling(encoder.graph, record, rules, weights.path)
     dim = int(encoder.encode(tokenizer.encode("a")).shape[-1])
     if record.dim is not None and dim != record.dim:
         raise ModelError(f"model '{weights.path}' has {dim} dimensions, expected {record.dim}", "qmd models verify")
-    return OnnxEmbedder(encoder, record, encoder_fingerprint(folder, record, weights.path), dim)
+    if rules.kept_dim is not None and rules.kept_dim > dim:
+        raise ModelError(
+            f"model '{weights.path}' has {dim} dimensions, not {rules.kept_dim}",
+            "correct QMD_EMBED_DIM, or 'dim' in index.yml",
+        )
+    return OnnxEmbedder(encoder, record, encoder_fingerprint(folder, record, weights.path), rules.kept_dim or dim)
 
 
-def pool(token_vectors: npt.NDArray[np.float32], pooling: Pooling) -> npt.NDArray[np.float32]:
-    """One L2-normalised vector, (n_tokens, dim) → (dim,): the mean over all tokens, or the first or last token's."""
-    ends = {"first": 0, "last": -1}
-    pooled = token_vectors[ends[pooling]] if pooling in ends else token_vectors.mean(axis=0)
-    result: npt.NDArray[np.float32] = pooled / max(float(np.linalg.norm(pooled)), 1e-12)
-    return result
+def _check_pooling(graph: EncoderGraph, record: ModelRecord, rules: FolderRules, path: Path) -> None:
+    """Raises a ModelError where neither qmd nor the graph does all that the makers do behind the token vectors."""
+    if not graph.is_pooled and rules.only_in_graph:
+        missing = ", ".join(rules.only_in_graph)
+        raise ModelError(
+            f"model '{path}' needs {missing}, which qmd does not compute",
+            "use an export with the output 'sentence_embedding'",
+        )
+    if graph.is_pooled and not rules.pools_prompt and (record.query_prompt or record.document_prompt):
+        raise ModelError(
+            f"model '{path}' pools its prompt's tokens, which '1_Pooling/config.json' leaves out",
+            "use an export with the output 'token_embeddings'",
+        )
 
 
 def foreign_share(text: str, scripts: Sequence[str]) -> float:

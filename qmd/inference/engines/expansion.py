@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.scripts import script_of
+from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.engines.expansion_checks import check_expansions, wanted_scripts
 from qmd.inference.engines.language_models import open_language_model
@@ -24,11 +25,11 @@ from qmd.inference.runtime.chat_tokens import ChatTokenizer
 from qmd.inference.runtime.decoding import Chooser, Decoder, Generated, Limits, generate, generate_branches
 from qmd.inference.runtime.grammar import LineGrammar
 from qmd.inference.runtime.kv_context import KeyValueContext
-from qmd.inference.runtime.sampling import Sampler, SamplingSettings
+from qmd.inference.runtime.sampling import Sampler
 from qmd.records import SubQuery, SubQueryKind
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.models.catalogue import ModelRecord, PromptStyle
     from qmd.inference.settings import EngineSettings
 
 _SYSTEM = (
@@ -38,9 +39,28 @@ _SYSTEM = (
     "hyde: one sentence from a document that would answer the query\n"
     "Keep the query's own names and key terms. Add no comments."
 )
-_HEADER = f"<|im_start|>system\n{_SYSTEM}<|im_end|>\n<|im_start|>user\n"
-_FOOTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-"""The empty thinking block is what the model's own template writes to switch thinking off."""
+
+
+class ExpansionPrompt(Struct, frozen=True):
+    """The chat turns around a query. The intent is in none: models copy it into their lines."""
+
+    header: str
+    before_query: str
+    footer: str
+
+
+PROMPTS: Mapping[PromptStyle, ExpansionPrompt] = {
+    "qwen3": ExpansionPrompt(
+        f"<|im_start|>system\n{_SYSTEM}<|im_end|>\n<|im_start|>user\n",
+        "Query: ",
+        # The empty thinking block is what the model's own template writes to switch thinking off.
+        "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+    ),
+    # It was trained on this one line, with no system text, and with the empty thinking block taken out.
+    "tobi": ExpansionPrompt(
+        "<|im_start|>user\n", "/no_think Expand this search query: ", "<|im_end|>\n<|im_start|>assistant\n"
+    ),
+}
 
 _MAX_QUERY_TOKENS = 192
 _MIN_HYDE_WORDS = 5
@@ -60,14 +80,19 @@ class ExpanderOptions(Struct, frozen=True):
     """The longest branch decides what a batch costs: beyond 48 tokens of hyde it no longer pays."""
     mode: Literal["auto", "sequential", "batched"] = "auto"
     """`auto` batches on CUDA; on a CPU a step for three rows costs 1.3-1.45 of one, which little more than pays."""
-    sampling: SamplingSettings = field(
-        # The model's card asks for these values in non-thinking mode; greedy decoding loops.
-        default_factory=lambda: SamplingSettings(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=0.5, seed=0)
-    )
 
 
 class QwenExpander:
-    """The Expander over a decoder."""
+    """The Expander over a decoder.
+
+    Args:
+        decoder: The model.
+        tokenizer: Its tokenizer.
+        description: What to call it.
+        options: Which lines, and how they are written.
+        sampling: How tokens are drawn.
+        prompt: How the model is asked.
+    """
 
     def __init__(
         self,
@@ -75,18 +100,23 @@ class QwenExpander:
         tokenizer: ChatTokenizer,
         description: EngineDescription,
         options: ExpanderOptions | None = None,
+        sampling: SamplingSettings = DEFAULT_SAMPLING,
+        prompt: ExpansionPrompt = PROMPTS["qwen3"],
     ) -> None:
         self._decoder = decoder
         self._tokenizer = tokenizer
         self.description = description
         self.session = decoder.session
+        self.sampling = sampling
         self._options = options or ExpanderOptions()
+        self._prompt = prompt
         self._spellings = tokenizer.token_bytes()
+        self._breakers = self._tokens_with(sampling.dry_breakers) if sampling.dry_multiplier else frozenset()
         self._grammar = LineGrammar(self._spellings, tokenizer.end_ids)
         self._newline = tokenizer.encode_template("\n")
         self._tags = {branch.kind: tokenizer.encode_template(f"{branch.kind}:") for branch in self._options.branches}
-        self._header = tokenizer.encode_template(_HEADER)
-        self._footer = tokenizer.encode_template(_FOOTER)
+        self._header = tokenizer.encode_template(prompt.header)
+        self._footer = tokenizer.encode_template(prompt.footer)
         self._context: KeyValueContext | None = None
         # One key-value context, so one expansion at a time; a server calls from several threads.
         self._lock = threading.Lock()
@@ -112,7 +142,7 @@ class QwenExpander:
             return Expansion((), ((query, "no time was left for expansion"),))
         limits = Limits(max(branch.max_tokens for branch in self._options.branches), deadline_s, is_cancelled)
         with self._lock:
-            context = self._read_prompt(query, intent)
+            context = self._read_prompt(query)
             choosers = self._choosers(query)
             mode = self._options.mode
             wants_batch = mode == "batched" or (mode == "auto" and self.session.got == "cuda")
@@ -122,33 +152,38 @@ class QwenExpander:
         checked = check_expansions(query, proposed, intent=intent)
         return replace(checked, dropped=(*checked.dropped, *cut))
 
-    def _read_prompt(self, query: str, intent: str | None) -> KeyValueContext:
+    def _read_prompt(self, query: str) -> KeyValueContext:
         """The context after the prompt, up to but not including its last tokens' logits (the first tag gives those)."""
         context = self._context
         if context is None:
             written = sum(branch.max_tokens + 8 for branch in self._options.branches)
-            room = 2 * _MAX_QUERY_TOKENS + len(self._footer) + written + 16
+            room = _MAX_QUERY_TOKENS + len(self._footer) + written + 16
             context = self._decoder.open_context(len(self._header) + room)
             context.append([self._header])
             self._context, self._after_header = context, context.checkpoint()
         context.restore(self._after_header)
-        user = self._tokenizer.encode_text(f"Query: {query.strip()}")[:_MAX_QUERY_TOKENS]
-        if intent and intent.strip():
-            user += self._tokenizer.encode_text(f"\nIntent: {intent.strip()}")[:_MAX_QUERY_TOKENS]
+        user = self._tokenizer.encode_text(f"{self._prompt.before_query}{query.strip()}")[:_MAX_QUERY_TOKENS]
         context.append([[*user, *self._footer]])
         return context
 
     def _choosers(self, query: str) -> list[Chooser]:
         wanted = wanted_scripts(query)
         first = self._grammar.starting_in(lambda letter: script_of(letter) in wanted) if wanted else None
-        settings = self._options.sampling
+        settings = self.sampling
 
         def chooser(index: int) -> Chooser:
             # Rows of a batch start alike: each needs its own draws.
-            sampler = Sampler(replace(settings, seed=None if settings.seed is None else settings.seed + index))
+            seed = None if settings.seed is None else settings.seed + index
+            sampler = Sampler(replace(settings, seed=seed), breakers=self._breakers)
             return lambda logits, generated: sampler.choose(logits, generated, self._grammar.allowed(generated, first))
 
         return [chooser(index) for index in range(len(self._options.branches))]
+
+    def _tokens_with(self, texts: Sequence[str]) -> frozenset[int]:
+        """Tokens whose spelling holds one of the texts."""
+        wanted = [text.encode("utf-8", "replace") for text in texts if text]
+        spelled = ((token, spelling) for token, spelling in enumerate(self._spellings) if spelling)
+        return frozenset(token for token, spelling in spelled if any(text in spelling for text in wanted))
 
     def _write_in_turn(self, context: KeyValueContext, choosers: Sequence[Chooser], limits: Limits) -> list[Generated]:
         results: list[Generated] = []
@@ -197,4 +232,5 @@ def load_expander(
         ModelError: If a file is missing or damaged, or the graph is not a decoder this code can drive.
     """
     model = open_language_model(folder, record, settings)
-    return QwenExpander(Decoder(model.session), model.tokenizer, model.description, options)
+    prompt = PROMPTS[record.prompt_style]
+    return QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, settings.sampling, prompt)

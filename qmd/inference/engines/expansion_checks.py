@@ -33,8 +33,8 @@ _TEMPLATE = re.compile(
 def check_expansions(query: str, proposed: Sequence[SubQuery], *, intent: str | None = None) -> Expansion:
     """Split proposals into kept and refused, in order.
 
-    Refused are empty lines, repetitions of the query or of an earlier line, template prose, text that runs in circles,
-    another script or language than the query's, and drift: no term in common with query or intent.
+    Refused are empty lines, repetitions of the query, of its intent or of an earlier line, template prose, text that
+    runs in circles, another script or language than the query's, and drift: no term in common with query or intent.
     """
     kept: list[SubQuery] = []
     dropped: list[tuple[str, str]] = []
@@ -66,6 +66,8 @@ def _refusal(query: str, kind: str, text: str, intent: str | None) -> str | None
         return "is in another script than the query"
     if not same_language(query, text):
         return "is in another language than the query"
+    if intent and _repeats_intent(query, intent, text):
+        return "repeats the intent"
     if not shares_term(f"{query} {intent or ''}", text):
         return "shares no term with the query"
     return None
@@ -132,6 +134,13 @@ def shares_term(query: str, text: str) -> bool:
     """
     ours = _terms(query)
     return not ours or bool(ours & _terms(text))
+
+
+def _repeats_intent(query: str, intent: str, text: str) -> bool:
+    """True for the intent's own words, or some of them that the query does not have."""
+    terms = _terms(text)
+    is_part = bool(terms) and terms <= _terms(intent) and not terms & _terms(query)
+    return is_part or _key(text) == _key(intent)
 
 
 def _terms(text: str) -> set[str]:

@@ -1,7 +1,7 @@
-"""Engines that are OpenAI-compatible servers: the same protocols, the work done elsewhere.
+"""Engines that are model servers: the same protocols, the work done elsewhere.
 
-For a bigger machine or an inference cluster (vLLM, text-embeddings-inference, llama.cpp's server). Which server a role
-has is settled in `qmd.inference.engines.remote_settings`.
+For a bigger machine, an inference cluster or a service. Which server a role has is settled in `remote_settings`, what
+servers speak in `remote_apis`, at which address in `remote_addresses`; `remote_expander` is the third engine.
 """
 
 from __future__ import annotations
@@ -10,57 +10,96 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic
 
 import numpy as np
 import numpy.typing as npt
 
 from qmd.batches import batches
 from qmd.errors import ModelError
-from qmd.inference.base import EngineDescription, Expansion
-from qmd.inference.engines.expansion_checks import check_expansions
-from qmd.inference.engines.remote_client import DeadlineError, RemoteClient, TooLargeError
+from qmd.inference.base import EngineDescription
+from qmd.inference.engines.remote_addresses import AnswerT, AskT, endpoints, shown_url
+from qmd.inference.engines.remote_apis import EMBED_APIS, RERANK_APIS, Api, EmbedAsk, RerankAsk, Vector
+from qmd.inference.engines.remote_client import DeadlineError, RemoteClient
+from qmd.inference.engines.remote_refusals import RefusalError
 from qmd.inference.models.catalogue import Role
-from qmd.records import SubQuery, SubQueryKind
 
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
 """A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
-_TYPED_LINE = re.compile(r"^\s*[-*]?\s*(lex|vec|hyde)\s*:\s*(.+)$", re.IGNORECASE)
-_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
-_INSTRUCTIONS = (
-    "You expand search queries over a collection of notes and documents. Write in the language of the query. "
-    "Answer with four lines and nothing else:\n"
-    "lex: two to five keywords for full-text search\n"
-    "lex: other keywords, with a synonym or related term\n"
-    "vec: the query reworded as one clear sentence\n"
-    "hyde: one sentence from a document that would answer the query\n"
-    "Keep the query's own names and key terms."
-)
+_LEAST_CHARS = 64
+"""A text shorter than this is too long for no model: the server means something else."""
+_WANTED: Mapping[Role, str] = {"embed": "usable vectors", "rerank": "usable scores", "expand": "a message"}
 
 
-class _ServerEngine:
-    """What the engines have in common."""
+class ServerEngine(Generic[AskT, AnswerT]):
+    """What the engines have in common: a server, and the interfaces it may speak, until one has been answered."""
 
-    _role: Role
+    role: Role
+    also_by_form = True
+    """Whether a refusal of the request's form may mean that the server speaks another interface."""
 
-    def __init__(self, client: RemoteClient) -> None:
-        self._client = client
-        self._settings = client.settings
-        self.description = EngineDescription(self._role, client.settings.model, "remote", "remote", client.url)
+    def __init__(self, client: RemoteClient, apis: Sequence[Api[AskT, AnswerT]]) -> None:
+        self.client = client
+        self.settings = client.settings
+        self._endpoints = endpoints(client.settings.url, client.settings.api, apis)
+
+    @property
+    def description(self) -> EngineDescription:
+        """The server, at the address that is asked."""
+        return EngineDescription(self.role, self.settings.model, "remote", "remote", shown_url(self._endpoints[0][1]))
+
+    @property
+    def _name(self) -> str:
+        return self.client.named(self._endpoints[0][1])
+
+    def ask(self, ask: AskT, *, deadline_s: float | None = None, limit_s: float | None = None) -> AnswerT:
+        """The answer; the first interface that has one is kept, so that none is tried in vain twice.
+
+        Raises:
+            RefusalError: The server refuses, in every interface that it may speak, or answers what cannot be read.
+            DeadlineError, ModelError: As `RemoteClient.post`.
+        """
+        refusals: list[RefusalError] = []
+        absent: set[str] = set()
+        for api, address in self._endpoints:
+            if address in absent:
+                continue
+            try:
+                raw = self.client.post(address, api.body(ask), deadline_s=deadline_s, limit_s=limit_s)
+                answer = self._read(api, address, raw)
+            except RefusalError as exc:
+                if not exc.is_of_form or (exc.status in (400, 422) and not self.also_by_form):
+                    raise
+                refusals.append(exc)
+                if exc.status in (404, 405):
+                    absent.add(address)
+                continue
+            self._endpoints = ((api, address),)
+            return answer
+        raise max(refusals, key=lambda exc: exc.weight)
+
+    def _read(self, api: Api[AskT, AnswerT], address: str, raw: Any) -> AnswerT:
+        try:
+            return api.read(raw)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
+            raise RefusalError(f"{self.client.named(address)} answered without {_WANTED[self.role]}", 200) from exc
 
     def _nonsense(self, what: str) -> ModelError:
-        return ModelError(f"model server '{self._client.url}' returns {what}", "check the URL and the model's name")
+        return ModelError(f"{self._name} answered {what}", "check the URL and the model's name")
 
 
-class RemoteEmbedder(_ServerEngine):
-    """The Embedder over `/v1/embeddings`."""
+class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
+    """The Embedder over a server."""
 
-    _role = "embed"
+    role = "embed"
 
     def __init__(self, client: RemoteClient) -> None:
-        super().__init__(client)
+        super().__init__(client, EMBED_APIS)
         self._dim = client.settings.dim
+        self._asks_for_dim = False
+        self._truncates = False
+        self._cut: str | None = None
         self.max_tokens = client.settings.max_tokens
         """Token budget of one chunk's body."""
 
@@ -68,15 +107,21 @@ class RemoteEmbedder(_ServerEngine):
     def dim(self) -> int:
         """Size of a vector. Where the settings do not say, `connect_embedder` has asked the server."""
         if self._dim is None:
-            raise ModelError(f"size of the vectors of '{self._settings.model}' is not known yet", "embed a text first")
+            raise ModelError(f"size of the vectors of '{self.settings.model}' is not known yet", "embed a text first")
         return self._dim
 
     @property
     def fingerprint(self) -> str:
         """Over model, size, prompts and window. The address is left out: the same model may move."""
-        settings = self._settings
+        settings, api = self.settings, self._endpoints[0][0]
         parts = [settings.model, self.dim, settings.document_prompt, settings.query_prompt, settings.max_tokens]
+        parts += [api.name] if api.has_kinds else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Whether texts were cut."""
+        return () if self._cut is None else (self._cut,)
 
     def token_starts(self, text: str) -> Sequence[int]:
         """Starts of estimated tokens: the server's tokenizer is not at hand, so they are guessed on the short side."""
@@ -87,15 +132,18 @@ class RemoteEmbedder(_ServerEngine):
     ) -> npt.NDArray[np.float32]:
         """Vectors, shape (len(texts), dim), L2-normalised, in the order given.
 
+        A text that is too long for the server's model is cut, which `warnings` tells.
+
         Raises:
             ModelError: If the server fails, or returns vectors of another number or size.
         """
-        return self._embed([f"{self._settings.document_prompt}{text}" for text in texts], on_progress)
+        prompted = [f"{self.settings.document_prompt}{text}" for text in texts]
+        return self._embed(prompted, on_progress, is_query=False)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors, shape (len(texts), dim), L2-normalised. Someone waits: one time-out covers all tries."""
-        prompted = [f"{self._settings.query_prompt}{text}" for text in texts]
-        return self._embed(prompted, None, limit_s=self._settings.timeout_s)
+        prompted = [f"{self.settings.query_prompt}{text}" for text in texts]
+        return self._embed(prompted, None, is_query=True)
 
     def embeds(self, text: str) -> bool:
         """True always: which languages the server's model reads is not known here."""
@@ -106,55 +154,89 @@ class RemoteEmbedder(_ServerEngine):
         return 1.0
 
     def _embed(
-        self, texts: Sequence[str], on_progress: Callable[[int], None] | None, limit_s: float | None = None
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None, *, is_query: bool
     ) -> npt.NDArray[np.float32]:
         if not texts:
             return np.zeros((0, self.dim), np.float32)
         parts: list[npt.NDArray[np.float32]] = []
         done = 0
-        for batch in batches(texts, self._settings.batch_size):
-            parts.append(self._embed_batch(batch, limit_s))
+        for batch in batches(texts, self.settings.batch_size):
+            parts.append(self._embed_batch(batch, is_query))
             done += len(batch)
             if on_progress is not None:
                 on_progress(done)
         return np.concatenate(parts)
 
-    def _embed_batch(self, texts: Sequence[str], limit_s: float | None) -> npt.NDArray[np.float32]:
-        body = {"model": self._settings.model, "input": list(texts), "encoding_format": "float"}
+    def _embed_batch(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float32]:
         try:
-            answer = self._client.post(body, limit_s=limit_s)
-        except TooLargeError:
-            if len(texts) == 1:
-                raise
-            middle = len(texts) // 2
-            return np.concatenate([self._embed_batch(half, limit_s) for half in (texts[:middle], texts[middle:])])
-        vectors = self._read_vectors(answer, len(texts))
+            vectors = self._vectors(texts, is_query)
+        except RefusalError as exc:
+            # 422 is what text-embeddings-inference and many others answer to too many texts, with or without reasons.
+            if exc.is_of_size or (exc.status == 422 and len(texts) > 1):
+                return self._embed_smaller(texts, is_query, exc)
+            raise
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         result: npt.NDArray[np.float32] = (vectors / np.where(norms == 0, 1, norms)).astype(np.float32)
         return result
 
-    def _read_vectors(self, answer: Any, expected: int) -> npt.NDArray[np.float64]:
-        try:
-            rows = sorted(answer["data"], key=lambda row: int(row.get("index", 0)))
-            vectors = np.array([row["embedding"] for row in rows], np.float64)
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            raise self._nonsense("no embeddings") from exc
-        if vectors.ndim != 2 or len(vectors) != expected or not np.isfinite(vectors).all():
-            raise self._nonsense(f"{len(vectors)} usable vectors for {expected} texts")
-        if self._dim is not None and vectors.shape[1] != self._dim:
+    def _embed_smaller(self, texts: Sequence[str], is_query: bool, refusal: RefusalError) -> npt.NDArray[np.float32]:
+        """The same in two halves; a text alone is cut by the server where it can do that, else halved itself."""
+        if len(texts) > 1:
+            middle = len(texts) // 2
+            return np.concatenate([self._embed_batch(half, is_query) for half in (texts[:middle], texts[middle:])])
+        (text,) = texts
+        if len(text) < _LEAST_CHARS:
+            message = f"{refusal.message} (for a text of {len(text)} characters: '{' '.join(text.split())[:40]}')"
+            raise ModelError(message, refusal.hint)
+        if self._cut is None:
+            self._cut = (
+                f"{self._name} takes shorter texts: the ends of longer ones are not embedded; see QMD_EMBED_MAX_TOKENS"
+            )
+        if self._endpoints[0][0].can_truncate and not self._truncates:
+            self._truncates = True
+            return self._embed_batch(texts, is_query)
+        return self._embed_batch([text[: len(text) // 2]], is_query)
+
+    def _vectors(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float64]:
+        """Vectors of the size that is wanted, which is asked for where the server's own is larger."""
+        vectors = self._vectors_of_server(texts, is_query)
+        wanted = self._dim
+        if wanted is not None and vectors.shape[1] > wanted and not self._asks_for_dim:
+            self._asks_for_dim = True
+            try:
+                vectors = self._vectors_of_server(texts, is_query)
+            except RefusalError:
+                self._asks_for_dim = False
+        if wanted is not None and vectors.shape[1] != wanted:
             raise ModelError(
-                f"model server '{self._client.url}' returns vectors of size {vectors.shape[1]}, not {self._dim}",
+                f"{self._name} returns vectors of size {vectors.shape[1]}, not {wanted}",
                 "check the model's name, or embed everything anew: qmd embed -f",
             )
         self._dim = vectors.shape[1]
         return vectors
 
+    def _vectors_of_server(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float64]:
+        dim = self._dim if self._asks_for_dim else None
+        ask = EmbedAsk(self.settings.model, texts, is_query, dim, self._truncates)
+        rows = self.ask(ask, limit_s=self.settings.timeout_s if is_query else None)
+        if len(rows) != len(texts):
+            raise self._nonsense(f"{len(rows)} vectors for {len(texts)} texts")
+        if len({len(row) for row in rows}) != 1 or not rows[0]:
+            raise self._nonsense("vectors of several sizes")
+        vectors = np.array(rows, np.float64)
+        if not np.isfinite(vectors).all():
+            raise self._nonsense("vectors with values that are no numbers")
+        return vectors
 
-class RemoteReranker(_ServerEngine):
-    """The Reranker over `/v1/rerank` as Jina and Cohere shape it; text-embeddings-inference's answer is read too."""
 
-    _role = "rerank"
+class RemoteReranker(ServerEngine[RerankAsk, dict[int, float]]):
+    """The Reranker over a server."""
+
+    role = "rerank"
     _has_raw_scores = False
+
+    def __init__(self, client: RemoteClient) -> None:
+        super().__init__(client, RERANK_APIS)
 
     def score(
         self,
@@ -175,96 +257,36 @@ class RemoteReranker(_ServerEngine):
         distinct = list(dict.fromkeys(passages))
         asked = f"{query}\n{intent.strip()}" if intent and intent.strip() else query
         raw: dict[str, float] = {}
-        for batch in batches(distinct, self._settings.batch_size):
+        for batch in batches(distinct, self.settings.batch_size):
             if is_cancelled is not None and is_cancelled():
                 break
-            body = {
-                "model": self._settings.model,
-                "query": asked,
-                "documents": list(batch),
-                "top_n": len(batch),
-                "return_documents": False,
-            }
             try:
-                answer = self._client.post(body, deadline_s=deadline_s, limit_s=self._settings.timeout_s)
+                raw.update(zip(batch, self._score_batch(asked, batch, deadline_s), strict=True))
             except DeadlineError:
                 break
-            raw.update(zip(batch, self._read_scores(answer, len(batch)), strict=True))
         if any(not 0.0 <= score <= 1.0 for score in raw.values()):
             self._has_raw_scores = True
         if self._has_raw_scores:
             raw = {passage: 0.5 + 0.5 * math.tanh(0.5 * score) for passage, score in raw.items()}
         return [raw.get(passage) for passage in passages]
 
-    def _read_scores(self, answer: Any, expected: int) -> list[float]:
+    def _score_batch(self, query: str, passages: Sequence[str], deadline_s: float | None) -> list[float]:
+        ask = RerankAsk(self.settings.model, query, passages)
         try:
-            rows = answer["results"] if isinstance(answer, dict) else answer
-            scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            raise self._nonsense("no scores") from exc
-        if set(scores) != set(range(expected)) or not all(map(math.isfinite, scores.values())):
-            raise self._nonsense(f"{len(scores)} usable scores for {expected} passages")
-        return [scores[index] for index in range(expected)]
-
-
-class RemoteExpander(_ServerEngine):
-    """The Expander over `/v1/chat/completions`."""
-
-    _role = "expand"
-
-    def expand(
-        self,
-        query: str,
-        *,
-        intent: str | None = None,
-        deadline_s: float | None = None,
-        is_cancelled: Callable[[], bool] | None = None,
-    ) -> Expansion:
-        """Validated sub-queries in the query's own language; lines that are no typed lines are among the dropped.
-
-        Raises:
-            ModelError: If the server fails.
-        """
-        if not query.strip() or (is_cancelled is not None and is_cancelled()):
-            return Expansion(())
-        asked = f"Query: {query.strip()}" + (f"\nIntent: {intent.strip()}" if intent and intent.strip() else "")
-        if "qwen3" in self._settings.model.lower():
-            asked += " /no_think"
-        body = {
-            "model": self._settings.model,
-            "messages": [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": asked}],
-            "max_tokens": 300,
-            "temperature": 0.7,
-            "top_p": 0.8,
-            "presence_penalty": 0.5,
-            "seed": 0,
-        }
-        try:
-            answer = self._client.post(body, deadline_s=deadline_s, limit_s=self._settings.timeout_s)
-        except DeadlineError:
-            return Expansion((), ((query, "no time was left for expansion"),))
-        try:
-            text = str(answer["choices"][0]["message"]["content"] or "")
-        except (KeyError, IndexError, TypeError) as exc:
-            raise self._nonsense("no message") from exc
-        proposed, other = parse_typed_lines(text)
-        checked = check_expansions(query, proposed, intent=intent)
-        dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
-        return Expansion(checked.subqueries, dropped)
-
-
-def parse_typed_lines(text: str) -> tuple[list[SubQuery], list[str]]:
-    """Typed lines of a model's answer, thinking removed, and the other lines that hold text."""
-    proposed: list[SubQuery] = []
-    other: list[str] = []
-    for line in _THINKING.sub("", text).splitlines():
-        match = _TYPED_LINE.match(line)
-        if match:
-            kind = cast(SubQueryKind, match[1].lower())
-            proposed.append(SubQuery(kind, match[2].strip(), len(proposed) + 1))
-        elif line.strip():
-            other.append(line.strip())
-    return proposed, other
+            scores = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
+        except RefusalError as exc:
+            if len(passages) > 1 and (exc.is_of_size or exc.status == 422):
+                middle = len(passages) // 2
+                halves = (passages[:middle], passages[middle:])
+                return [score for half in halves for score in self._score_batch(query, half, deadline_s)]
+            if exc.is_of_size and len(passages[0]) >= _LEAST_CHARS:
+                return self._score_batch(query, [passages[0][: len(passages[0]) // 2]], deadline_s)
+            raise
+        if set(scores) != set(range(len(passages))):
+            raise self._nonsense(f"{len(scores)} usable scores for {len(passages)} passages")
+        if not all(map(math.isfinite, scores.values())):
+            raise self._nonsense("scores that are no numbers")
+        return [scores[index] for index in range(len(passages))]
 
 
 def connect_embedder(client: RemoteClient) -> RemoteEmbedder:

@@ -10,8 +10,13 @@ from msgspec import Struct
 from qmd.inference.base import Tier
 
 Role = Literal["embed", "rerank", "expand"]
-Pooling = Literal["mean", "first", "last", "none"]
+Pooling = Literal["mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "none"]
 Device = Literal["cpu", "cuda"]
+PromptStyle = Literal["qwen3", "tobi"]
+"""How an expander is asked: as a plain instruction model, or as tobi/qmd's fine-tune was trained."""
+
+UNPINNED = "main"
+"""The revision of a model whose version the first pull decides."""
 
 
 class ModelFile(Struct, frozen=True):
@@ -30,6 +35,36 @@ class ModelFormat(Struct, frozen=True):
     device: Device
 
 
+class FolderRules(Struct, frozen=True):
+    """How texts become vectors in a folder that the catalogue does not know, beyond the fields of its record."""
+
+    origins: tuple[tuple[str, str], ...] = ()
+    """(`pooling`, `prompts` or `length`, which file or rule says so)."""
+    only_in_graph: tuple[str, ...] = ()
+    """What the makers compute and qmd does not: the graph must bring it along, in an output of its own."""
+    is_lower_case: bool = False
+    pools_prompt: bool = True
+    """Whether the tokens of a prompt count when the token vectors are pooled."""
+    end_token: str | None = None
+    """Token that ends every text, also where the tokenizer's file does not say so."""
+    kept_dim: int | None = None
+    """The first values of a vector that are kept; None for all."""
+
+    @property
+    def computed(self) -> tuple[object, ...]:
+        """What of it changes a vector. The first number counts changes of how outputs are chosen."""
+        return (1, self.is_lower_case, self.pools_prompt, self.end_token, self.kept_dim)
+
+
+class EmbedOverrides(Struct, frozen=True):
+    """What the user says of an embedding model of his own, a folder's or a server's; None leaves it to the model."""
+
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    dim: int | None = None
+    """Of a folder's model: the first values that are kept; of a server's: the size that its vectors must have."""
+
+
 class ModelRecord(Struct, frozen=True):
     """A model: identity, files, and everything that changes what it computes."""
 
@@ -38,7 +73,7 @@ class ModelRecord(Struct, frozen=True):
     tier: Tier
     repository: str
     revision: str
-    """Commit of the repository, or `main` where none is pinned."""
+    """Commit of the repository, or `UNPINNED`."""
     licence: str
     languages: tuple[str, ...]
     """ISO codes the model was trained on; `*` for a hundred or more."""
@@ -58,6 +93,13 @@ class ModelRecord(Struct, frozen=True):
     query_prompt: str = ""
     is_fused: bool = False
     """The graph was written fused; the runtime only folds constants."""
+    rules: FolderRules | None = None
+    """None for the models of the catalogue."""
+
+    @property
+    def prompt_style(self) -> PromptStyle:
+        """How an expander is asked, told by its name: folders, exports and GGUF files of the fine-tune keep it."""
+        return "tobi" if "qmd-query-expansion" in f"{self.name} {self.repository}".lower() else "qwen3"
 
     @property
     def folder(self) -> str:
@@ -74,7 +116,7 @@ MINILM = ModelRecord(
     role="embed",
     tier="built-in",
     repository="sentence-transformers/all-MiniLM-L6-v2",
-    revision="main",
+    revision=UNPINNED,
     licence="Apache-2.0",
     languages=("en",),
     scripts=("LATIN",),
@@ -99,12 +141,21 @@ JINA_ZH = ModelRecord(
     role="embed",
     tier="full",
     repository="Xenova/jina-embeddings-v2-base-zh",
-    revision="main",
+    revision=UNPINNED,
     licence="Apache-2.0",
     languages=("zh", "en"),
     scripts=("LATIN", "CJK"),
     formats=(
-        ModelFormat("int8", ModelFile("onnx/model_quantized.onnx"), "cpu"),
+        # As two repositories and the maker's own publish it; of the others no digest is publicly known.
+        ModelFormat(
+            "int8",
+            ModelFile(
+                "onnx/model_quantized.onnx",
+                161_565_239,
+                "0a221ee9e6a6647ccc59cee7bdd26a7b8cf0c0cd3481a65f358d9585a23f02f4",
+            ),
+            "cpu",
+        ),
         ModelFormat("fp16", ModelFile("onnx/model_fp16.onnx"), "cuda"),
     ),
     files=(
@@ -125,7 +176,7 @@ QWEN_RERANKER = ModelRecord(
     role="rerank",
     tier="full",
     repository="zhiqing/Qwen3-Reranker-0.6B-seq-cls-ONNX",
-    revision="main",
+    revision=UNPINNED,
     licence="Apache-2.0",
     languages=("*",),
     scripts=(),
@@ -146,14 +197,30 @@ QWEN_EXPANDER = ModelRecord(
     languages=("*",),
     scripts=(),
     formats=(
-        ModelFormat("q4f16", ModelFile("onnx/model_q4f16.onnx"), "cuda"),
-        ModelFormat("q4", ModelFile("onnxruntime/cpu_and_mobile/cpu-int4-kld-block-128/model.onnx"), "cpu"),
+        ModelFormat(
+            "q4f16",
+            ModelFile(
+                "onnx/model_q4f16.onnx",
+                569_789_750,
+                "9e33a5911974174761d0dfdcc0bec975d9c45af0eae5e9eb647b8ba9442a8f91",
+            ),
+            "cuda",
+        ),
+        ModelFormat(
+            "q4",
+            ModelFile(
+                "onnxruntime/cpu_and_mobile/cpu-int4-kld-block-128/model.onnx",
+                524_589_133,
+                "35fe34321ea9b1eaa43dfa648dd199903d01d93f97dc2b24fe1d16079ebea957",
+            ),
+            "cpu",
+        ),
     ),
     files=(
-        ModelFile("tokenizer.json"),
-        ModelFile("tokenizer_config.json"),
-        ModelFile("config.json"),
-        ModelFile("generation_config.json"),
+        ModelFile("tokenizer.json", 9_117_040, "e7a95fce95bf5b0946d0ddb3f9d7caa030b7e850bbe92b0edb26bcf563e9f3d5"),
+        ModelFile("tokenizer_config.json", 9_705, "b0a8115cf05a7002cbe2575058c0139c1dee3f06f221c05717c3444947d78b9f"),
+        ModelFile("config.json", 912, "8a04114ba59cc42b47d804d35d1d5c61d746ae4634f41f796768c6e302d39b9e"),
+        ModelFile("generation_config.json", 219, "9e9e031ae8bca36eefcdcdd0b35d83c61baa01e31d68d5f5a961c9ca1a4b95bf"),
     ),
     context=2048,
     max_tokens=2048,

@@ -1,4 +1,8 @@
-"""Pulls a model: only what is missing, resumable, checked against sha256, and put in place when all of it is whole."""
+"""Pulls a model: only what is missing, resumable, checked against sha256, and put in place when all of it is whole.
+
+What is fetched is pinned. Where the catalogue names a commit and digests, those are asked for. Else the first pull
+decides: its manifest keeps the commit and every digest, and later pulls ask for the same, until one is told to refresh.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from msgspec.structs import replace
 from qmd.environment import is_on
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
-from qmd.inference.models.catalogue import ModelFile, ModelRecord
+from qmd.inference.models.catalogue import UNPINNED, ModelFile, ModelRecord
 from qmd.inference.models.folders import (
     Manifest,
     check_space,
@@ -23,6 +27,7 @@ from qmd.inference.models.folders import (
     read_manifest,
     sha256_of,
 )
+from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.hub import HubFile, describe_file, fetch
 from qmd.inference.models.weights import size_of
 
@@ -38,6 +43,8 @@ class PullReport(Struct, frozen=True):
     folder: Path
     fetched: tuple[str, ...]
     fetched_bytes: int
+    notes: tuple[str, ...] = ()
+    """What the user should know of versions, a line each."""
 
 
 def pull_model(
@@ -47,47 +54,49 @@ def pull_model(
     formats: Sequence[str] | None = None,
     env: Mapping[str, str],
     on_progress: Progress | None = None,
+    refresh: bool = False,
 ) -> PullReport:
-    """Fetch a model's common files and the weights of some formats.
+    """Fetch a model's common files and the weights of some formats, with the files that their graphs name.
 
     An interrupted pull is continued by the next one. Files in use stay as they are until every new one is whole.
 
     Args:
         formats: Names of the formats to fetch; None takes the one for a CPU.
-        env: `QMD_OFFLINE`, `HF_ENDPOINT`.
+        env: `QMD_OFFLINE`, `HF_HUB_OFFLINE`, `HF_ENDPOINT`.
         on_progress: Told of every megabyte.
+        refresh: Take the newest version of a model that the catalogue does not pin, for all formats that are here.
 
     Raises:
         UsageError: If the model is built in, or has no such format.
-        BusyError: If another process fetches it.
-        ModelError: If offline, if the hub, the connection, the disk or a checksum fails.
+        BusyModelError: If another process fetches it.
+        ModelError: If offline, if the hub, the connection, the disk or a checksum fails, or if the hub has other bytes
+            than those that are pinned.
     """
     if record.tier == "built-in":
         raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
-    if is_on(env.get("QMD_OFFLINE")):
+    if offline := next((name for name in ("QMD_OFFLINE", "HF_HUB_OFFLINE") if is_on(env.get(name))), None):
         raise ModelError(
-            f"model '{record.name}' is not fetched: QMD_OFFLINE is set", "bring it by file: qmd models import FILE"
+            f"model '{record.name}' is not fetched: {offline} is set", "bring it by file: qmd models import FILE"
         )
-    wanted = _wanted_files(record, formats)
-    folder, staging = models_dir / record.folder, models_dir / _STAGING / record.folder
+    folder = models_dir / record.folder
+    if refresh:
+        here = [item.name for item in record.formats if size_of(folder / item.weights.path)]
+        formats = [*dict.fromkeys([*(formats or _default_formats(record)), *here])]
+    wanted, weights = _wanted_files(record, formats)
     lock = models_dir / _STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
     with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
-        held: dict[str, ModelFile] = {}
+        known = None
         # A damaged manifest is mended by fetching again.
         with suppress(ModelError):
             known = read_manifest(folder)
-            held = {item.path: item for item in known.files} if known else {}
-        planned, commit = _plan(record, wanted, folder, held, env.get("HF_ENDPOINT"))
-        make_private_folder(staging)
-        missing = [(item.size_bytes or 0) - size_of(_partial_path(staging, item)) for item in planned]
-        check_space(models_dir, sum(max(0, size) for size in missing))
-        fetched = [_fetch_checked(item, staging, on_progress) for item in planned]
-        files = {**held, **{item.path: item for item in fetched}}
-        manifest = Manifest(record.repository, commit, tuple(files[path] for path in sorted(files)))
-        install_files(staging, folder, manifest)
-        shutil.rmtree(staging, ignore_errors=True)
-    return PullReport(folder, tuple(item.path for item in fetched), sum(item.size_bytes or 0 for item in fetched))
+        make_private_folder(_staging(record, models_dir))
+        pull = _Pull(record, models_dir, known, env.get("HF_ENDPOINT"), on_progress, refresh=refresh)
+        pull.fetch_all(wanted)
+        pull.fetch_all([(item, True) for item in pull.files_beside(weights)])
+        pull.install()
+        notes = pull.notes(weights)
+    return PullReport(folder, tuple(pull.fetched), sum(item.size_bytes or 0 for item in pull.fetched.values()), notes)
 
 
 def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
@@ -95,45 +104,152 @@ def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
     return (record.format_for("cuda" if has_cuda and record.role != "embed" else "cpu").name,)
 
 
-def _wanted_files(record: ModelRecord, formats: Sequence[str] | None) -> list[tuple[ModelFile, bool]]:
-    """Files with whether the model cannot do without them."""
+def _default_formats(record: ModelRecord) -> list[str]:
+    return [record.format_for("cpu").name]
+
+
+def _wanted_files(
+    record: ModelRecord, formats: Sequence[str] | None
+) -> tuple[list[tuple[ModelFile, bool]], list[ModelFile]]:
+    """Files with whether the model cannot do without them; and the weights among them."""
     names = [item.name for item in record.formats]
-    chosen = formats if formats is not None else [record.format_for("cpu").name]
+    chosen = formats if formats is not None else _default_formats(record)
     for name in chosen:
         if name not in names:
             raise UsageError(f"model '{record.name}' has no format '{name}'", f"choose from: {', '.join(names)}")
-    weights = [(item.weights, True) for item in record.formats if item.name in chosen]
-    # Large models keep their tensors in a file beside the graph.
-    data = [(ModelFile(f"{item.path}_data"), False) for item, _ in weights]
+    weights = [item.weights for item in record.formats if item.name in chosen]
     common = [(item, item.path == "tokenizer.json") for item in record.files]
-    return [*common, *weights, *data]
+    return [*common, *((item, True) for item in weights)], weights
 
 
-def _plan(
-    record: ModelRecord,
-    wanted: Sequence[tuple[ModelFile, bool]],
-    folder: Path,
-    held: Mapping[str, ModelFile],
-    endpoint: str | None,
-) -> tuple[list[HubFile], str | None]:
-    """What is missing, and the commit: the first file's, so that all are of one version."""
-    planned: list[HubFile] = []
-    revision, commit = record.revision, None
-    for file, is_required in wanted:
-        remote = describe_file(record.repository, file.path, revision, endpoint)
+class _Pull:
+    """One pull of one model: the version it takes, and what it fetched.
+
+    Attributes:
+        fetched: Files that came from the hub, by path.
+    """
+
+    def __init__(
+        self,
+        record: ModelRecord,
+        models_dir: Path,
+        known: Manifest | None,
+        endpoint: str | None,
+        on_progress: Progress | None,
+        *,
+        refresh: bool,
+    ) -> None:
+        self.fetched: dict[str, ModelFile] = {}
+        self._record, self._endpoint, self._on_progress = record, endpoint, on_progress
+        self._models_dir, self._folder, self._staging = (
+            models_dir,
+            models_dir / record.folder,
+            _staging(record, models_dir),
+        )
+        self._held = {item.path: item for item in known.files} if known else {}
+        self._old_commit = self._commit = known.commit if known else None
+        self._revision = record.revision
+        if record.revision == UNPINNED and not refresh and self._old_commit is not None:
+            self._revision = self._old_commit
+        # What was fetched before must come again, unless another version is asked for.
+        is_same = not refresh and self._revision == (self._old_commit or UNPINNED)
+        self._promised = {path: item.sha256 for path, item in self._held.items()} if is_same else {}
+
+    def fetch_all(self, wanted: Sequence[tuple[ModelFile, bool]]) -> None:
+        """Fetch those of some files that are not here whole; each with whether the model cannot do without it."""
+        planned = [item for file, is_required in wanted if (item := self._missing(file, is_required)) is not None]
+        sizes = [(item.size_bytes or 0) - size_of(_partial_path(self._staging, item)) for item in planned]
+        check_space(self._models_dir, sum(max(0, size) for size in sizes))
+        for item in planned:
+            self.fetched[item.path] = _fetch_checked(item, self._staging, self._on_progress, self._hint(item.path))
+
+    def files_beside(self, weights: Sequence[ModelFile]) -> list[ModelFile]:
+        """The files that hold tensors of some graphs, as the graphs name them."""
+        found: dict[str, None] = {}
+        for item in weights:
+            graph = (self._staging if item.path in self.fetched else self._folder) / item.path
+            found |= dict.fromkeys(beside(item.path, name) for name in external_files(graph))
+        return [ModelFile(path) for path in found]
+
+    def install(self) -> None:
+        """Put what was fetched in place."""
+        files = {**self._held, **self.fetched}
+        for path in files.keys() - self.fetched.keys():
+            # Left by an interrupted pull of another version.
+            (self._staging / path).unlink(missing_ok=True)
+        manifest = Manifest(self._record.repository, self._commit, tuple(files[path] for path in sorted(files)))
+        install_files(self._staging, self._folder, manifest)
+        shutil.rmtree(self._staging, ignore_errors=True)
+
+    def notes(self, weights: Sequence[ModelFile]) -> tuple[str, ...]:
+        """What to know of the version: this pull replaced another one, or a newer one is published."""
+        repository = self._record.repository
+        changed = [path for path, item in self.fetched.items() if self._held.get(path, item).sha256 != item.sha256]
+        if changed:
+            old, new = ((commit or "unknown")[:12] for commit in (self._old_commit, self._commit))
+            return (f"'{repository}' went from revision {old} to {new}: other bytes in {', '.join(changed)}",)
+        if self._record.revision != UNPINNED or self._revision == UNPINNED:
+            return ()
+        for item in weights:
+            newest = None
+            with suppress(ModelError):  # a word on the side, no part of the pull
+                newest = describe_file(repository, item.path, UNPINNED, self._endpoint)
+            here = self.fetched.get(item.path) or self._held[item.path]
+            if newest is not None and newest.sha256 not in (None, here.sha256):
+                hint = f"'qmd models pull {self._record.name} --refresh' takes it"
+                return (f"a newer '{item.path}' is published in '{repository}'; {hint}",)
+        return ()
+
+    def _missing(self, file: ModelFile, is_required: bool) -> HubFile | None:
+        """The file as the hub has it; None when it lies here whole, or when the hub lacks it and it may be absent.
+
+        Raises:
+            ModelError: If it is not there, or not the one that is pinned.
+        """
+        pinned = file.sha256 or self._promised.get(file.path)
+        if self._is_here(file.path, pinned):
+            return None
+        title = f"'{file.path}' of '{self._record.repository}'"
+        remote = describe_file(self._record.repository, file.path, self._revision, self._endpoint)
         if remote is None:
             if is_required:
-                raise ModelError(f"'{record.repository}' has no file '{file.path}'", "the model may have moved")
-            continue
-        if commit is None and remote.commit:
-            revision = commit = remote.commit
-        expected = file.sha256 or remote.sha256
-        known = held.get(file.path)
-        # Small files, whose checksum the hub does not tell, are always fetched anew.
-        is_held = known is not None and expected is not None and known.sha256 == expected
-        if not is_held or known is None or size_of(folder / file.path) != known.size_bytes:
-            planned.append(replace(remote, sha256=expected))
-    return planned, commit
+                hint = "the mirror may lack it: unset HF_ENDPOINT" if self._endpoint else "upgrade qmd"
+                raise ModelError(f"the hub has no {title} at revision '{self._revision}'", hint)
+            return None
+        if self._revision == UNPINNED and remote.commit:
+            # All files of one version.
+            self._revision = remote.commit
+        self._commit = remote.commit or self._commit
+        expected = pinned or remote.sha256
+        if expected and remote.sha256 not in (None, expected):
+            raise ModelError(
+                f"{title} is not the one that is pinned: sha256 {remote.sha256:.12}… instead of {expected:.12}…",
+                self._hint(file.path),
+            )
+        if pinned is None and self._is_here(file.path, expected):
+            return None
+        size = file.size_bytes if remote.size_bytes is None else remote.size_bytes
+        return replace(remote, sha256=expected, size_bytes=size)
+
+    def _is_here(self, path: str, digest: str | None) -> bool:
+        """Whether a file lies in the folder with these bytes. Reads it whole."""
+        place = self._folder / path
+        if digest is None or not place.is_file() or sha256_of(place) != digest:
+            return False
+        self._held[path] = ModelFile(path, place.stat().st_size, digest)
+        return True
+
+    def _hint(self, path: str) -> str:
+        """What to do about other bytes than the pinned ones."""
+        if path in self._promised and self._record.revision == UNPINNED:
+            return f"to take what is published now: qmd models pull {self._record.name} --refresh"
+        if self._endpoint:
+            return "the mirror may be faulty or out of date: unset HF_ENDPOINT, then: qmd models pull"
+        return "try again: qmd models pull; if it happens again, upgrade qmd"
+
+
+def _staging(record: ModelRecord, models_dir: Path) -> Path:
+    return models_dir / _STAGING / record.folder
 
 
 def _partial_path(staging: Path, item: HubFile) -> Path:
@@ -143,7 +259,7 @@ def _partial_path(staging: Path, item: HubFile) -> Path:
     return path.with_name(f"{path.name}.{version}.partial")
 
 
-def _fetch_checked(item: HubFile, staging: Path, on_progress: Progress | None) -> ModelFile:
+def _fetch_checked(item: HubFile, staging: Path, on_progress: Progress | None, hint: str) -> ModelFile:
     final, partial = staging / item.path, _partial_path(staging, item)
     partial.parent.mkdir(parents=True, exist_ok=True)
     if final.exists() and item.sha256 is not None:
@@ -158,8 +274,7 @@ def _fetch_checked(item: HubFile, staging: Path, on_progress: Progress | None) -
     if item.sha256 is not None and digest != item.sha256:
         partial.unlink()
         raise ModelError(
-            f"'{item.path}' is not what was expected: sha256 {digest[:12]}… instead of {item.sha256[:12]}…",
-            "try again: qmd models pull; if it happens again, the mirror may be faulty",
+            f"{item.title} is not what was expected: sha256 {digest[:12]}… instead of {item.sha256[:12]}…", hint
         )
     size = partial.stat().st_size
     partial.replace(final)

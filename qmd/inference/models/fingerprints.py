@@ -13,9 +13,10 @@ _SAMPLES = 16
 
 
 def encoder_fingerprint(folder: Path, record: ModelRecord, weights: Path) -> str:
-    """16 hex digits over weights, tokenizer, pooling, prompts and window of an encoder's folder."""
+    """16 hex digits over weights, tokenizer, pooling, prompts, window and further rules of an encoder's folder."""
     prompts = (record.document_prompt, record.query_prompt)
-    computed = (_VERSION, record.pooling, prompts, record.max_tokens, record.context)
+    further = () if record.rules is None else record.rules.computed
+    computed = (_VERSION, record.pooling, prompts, record.max_tokens, record.context, *further)
     return sampled_digest(weights, repr(computed), (folder / "tokenizer.json").read_bytes())
 
 

@@ -18,9 +18,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from qmd.errors import BusyError, ModelError, NotFoundError, UsageError
+from qmd.errors import BusyModelError, ModelError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
+from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.imported import imported_models, read_imported
 from qmd.inference.models.weights import locate_model
 from qmd.inference.models.weights_choice import PREPARED_FOLDER, PreparedState, prepared_forms, read_file_list
@@ -95,12 +96,7 @@ def verify_model(record: ModelRecord, models_dir: Path) -> tuple[FileCheck, ...]
     """
     folder = model_path(record, models_dir)
     manifest = read_manifest(folder)
-    expected = {file.path: file for file in _expected_files(record, manifest)}
-    if manifest is None:
-        # Without a manifest nobody knows which formats and optional files were fetched.
-        expected = {
-            path: file for path, file in expected.items() if path == "tokenizer.json" or (folder / path).exists()
-        }
+    expected = {file.path: file for file in _expected_files(record, folder, manifest)}
     for form in prepared_forms(folder):
         expected |= {f"{PREPARED_FOLDER}/{form.name}/{file.path}": file for file in form.files}
     return tuple(FileCheck(path, _check(folder / path, file)) for path, file in sorted(expected.items()))
@@ -188,9 +184,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
             folder = _unpack(source, Path(staging)) if source.is_file() else source
             manifest = read_manifest(folder)
             record = record or _identify(folder, source, manifest)
-            wanted = _expected_files(record, manifest)
-            if manifest is None:
-                wanted = [item for item in wanted if (folder / item.path).is_file()]
+            wanted = _expected_files(record, folder, manifest)
             if not {item.path for item in wanted} & {item.weights.path for item in record.formats}:
                 raise ModelError(f"'{source}' holds no weights of '{record.name}'", "see: qmd models list")
             place = Path(staging) / "ready"
@@ -202,11 +196,20 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
                 else:
                     checked.rename(place / item.path)
                 if _check(place / item.path, item) == "damaged":
-                    raise ModelError(f"'{item.path}' in '{source}' is damaged", "export or download it again")
+                    raise _wrong_bytes(item.path, source, record, manifest)
             commit = manifest.commit if manifest else None
             made = _make_manifest(record, commit, place, [item.path for item in wanted])
             install_files(place, models_dir / record.folder, made)
     return record
+
+
+def _wrong_bytes(path: str, source: Path, record: ModelRecord, manifest: Manifest | None) -> ModelError:
+    if manifest is not None:
+        return ModelError(f"'{path}' in '{source}' is damaged", "export or download it again")
+    return ModelError(
+        f"'{path}' in '{source}' is damaged, or of another version than the one that is pinned",
+        f"download revision '{record.revision}' of '{record.repository}', or: qmd models export on another machine",
+    )
 
 
 def install_files(staging: Path, folder: Path, manifest: Manifest) -> None:
@@ -275,7 +278,7 @@ def mapped_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, tarfile.TarError, EOFError) as exc:
-        reason = getattr(exc, "strerror", None) or " ".join(str(exc).split())[:160] or type(exc).__name__
+        reason = getattr(exc, "strerror", None) or " ".join(str(exc).split()) or type(exc).__name__
         raise ModelError(f"cannot use '{path}': {reason}", "check its rights and the free space") from exc
 
 
@@ -284,11 +287,11 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
     """Hold a lock for the block.
 
     Raises:
-        BusyError: If another process has it; `otherwise` says what it does.
+        BusyModelError: If another process has it; `otherwise` says what it does.
     """
     with exclusive_lock(path) as is_ours:
         if not is_ours:
-            raise BusyError(otherwise)
+            raise BusyModelError(otherwise, "wait until it has ended")
         yield
 
 
@@ -301,17 +304,25 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed + _SPARE_BYTES > free:
         raise ModelError(
-            f"not enough space in '{folder}': {needed >> 20} MiB needed, {free >> 20} MiB free",
+            f"not enough space in '{folder}': needs {(needed >> 20) + 1} MiB with {_SPARE_BYTES >> 20} MiB to spare,"
+            f" {free >> 20} MiB free",
             "free some space, or move the models folder",
         )
 
 
-def _expected_files(record: ModelRecord, manifest: Manifest | None) -> Sequence[ModelFile]:
-    """What the manifest says, else the catalogue, with the files of tensors that may lie beside a graph."""
+def _expected_files(record: ModelRecord, folder: Path, manifest: Manifest | None) -> Sequence[ModelFile]:
+    """What a folder should hold: what its manifest says, else what is there of the catalogue's files.
+
+    Without a manifest nobody knows which formats and optional files were fetched, nor from which version: weights and
+    tokenizer must be those that are pinned, while small files of settings differ from one version to the next.
+    """
     if manifest is not None:
         return manifest.files
-    weights = [item.weights for item in record.formats]
-    return [*record.files, *weights, *(ModelFile(f"{item.path}_data") for item in weights)]
+    weights = [item.weights for item in record.formats if (folder / item.weights.path).is_file()]
+    tokenizer = [item for item in record.files if item.path == "tokenizer.json"]
+    others = [ModelFile(item.path) for item in record.files if item not in tokenizer and (folder / item.path).is_file()]
+    named = [beside(item.path, name) for item in weights for name in external_files(folder / item.path)]
+    return [*tokenizer, *others, *weights, *map(ModelFile, dict.fromkeys(named))]
 
 
 def _check(path: Path, expected: ModelFile) -> FileStatus:

@@ -1,7 +1,8 @@
-"""What number format a model file really holds, read from the file: names and catalogues are sometimes wrong.
+"""What a model file really holds, read from the file: names and catalogues are sometimes wrong.
 
-An ONNX file is a protobuf message. Only the lengths and types of its constants are read here, never their data, so that
-a file of a gigabyte takes milliseconds and `onnx` is not needed.
+The number format of its constants, and the files beside it that hold constants too. An ONNX file is a protobuf
+message. Only lengths, types and names are read here, never the constants themselves, so that a file of a gigabyte takes
+milliseconds and `onnx` is not needed.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
+
+from qmd.errors import ModelError
 
 _GRAPH, _INITIALIZER, _DIMS, _DATA_TYPE = 7, 5, 1, 2
 """Field numbers of ModelProto.graph, GraphProto.initializer, TensorProto.dims and TensorProto.data_type."""
+_EXTERNAL_DATA, _KEY, _VALUE = 13, 1, 2
+"""TensorProto.external_data, a list of pairs: StringStringEntryProto.key and value."""
 _FLOATING = {1: "fp32", 10: "fp16"}
 _BYTES = {1: 4, 10: 2, 2: 1, 3: 1, 6: 4, 7: 8, 9: 1, 16: 2}
 """Size of one value by TensorProto.DataType; packed 4-bit types are stored as bytes."""
@@ -31,16 +36,62 @@ def held_format(path: Path) -> str | None:
     return _FLOATING.get(sizes.most_common(1)[0][0])
 
 
+def external_files(path: Path) -> tuple[str, ...]:
+    """Names of the files beside an ONNX file that hold constants of it, relative to its folder; () if unreadable.
+
+    Exporters call them `model.onnx_data`, `model.onnx.data`, or one file for each constant.
+
+    Raises:
+        ModelError: It names a file outside its folder.
+    """
+    names: dict[str, None] = {}
+    try:
+        with path.open("rb") as stream:
+            for tensor_end in _constants(stream, path.stat().st_size):
+                names |= dict.fromkeys(name for name in _locations(stream, tensor_end) if name)
+    except (OSError, ValueError, EOFError):
+        return ()
+    for name in names:
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or "\\" in name or ":" in name:
+            raise ModelError(f"'{path.name}' keeps its weights outside its folder, in '{name}'", "use another model")
+    return tuple(names)
+
+
+def beside(path: str, name: str) -> str:
+    """The path of a file that `external_files` names, from where the graph's `path` starts."""
+    return str(PurePosixPath(path).parent / name)
+
+
 def _bytes_by_type(stream: BinaryIO, size: int) -> Counter[int]:
     sizes: Counter[int] = Counter()
+    for tensor_end in _constants(stream, size):
+        kind, count = _tensor(stream, tensor_end)
+        sizes[kind] += count * _BYTES.get(kind, 1)
+    return sizes
+
+
+def _constants(stream: BinaryIO, size: int) -> Iterator[int]:
+    """Where each constant of the graph ends, the stream standing at its start."""
     for field, is_block, graph_end in _fields(stream, size):
         if field != _GRAPH or not is_block:
             continue
         for inner, is_tensor, tensor_end in _fields(stream, graph_end):
             if inner == _INITIALIZER and is_tensor:
-                kind, count = _tensor(stream, tensor_end)
-                sizes[kind] += count * _BYTES.get(kind, 1)
-    return sizes
+                yield tensor_end
+
+
+def _locations(stream: BinaryIO, end: int) -> Iterator[str]:
+    """The file that the constant which ends at `end` lies in, where it lies in another one."""
+    for field, is_block, entry_end in _fields(stream, end):
+        if field != _EXTERNAL_DATA or not is_block:
+            continue
+        entry = {}
+        for inner, is_text, text_end in _fields(stream, entry_end):
+            if is_text:
+                entry[inner] = stream.read(text_end - stream.tell()).decode("utf-8")
+        if entry.get(_KEY) == "location":
+            yield entry.get(_VALUE, "")
 
 
 def _tensor(stream: BinaryIO, end: int) -> tuple[int, int]:

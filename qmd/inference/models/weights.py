@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import MINILM, ModelFile, ModelFormat, ModelRecord
-from qmd.inference.runtime.tokenization import read_json
-
-_MAX_CONTEXT = 512
-"""Tokens of one run for a model of which no more is known."""
+from qmd.inference.models.catalogue import MINILM, EmbedOverrides, ModelFile, ModelFormat, ModelRecord
+from qmd.inference.models.sentence_transformers import describe_embedder
 
 _FORMAT_BY_FILE = {
     "model_quantized.onnx": "int8",
@@ -44,11 +41,13 @@ def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
     return folder if has_weights and has_tokenizer else None
 
 
-def describe_folder(folder: Path) -> ModelRecord:
+def describe_folder(folder: Path, overrides: EmbedOverrides = EmbedOverrides()) -> ModelRecord:
     """A record for a folder with an embedding model that the catalogue does not know.
 
-    Weights are looked for under the usual names, here and in `onnx/`. Pooling comes from `1_Pooling/config.json`
-    (mean without it), the context from `config.json` (512 tokens without it), no prompts. All scripts are trusted.
+    Weights are looked for under the usual names, here and in `onnx/`.
+
+    Raises:
+        ModelError: There are none, or the folder's other files say what is not known.
     """
     formats = tuple(
         ModelFormat(name, ModelFile(prefix + file), "cuda" if name in ("fp16", "fp32", "q4f16") else "cpu")
@@ -58,25 +57,7 @@ def describe_folder(folder: Path) -> ModelRecord:
     )
     if not formats:
         raise ModelError(f"no ONNX model in '{folder}'", f"expected one of: {', '.join(_FORMAT_BY_FILE)}")
-    pooling = read_json(folder / "1_Pooling" / "config.json")
-    positions = read_json(folder / "config.json").get("max_position_embeddings")
-    context = min(positions, _MAX_CONTEXT) if isinstance(positions, int) and positions > 0 else _MAX_CONTEXT
-    return ModelRecord(
-        name=folder.name,
-        role="embed",
-        tier="full",
-        repository=str(folder),
-        revision="local",
-        licence="unknown",
-        languages=("*",),
-        scripts=(),
-        formats=formats,
-        files=(ModelFile("tokenizer.json"),),
-        context=context,
-        # Room for the title and special tokens in front of the chunk.
-        max_tokens=max(16, context - 32),
-        pooling="first" if pooling.get("pooling_mode_cls_token") else "mean",
-    )
+    return describe_embedder(folder, formats, overrides)
 
 
 def size_of(path: Path) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 
@@ -21,6 +22,8 @@ _KEEP_NAMES = ("num_logits_to_keep", "logits_to_keep")
 _FLOATS = {"tensor(float)": "float32", "tensor(float16)": "float16"}
 _INTEGERS = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _OTHER_EXPORT = "use another export of the model: see qmd models list"
+_HEAD_SIZES = (128, 64, 80, 96, 256, *(size for size in range(8, 513, 8) if size not in (128, 64, 80, 96, 256)))
+"""Sizes of an attention head to try where the graph keeps silent, the usual ones first. Kernels want multiples of 8."""
 
 
 class DecoderSignature(Struct, frozen=True):
@@ -69,10 +72,10 @@ def read_signature(session: Session) -> DecoderSignature:
     present = _numbered(_PRESENT, outputs)
     if past and present.keys() != past.keys():
         raise ModelError(f"model '{session.name}' does not return every key-value tensor it takes", _OTHER_EXPORT)
-    return DecoderSignature(
+    signature = DecoderSignature(
         layers=len(past) // 2,
         kv_heads=kv_heads,
-        head_size=head_size,
+        head_size=head_size or 0,
         kv_dtype=kv_dtype,
         id_dtype=_type_name(session.name, inputs["input_ids"], _INTEGERS),
         has_mask="attention_mask" in inputs,
@@ -84,6 +87,32 @@ def read_signature(session: Session) -> DecoderSignature:
         logits_rank=len(logits.shape),
         logits_width=logits.shape[-1] if isinstance(logits.shape[-1], int) else None,
     )
+    return signature if head_size is not None else replace(signature, head_size=_tried_head_size(session, signature))
+
+
+def _tried_head_size(session: Session, signature: DecoderSignature) -> int:
+    """The head size that the graph computes with, for exports that leave it open in their signature.
+
+    The ONNX Runtime GenAI builder does so from 0.18 on, since one export serves plain and compressed caches. A graph
+    refuses an empty past of another head size in its first layer, or passes it over and returns keys of its own size.
+    """
+    import numpy as np
+
+    feeds: dict[str, Any] = {"input_ids": np.ones((1, 1), signature.id_dtype)}
+    if signature.has_mask:
+        feeds["attention_mask"] = np.ones((1, 1), signature.id_dtype)
+    if signature.has_positions:
+        feeds["position_ids"] = np.zeros((1, 1), signature.id_dtype)
+    if signature.keep_input is not None:
+        feeds[signature.keep_input] = np.array(1, np.int64)
+    for size in _HEAD_SIZES:
+        past = np.zeros((1, signature.kv_heads, 0, size), signature.kv_dtype)
+        try:
+            returned = session.run([signature.present[0]], feeds | dict.fromkeys(signature.past, past))[0]
+        except ModelError:
+            continue
+        return int(returned.shape[3])
+    raise ModelError(f"model '{session.name}' does not state the size of its attention heads", _OTHER_EXPORT)
 
 
 def _numbered(pattern: re.Pattern[str], names: Iterable[str]) -> dict[tuple[int, str], str]:
@@ -92,17 +121,17 @@ def _numbered(pattern: re.Pattern[str], names: Iterable[str]) -> dict[tuple[int,
     return dict(sorted(((int(match[1]), match[2]), match[0]) for match in matches))
 
 
-def _kv_shape(model: str, nodes: list[object]) -> tuple[int, int, str]:
-    """Key-value heads, head size and type, which all tensors must share."""
+def _kv_shape(model: str, nodes: list[object]) -> tuple[int, int | None, str]:
+    """Key-value heads, head size and type, which all tensors must share; None for a size that the graph leaves open."""
     if not nodes:
         return 0, 0, "float32"
     shapes = {(node.shape[1], node.shape[3]) if len(node.shape) == 4 else None for node in nodes}  # type: ignore[attr-defined]
     if len(shapes) != 1 or None in shapes:
         raise ModelError(f"model '{model}' has key-value tensors of different shapes", _OTHER_EXPORT)
     heads, size = shapes.pop() or (0, 0)
-    if not isinstance(heads, int) or not isinstance(size, int):
-        raise ModelError(f"model '{model}' does not state its key-value heads and head size", _OTHER_EXPORT)
-    return heads, size, _type_name(model, nodes[0], _FLOATS)
+    if not isinstance(heads, int):
+        raise ModelError(f"model '{model}' does not state its key-value heads", _OTHER_EXPORT)
+    return heads, size if isinstance(size, int) else None, _type_name(model, nodes[0], _FLOATS)
 
 
 def _type_name(model: str, node: object, table: dict[str, str]) -> str:

@@ -33,8 +33,9 @@ _MAX_ENCODED_CHARACTERS = 500_000
 class Tokenizer:
     """`tokenizer.json` as the models here need it."""
 
-    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+    def __init__(self, inner: tokenizers.Tokenizer, end_id: int | None = None) -> None:
         self._inner = inner
+        self._end_id = end_id
         self._inner.no_truncation()
         self._inner.no_padding()
         self._unknown_id: int | None = next(
@@ -49,11 +50,16 @@ class Tokenizer:
         return cls(tokenizers.Tokenizer.from_str(inner.to_str()))
 
     def encode(self, text: str, max_length: int | None = None) -> Tokens:
-        """Encode with special tokens; beyond `max_length` tokens the text's end is cut, special tokens stay."""
+        """Encode with special tokens, the last one added where the file lacks it.
+
+        Beyond `max_length` tokens the text's end is cut, special tokens stay.
+        """
         encoding = self._encode(text, specials=True)
         ids: list[int] = encoding.ids
         spans: list[tuple[int, int]] = encoding.offsets
         special = [bool(flag) for flag in encoding.special_tokens_mask]
+        if self._end_id is not None and ids[-1:] != [self._end_id]:
+            ids, spans, special = [*ids, self._end_id], [*spans, (0, 0)], [*special, True]
         if max_length is not None and len(ids) > max_length:
             tail = 0
             while tail < len(ids) and special[len(ids) - 1 - tail]:
@@ -133,6 +139,25 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of an encoder; raises what `read_tokenizer` does."""
-    return Tokenizer(read_tokenizer(path))
+def load_tokenizer(path: Path, *, is_lower_case: bool = False, end_token: str | None = None) -> Tokenizer:
+    """The tokenizer of an encoder.
+
+    Args:
+        is_lower_case: Put texts into small letters first, whatever the file says.
+        end_token: Special token that ends every text; added where the file does not end texts with it.
+
+    Raises:
+        ModelError: As `read_tokenizer`, or the vocabulary has no such token.
+    """
+    inner = read_tokenizer(path)
+    if is_lower_case:
+        from tokenizers import normalizers
+
+        own = [inner.normalizer] if inner.normalizer else []
+        inner.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+    end_id: int | None = None
+    if end_token is not None:
+        end_id = inner.token_to_id(end_token)
+        if end_id is None:
+            raise ModelError(f"tokenizer file '{path}' has no token '{end_token}', which ends every text", _FETCH_AGAIN)
+    return Tokenizer(inner, end_id)

@@ -70,15 +70,7 @@ def read_status(tables: Tables, path: Path, fingerprint: str | None) -> IndexSta
         updated_at=max(updated.values(), default=None),
         fingerprint=fingerprint,
         collections=tuple(
-            CollectionStatus(
-                name=collection.name,
-                path=collection.path,
-                pattern=collection.pattern,
-                documents=counts.get(collection.name, 0),
-                updated_at=updated.get(collection.name),
-                include_by_default=collection.include_by_default,
-            )
-            for collection in state.collections
+            CollectionStatus.of(one, counts.get(one.name, 0), updated.get(one.name)) for one in state.collections
         ),
         left_out=tuple(read_left_out(tables, None)),
         embedding=running_embedding(path),

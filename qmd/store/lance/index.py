@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import IndexStatus, LeftOutFile
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.status import EmbeddingRun
 
 _FILES_AT_A_TIME = 2_000
 
@@ -44,12 +42,6 @@ class LanceReader(IndexReader):
         self._local_state = local_state
         self._pinned = Tables(connection, connection.read_state(connection.open_state()))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
     @property
     def path(self) -> Path:
         return self._local_state
@@ -57,11 +49,6 @@ class LanceReader(IndexReader):
     @property
     def _tables(self) -> Tables:
         return self._pinned
-
-    def running_embedding(self) -> EmbeddingRun | None:
-        from qmd.store.runs import running_embedding
-
-        return running_embedding(self.path)
 
     def close(self) -> None:
         self._pinned = Tables(self._connection, self._pinned.state)

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 _SAID_BY_STORE = re.compile(r"<Message>([^<]+)</Message>")
 """The sentence of an object store, in the middle of what the Rust library says of it."""
 
+_IN_ITS_SOURCE = re.compile(r"^(lance error: )?(LanceError\(\w+\): )?|, (location: Location|/[^ ,]*\.rs:).*", re.DOTALL)
+"""What the Rust library says of itself around the reason."""
+
 LOCAL = "lance:"
 """What the address of an index in a folder begins with."""
 
@@ -74,6 +77,17 @@ def both(*conditions: str) -> str:
     return " AND ".join(f"({one})" for one in conditions if one)
 
 
+def reason_and_hint(text: str) -> tuple[str, str]:
+    """What went wrong and what to do, of what LanceDB says, which tells the places in its own source as well."""
+    if "credentials" in text.lower():
+        return "there are no credentials for it", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    if "resolve region" in text:
+        return "the region of its bucket is not known, or there is no such bucket", "set AWS_REGION, or see the name"
+    said = _SAID_BY_STORE.search(text)
+    reason = " ".join((said[1] if said else _IN_ITS_SOURCE.sub("", text)).split())
+    return reason[:300], "see that the place can be reached and written, then run the command again"
+
+
 class Connection:
     """LanceDB at the address of an index; whatever fails there fails as a `StoreError`."""
 
@@ -97,10 +111,8 @@ class Connection:
             raise
         # LanceDB raises these, with the words of the Rust library, whatever has happened.
         except (RuntimeError, ValueError, OSError, TimeoutError) as exc:
-            said = _SAID_BY_STORE.search(str(exc))
-            detail = " ".join((said[1] if said else str(exc)).split())[:300] or type(exc).__name__
-            hint = "see that the place can be reached and written, then run the command again"
-            raise StoreError(f"index '{self.address}' cannot be used: {detail}", hint) from exc
+            reason, hint = reason_and_hint(str(exc) or type(exc).__name__)
+            raise StoreError(f"index '{self.address}' cannot be used: {reason}", hint) from exc
 
     def open(self, name: str, version: int | None = None) -> LanceTable:
         """A table, in its newest version or in this one."""

@@ -20,14 +20,11 @@ from qmd.store.lance.claim import Claim
 from qmd.store.lance.index import LanceReader, of_collection
 from qmd.store.lance.state import encode_state
 from qmd.store.lance.tables import Connection, OpenTables, Row, Tables, both, is_in
-from qmd.store.records import ChunkRecord, KnownFile, NewDocument, PendingContent
+from qmd.store.records import COLLECTION_FACTS, ChunkRecord, KnownFile, NewDocument, PendingContent
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-_COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
-"""Facts of the state that belong to a collection, its name after a colon."""
 
 
 class LanceWriter(LanceReader, IndexWriter):
@@ -180,7 +177,7 @@ class LanceWriter(LanceReader, IndexWriter):
             self._open.delete("places", of_collection(name))
             state = self._open.state
             state.collections = [one for one in state.collections if one.name != name]
-            for fact in _COLLECTION_FACTS:
+            for fact in COLLECTION_FACTS:
                 state.meta.pop(f"{fact}:{name}", None)
             return removed
 
@@ -197,7 +194,7 @@ class LanceWriter(LanceReader, IndexWriter):
             state.collections = [
                 msgspec.structs.replace(one, name=new) if one.name == old else one for one in state.collections
             ]
-            for fact in _COLLECTION_FACTS:
+            for fact in COLLECTION_FACTS:
                 value = state.meta.pop(f"{fact}:{old}", None)
                 state.meta.pop(f"{fact}:{new}", None)
                 if value is not None:

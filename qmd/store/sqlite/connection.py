@@ -15,7 +15,7 @@ from qmd.batches import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.files import create_private, exclusive_lock, make_private_folder
 from qmd.store.sqlite.checksums import CHECKSUM_BYTES, register_checksums
-from qmd.store.waiting import busy_timeout_ms as busy_timeout_ms
+from qmd.store.waiting import busy_timeout_ms
 
 # SQLite decides the type of every value at run time, so a row cannot be typed further here; callers unpack at once.
 Row = tuple[Any, ...]
@@ -118,6 +118,10 @@ class Database:
             self.connection.close()
         except apsw.Error as exc:
             raise as_qmd_error(exc, self.path) from exc
+
+    def state(self) -> tuple[int, int]:
+        """Another one after any change of the index, by this connection or by others."""
+        return int(self.value("PRAGMA data_version")), self.connection.total_changes()
 
     def stop_when(self, is_over: Callable[[], bool] | None) -> None:
         """End statements with a `StoreError` once `is_over`; None lets them run."""

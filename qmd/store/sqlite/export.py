@@ -64,16 +64,12 @@ def chunk_sets(database: Database, fingerprint: str) -> Iterator[dict[str, list[
 
 def all_vectors(database: Database, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
     """Every vector of a model by key, in the order of their slots."""
-    import numpy as np
-
-    from qmd.store.sqlite.quantisation import dequantise
-    from qmd.store.sqlite.vec0 import vectors_of
+    from qmd.store.sqlite.vectors import vectors_at
 
     model = known_model(database, fingerprint)
     dim = database.value("SELECT dim FROM models WHERE id = ?", (model,))
     for part in batches(list(_keys_by_slot(database, model).items()), _VECTORS_AT_A_TIME):
-        slots = np.array([slot for slot, _ in part], dtype=np.int64)
-        rows = dequantise(vectors_of(database, model, dim).read_slots(slots).view(np.int8))
+        rows = vectors_at(database, model, dim, [slot for slot, _ in part])
         yield dict(zip((key for _, key in part), rows, strict=True))
 
 

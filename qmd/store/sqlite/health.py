@@ -53,15 +53,8 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
         updated_at=max(updated.values(), default=None),
         fingerprint=fingerprint,
         collections=tuple(
-            CollectionStatus(
-                name=collection.name,
-                path=collection.path,
-                pattern=collection.pattern,
-                documents=counts.get(collection.name, 0),
-                updated_at=updated.get(collection.name),
-                include_by_default=collection.include_by_default,
-            )
-            for collection in read_collections(database)
+            CollectionStatus.of(one, counts.get(one.name, 0), updated.get(one.name))
+            for one in read_collections(database)
         ),
         left_out=tuple(read_left_out(database, None)),
         embedding=running_embedding(database.path),

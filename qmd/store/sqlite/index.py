@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from qmd.addresses import is_below
 from qmd.clock import time_text, utc_now
@@ -19,6 +18,7 @@ from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocumen
 from qmd.status import IndexStatus, LeftOutFile
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.records import (
+    COLLECTION_FACTS,
     ChunkRecord,
     KnownFile,
     NamedDocument,
@@ -30,20 +30,14 @@ from qmd.store.records import (
     VectorCoverage,
 )
 from qmd.store.sqlite import chunks, documents, health, lexical, names
-from qmd.store.sqlite.connection import (
-    Database,
-)
+from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.scope import scope_condition
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from qmd.status import EmbeddingRun
     from qmd.store.sqlite.dense import VectorCache
-
-_COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
-"""Entries of the key-value table that belong to a collection, its name after a colon."""
 
 _TABLES_OF_COLLECTIONS = (
     ("qmd_collections", "name"),
@@ -63,20 +57,9 @@ class SqliteReader(IndexReader):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
     @property
     def path(self) -> Path:
         return self._database.path
-
-    def running_embedding(self) -> EmbeddingRun | None:
-        from qmd.store.runs import running_embedding
-
-        return running_embedding(self.path)
 
     def close(self) -> None:
         self._database.close()
@@ -328,7 +311,7 @@ class SqliteWriter(SqliteReader, IndexWriter):
 
     def remove_collection(self, name: str) -> int:
         with self.transaction():
-            for fact in _COLLECTION_FACTS:
+            for fact in COLLECTION_FACTS:
                 documents.write_meta(self._database, f"{fact}:{name}", None)
             paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
             removed = documents.remove_documents(self._database, name, [path for (path,) in paths])
@@ -343,7 +326,7 @@ class SqliteWriter(SqliteReader, IndexWriter):
             self._database.run("DELETE FROM left_out WHERE collection = ?", (new,))
             for table, column in (("documents", "collection"), *_TABLES_OF_COLLECTIONS):
                 self._database.run(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
-            for fact in _COLLECTION_FACTS:
+            for fact in COLLECTION_FACTS:
                 value = documents.read_meta(self._database, f"{fact}:{old}")
                 documents.write_meta(self._database, f"{fact}:{new}", value)
                 documents.write_meta(self._database, f"{fact}:{old}", None)

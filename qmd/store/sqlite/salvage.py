@@ -22,7 +22,6 @@ from qmd.store.sqlite.connection import (
     Database,
     Row,
     as_qmd_error,
-    busy_timeout_ms,
     connect_for_writing,
     file_lock,
     open_file,
@@ -30,6 +29,7 @@ from qmd.store.sqlite.connection import (
 from qmd.store.sqlite.schema import MIGRATIONS, apply_step, is_mixed, migrate
 from qmd.store.sqlite.vec0 import Vec0Table, create_signs, create_vectors, enable, vectors_of
 from qmd.store.sqlite.vector_blocks import ROWS_PER_BLOCK, read_block
+from qmd.store.waiting import busy_timeout_ms
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -63,7 +63,7 @@ def statistics(database: Database, scope: Scope) -> Statistics | None:
     names = scope.collections
     if names is None:
         return None
-    version = (int(database.value("PRAGMA data_version")), database.connection.total_changes())
+    version = database.state()
     held: Statistics | None = database.statistics.get(names)
     if held is None or held.version != version:
         held = _count(database, names, version)

@@ -9,6 +9,7 @@ version than those of `_LAYOUT` are read through the extension.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,9 @@ from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.quantisation import sign_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    import apsw
     import numpy.typing as npt
 
     Slots = npt.NDArray[np.int64]
@@ -107,19 +109,23 @@ class Vec0Table:
             slots = np.array([slot for slot, _ in found], dtype=np.int64)
             return slots, [self._as_rows(b"".join([row for _, row in found]))]
         chunks = self._database.rows(f"SELECT chunk_id, validity, rowids FROM {self.name}_chunks ORDER BY chunk_id")
-        # Not by its column `rowid`, for which SQLite has an index that it would follow.
-        held = self._database.rows(f"SELECT _rowid_, vectors FROM {self.name}_vector_chunks00 ORDER BY _rowid_")
         pieces: list[tuple[Slots, Rows]] = []
-        with self._database.decoding():
-            for (chunk, validity, rowids), (held_chunk, vectors) in zip(chunks, held, strict=True):
-                slots, rows = np.frombuffer(rowids, dtype=np.int64), self._as_rows(vectors)
-                if chunk != held_chunk or not len(slots) == len(rows) == 8 * len(validity):
+        if not chunks:
+            return np.empty(0, dtype=np.int64), []
+        with self._values(chunks[0][0]) as blob:
+            for chunk, validity, rowids in chunks:
+                if pieces:
+                    blob.reopen(chunk)
+                slots = np.frombuffer(rowids, dtype=np.int64)
+                rows = np.empty((len(slots), self.width), dtype=np.uint8)
+                if len(slots) != 8 * len(validity) or blob.length() != rows.nbytes:
                     raise DamagedIndexError(self._database.path)
+                blob.read_into(rows.data)
                 if validity != _ALL_IN_USE * len(validity):
                     chosen = _places_in_use(validity)
                     slots, rows = slots[chosen], rows[chosen]
                 pieces.append((slots, rows))
-        return np.concatenate([np.empty(0, np.int64), *(one for one, _ in pieces)]), [rows for _, rows in pieces]
+        return np.concatenate([slots for slots, _ in pieces]), [rows for _, rows in pieces]
 
     def read_slots(self, slots: Slots) -> Rows:
         """Some rows in the order of `slots`, shape (len(slots), width).
@@ -127,7 +133,6 @@ class Vec0Table:
         Raises:
             DamagedIndexError: One of them is not there.
         """
-        out = np.empty((len(slots), self.width), dtype=np.uint8)
         # Not by numpy's `unique`, whose first use imports for a tenth of a query's time.
         wanted = np.array(sorted(set(slots.tolist())), dtype=np.int64)
         if not self._is_readable():
@@ -148,8 +153,7 @@ class Vec0Table:
                 self._read_places(places[order], order, rows)
         if len(rows) != len(wanted):
             raise DamagedIndexError(self._database.path)
-        out[:] = rows[np.searchsorted(wanted, slots)]
-        return out
+        return rows[np.searchsorted(wanted, slots)]
 
     def _read_places(self, places: Slots, positions: npt.NDArray[np.intp], rows: Rows) -> None:
         """Read rows at places, sorted by chunk and place, into `rows[positions]`; neighbours in one go."""
@@ -157,8 +161,8 @@ class Vec0Table:
         starts = np.flatnonzero(np.diff(chunks, prepend=-1) | (np.diff(offsets, prepend=-1) - 1))
         ends = [*starts[1:].tolist(), len(places)]
         runs = zip(starts.tolist(), ends, chunks[starts].tolist(), offsets[starts].tolist(), strict=True)
-        connection, table, at = self._database.connection, f"{self.name}_vector_chunks00", int(chunks[0])
-        with self._database.decoding(), connection.blob_open("main", table, "vectors", at, False) as blob:
+        at = int(chunks[0])
+        with self._values(at) as blob:
             for start, stop, chunk, offset in runs:
                 if chunk != at:
                     at = chunk
@@ -166,6 +170,19 @@ class Vec0Table:
                 blob.seek(offset * self.width)
                 piece = np.frombuffer(blob.read((stop - start) * self.width), dtype=np.uint8)
                 rows[positions[start:stop]] = piece.reshape(stop - start, self.width)
+
+    @contextmanager
+    def _values(self, chunk: int) -> Iterator[apsw.Blob]:
+        """The values of a chunk, to be opened again at others; where one is missing or short the index is damaged."""
+        import apsw
+
+        table = f"{self.name}_vector_chunks00"
+        with self._database.decoding():
+            try:
+                with self._database.connection.blob_open("main", table, "vectors", chunk, False) as blob:
+                    yield blob
+            except apsw.SQLError as exc:
+                raise DamagedIndexError(self._database.path) from exc
 
     def _as_rows(self, blob: bytes) -> Rows:
         return np.frombuffer(blob, dtype=np.uint8).reshape(-1, self.width)

@@ -54,9 +54,13 @@ def read_vectors(database: Database, fingerprint: str, keys: Sequence[bytes]) ->
     slots = slots_of(database, row[0], keys) if row else {}
     if row is None or not slots:
         return {}
-    table = vectors_of(database, row[0], row[1])
-    rows = table.read_slots(np.array(list(slots.values()), dtype=np.int64)).view(np.int8)
-    return dict(zip(slots, dequantise(rows), strict=True))
+    return dict(zip(slots, vectors_at(database, row[0], row[1], list(slots.values())), strict=True))
+
+
+def vectors_at(database: Database, model: int, dim: int, slots: Sequence[int]) -> npt.NDArray[np.float32]:
+    """The vectors in the given slots of a model, shape (len(slots), dim)."""
+    rows = vectors_of(database, model, dim).read_slots(np.array(slots, dtype=np.int64))
+    return dequantise(rows.view(np.int8))
 
 
 def put_stored_rows(database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.int8]]) -> None:

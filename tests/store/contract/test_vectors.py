@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from qmd.errors import StoreError
@@ -14,37 +13,9 @@ from qmd.records import MetadataFilter, Scope
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
 from tests.store.contract.conftest import Place
+from tests.store.made_vectors import DIM, fill, key_of, unit_vectors
 
 MakeDocument = Callable[..., NewDocument]
-DIM = 64
-
-
-def unit_vectors(n: int, seed: int = 0) -> npt.NDArray[np.float32]:
-    """Vectors about an offset, as embedding models make them; shape (n, DIM)."""
-    random = np.random.default_rng(seed)
-    made = random.standard_normal((n, DIM)) + np.random.default_rng(99).standard_normal(DIM)
-    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), dtype=np.float32)
-
-
-def key_of(number: int) -> bytes:
-    return number.to_bytes(16, "big")
-
-
-def fill(writer: IndexWriter, make: MakeDocument, n: int, per: int = 3) -> npt.NDArray[np.float32]:
-    """`n` documents with `per` chunks each; their vectors, shape (n, per, DIM)."""
-    documents = [
-        make(f"d/{number}.md", f"text {number}", status="even" if number % 2 == 0 else "odd") for number in range(n)
-    ]
-    matrix = unit_vectors(n * per)
-    contents = {
-        document.hash: [ChunkRecord(seq, seq * 10, seq * 10 + 9, key_of(number * per + seq)) for seq in range(per)]
-        for number, document in enumerate(documents)
-    }
-    with writer.transaction():
-        writer.put_documents("n", documents)
-        writer.put_vectors("f", DIM, dict(zip(map(key_of, range(n * per)), matrix, strict=True)))
-        writer.put_chunks("f", DIM, contents)
-    return matrix.reshape(n, per, DIM)
 
 
 @pytest.mark.parametrize("n", [30, 700])
@@ -109,7 +80,8 @@ def test_a_text_in_several_documents_finds_them_all_and_is_most_like_itself(
     stored = contract_writer.documents([2])[2]
     like = contract_writer.search_like(stored, 3, Scope())
     assert {candidate.document_id for candidate in like[:2]} == {2, 7}
-    assert like[0].score == pytest.approx(0.8, abs=0.01)
+    mean = matrix[1].mean(axis=0)
+    assert like[0].score == pytest.approx((matrix[1] @ mean).max() / np.linalg.norm(mean), abs=0.01)
     bare = make_document("bare.md", "no vectors")
     contract_writer.put_documents("n", [bare])
     [without] = contract_writer.find_docid(bare.hash)

@@ -1,0 +1,244 @@
+"""How an embedding model in a folder wants its texts: read from the files that sentence-transformers writes.
+
+The files come first. Where they are silent, the table of well-known models speaks; where that is silent as well, the
+defaults of sentence-transformers hold, except for decoders, whose mean over tokens nobody means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from qmd.errors import ModelError
+from qmd.inference.models.catalogue import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
+from qmd.inference.models.known_embedders import KnownEmbedder, find_known
+from qmd.inference.runtime.tokenization import read_json
+
+MAX_CONTEXT = 1024
+"""Tokens of one run, whatever the makers allow: a chunk with its title and prompt is shorter, and time grows by the
+square.
+"""
+_DEFAULT_CONTEXT = 512
+_MAX_CHUNK = 480
+_TITLE_ROOM = 32
+"""Tokens kept free for the title and special tokens in front of a chunk."""
+_CHARACTERS_A_TOKEN = 4
+"""Of a prompt, roughly: the tokenizer is not opened to describe a folder."""
+
+_MODES: Mapping[str, Pooling] = {
+    "cls": "first",
+    "cls_token": "first",
+    "mean": "mean",
+    "mean_tokens": "mean",
+    "max": "max",
+    "max_tokens": "max",
+    "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weighted_mean",
+    "weightedmean_tokens": "weighted_mean",
+    "lasttoken": "last",
+}
+"""`pooling_mode` of version 6 of sentence-transformers, and what follows `pooling_mode_` in the keys before it."""
+
+_QUERY_NAMES = ("query", "retrieval.query", "Retrieval-query", "search_query", "s2p_query")
+_DOCUMENT_NAMES = ("document", "passage", "corpus", "retrieval.passage", "Retrieval-document", "search_document")
+"""Names of prompts, first come first taken: sentence-transformers' own, then those of Jina, Gemma, Nomic and Stella."""
+
+_OFFSET_TYPES = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Types of models that count positions from behind the padding token's number."""
+
+
+class _Folder(Struct, frozen=True):
+    """What was read of a folder."""
+
+    path: Path
+    config: Mapping[str, Any]
+    modules: Sequence[Mapping[str, Any]]
+    known: KnownEmbedder | None
+
+    def module(self, name: str) -> Path | None:
+        """Folder of the first module of a class, by the class's name; None where it has none."""
+        return next((self.path / str(one.get("path", "")) for one in self.modules if class_of(one) == name), None)
+
+    @property
+    def table(self) -> str:
+        """How the table is named as an origin."""
+        return f"known as {self.known.name}" if self.known else ""
+
+
+def describe_embedder(
+    folder: Path, formats: tuple[ModelFormat, ...], overrides: EmbedOverrides = EmbedOverrides()
+) -> ModelRecord:
+    """The record of an embedding model in a folder that the catalogue does not know. All scripts are trusted.
+
+    Raises:
+        ModelError: A file is damaged, or says what is not known here.
+    """
+    read = _read(folder)
+    _check_similarity(read)
+    pooling, pooling_from, only_in_graph, pools_prompt = _pooling(read)
+    query_prompt, document_prompt, prompts_from = _prompts(read, overrides)
+    limit, length_from, is_lower_case = _limit(read)
+    context = min(limit, MAX_CONTEXT)
+    length_from = length_from if context == limit else f"{length_from} allows {limit}"
+    room = _TITLE_ROOM + len(document_prompt) // _CHARACTERS_A_TOKEN
+    return ModelRecord(
+        name=folder.name,
+        role="embed",
+        tier="full",
+        repository=str(folder),
+        revision="local",
+        licence="unknown",
+        languages=("*",),
+        scripts=(),
+        formats=formats,
+        files=(ModelFile("tokenizer.json"),),
+        context=context,
+        max_tokens=max(16, min(_MAX_CHUNK, context - room)),
+        pooling=pooling,
+        document_prompt=document_prompt,
+        query_prompt=query_prompt,
+        rules=FolderRules(
+            origins=(("pooling", pooling_from), ("prompts", prompts_from), ("length", length_from)),
+            only_in_graph=only_in_graph,
+            is_lower_case=is_lower_case,
+            pools_prompt=pools_prompt,
+            end_token=_end_token(read),
+            kept_dim=overrides.dim,
+        ),
+    )
+
+
+def class_of(module: Mapping[str, Any]) -> str:
+    """Name of a module's class, without its package: `Pooling`."""
+    return str(module.get("type", "")).rpartition(".")[2]
+
+
+def _read(folder: Path) -> _Folder:
+    config = read_json(folder / "config.json")
+    path = folder / "modules.json"
+    try:
+        modules = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        modules = []
+    except (OSError, ValueError) as exc:
+        raise ModelError(f"model file '{path}' cannot be read: {exc}", "copy the folder again") from exc
+    if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
+        raise ModelError(f"model file '{path}' is not a list of modules", "copy the folder again")
+    # The hub's cache calls a model's folder `models--OWNER--NAME/snapshots/COMMIT`.
+    cached = [folder.parents[1].name] if folder.parent.name == "snapshots" else []
+    names = [folder.name, *cached, str(config.get("_name_or_path", ""))]
+    return _Folder(folder, config, modules, find_known(names, config.get("model_type")))
+
+
+def _check_similarity(read: _Folder) -> None:
+    """Raises a ModelError for vectors that are not compared by their angle, which is all that an index does."""
+    named = read_json(read.path / "config_sentence_transformers.json").get("similarity_fn_name")
+    is_unit = read.module("Normalize") is not None
+    if named is None and read.known is not None and read.known.is_dot_product:
+        named = "dot"
+    if named not in (None, "cosine") and not (is_unit and named in ("dot", "euclidean")):
+        raise ModelError(f"its vectors are compared by '{named}', qmd compares by cosine", "use another model")
+
+
+def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
+    """Pooling, who says so, what only the graph can do, and whether a prompt's tokens count."""
+    known = read.known
+    module = read.module("Pooling") or read.path / "1_Pooling"
+    config = read_json(module / "config.json")
+    extra = tuple(
+        f"module '{one.get('path') or class_of(one)}'"
+        for one in read.modules[1:]
+        if class_of(one) not in ("Pooling", "Normalize", "Dropout")
+    )
+    if config:
+        origin = f"{module.name}/config.json"
+        given = config.get("pooling_mode")
+        modes = [given] if isinstance(given, str) else given
+        if modes is None:
+            modes = [key.removeprefix("pooling_mode_") for key, on in config.items() if on and "pooling_mode_" in key]
+        pools_prompt = bool(config.get("include_prompt", True))
+        names = [str(mode) for mode in modes or ("mean",)]
+        if len(names) == 1 and names[0] in _MODES:
+            return _MODES[names[0]], origin, extra, pools_prompt
+        return "none", origin, (f"pooling '{'+'.join(names)}' of '{origin}'", *extra), pools_prompt
+    if known is not None:
+        return known.pooling, read.table, (*extra, *((known.only_in_graph,) if known.only_in_graph else ())), True
+    architectures = [str(name) for name in read.config.get("architectures") or ()]
+    if any(name.endswith("ForCausalLM") for name in architectures):
+        return "none", "no file", ("a pooling that no file of the folder names", *extra), True
+    return "mean", "no file says otherwise", extra, True
+
+
+def _prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
+    """Prompts of queries and of documents, and who says so."""
+    query, document, origin = _own_prompts(read, overrides)
+    given = (overrides.query_prompt, overrides.document_prompt)
+    if given == (None, None):
+        return query, document, origin
+    query, document = (own if word is None else word for word, own in zip(given, (query, document), strict=True))
+    return query, document, f"your settings, else {origin}" if None in given else "your settings"
+
+
+def _own_prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:
+    file = "config_sentence_transformers.json"
+    config = read_json(read.path / file)
+    stated = config.get("prompts")
+    # Version 5 of sentence-transformers and later write empty ones into every model.
+    prompts = {str(name): str(text) for name, text in stated.items() if text} if isinstance(stated, dict) else {}
+    default = prompts.get(str(config.get("default_prompt_name")), "")
+    query = next((prompts[name] for name in _QUERY_NAMES if name in prompts), default)
+    document = next((prompts[name] for name in _DOCUMENT_NAMES if name in prompts), default)
+    if query or document:
+        return query, document, file
+    if read.known is not None:
+        return read.known.query_prompt, read.known.document_prompt, read.table
+    if prompts and overrides.query_prompt is None and overrides.document_prompt is None:
+        named = ", ".join(f"'{name}'" for name in prompts)
+        raise ModelError(
+            f"none of the prompts {named} in '{file}' is known as one for queries or documents",
+            "choose one: set QMD_EMBED_QUERY_PROMPT and QMD_EMBED_DOCUMENT_PROMPT",
+        )
+    return "", "", "no file names one"
+
+
+def _limit(read: _Folder) -> tuple[int, str, bool]:
+    """The makers' most tokens of a text, who says so, and whether texts are put into small letters."""
+    transformer = read.path / str(read.modules[0].get("path", "")) if read.modules else read.path
+    # `sentence_bert_config.json`, or with the name of another architecture.
+    files = sorted(transformer.glob("sentence_*_config.json"))
+    stated = read_json(files[0]) if files else {}
+    limits = {files[0].name: _count(stated.get("max_seq_length"))} if files else {}
+    if not any(limits.values()):
+        limits["tokenizer_config.json"] = _count(read_json(read.path / "tokenizer_config.json").get("model_max_length"))
+        limits[read.table] = read.known.max_length if read.known else 0
+    limits["config.json"] = _positions(read.config)
+    limit, origin = min(
+        ((count, name) for name, count in limits.items() if count), default=(_DEFAULT_CONTEXT, "no file says otherwise")
+    )
+    return limit, origin, bool(stated.get("do_lower_case"))
+
+
+def _positions(config: Mapping[str, Any]) -> int:
+    """Positions that a model has, 0 for unknown."""
+    count = next((n for key in ("max_position_embeddings", "n_positions") if (n := _count(config.get(key)))), 0)
+    if count and config.get("model_type") in _OFFSET_TYPES:
+        count -= int(config.get("pad_token_id") or 0) + 1
+    return count
+
+
+def _count(value: object) -> int:
+    """A number of tokens, 0 for none; tokenizers write a huge one for no limit."""
+    return int(value) if isinstance(value, int | float) and 0 < value < 10_000_000 else 0
+
+
+def _end_token(read: _Folder) -> str | None:
+    config = read_json(read.path / "tokenizer_config.json")
+    token = config.get("eos_token")
+    token = token.get("content") if isinstance(token, dict) else token
+    if config.get("add_eos_token") and token:
+        return str(token)
+    return read.known.end_token if read.known else None

@@ -1,0 +1,31 @@
+"""Writes the table of well-known embedding models in docs/models.md: `python -m tests.docs.embedder_table`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qmd.inference.models.known_embedders import KNOWN_EMBEDDERS, KnownEmbedder
+from tests.docs.configuration_tables import between
+
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+
+
+def with_table(page: str) -> str:
+    """The page with the present table between its marks."""
+    head = "| models | pooling | before a query | before a note | tokens | source |\n|---|---|---|---|---|---|\n"
+    rows = "".join(f"{_row(known)}\n" for known in KNOWN_EMBEDDERS if not known.is_dot_product)
+    return between(page, "known embedders", head + rows)
+
+
+def _row(known: KnownEmbedder) -> str:
+    pooling = known.pooling if known.only_in_graph is None else "in the graph"
+    prompts = [
+        f"`{text}`".replace("\n", "\\n").replace("|", "\\|") if text else ""
+        for text in (known.query_prompt, known.document_prompt)
+    ]
+    card = f"[{known.source}](https://huggingface.co/{known.source})"
+    return f"| {' | '.join([known.name, pooling, *prompts, f'{known.max_length:,}', card])} |".replace("  |", " |")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")

@@ -1,0 +1,74 @@
+"""Pooling, against definitions written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qmd.inference.engines.pooling import pool, pool_rows
+from qmd.inference.models.catalogue import Pooling
+
+ROWS = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 5.0]], np.float32)
+POOLINGS: tuple[Pooling, ...] = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean")
+
+
+@pytest.mark.parametrize(
+    ("pooling", "direction"),
+    [
+        ("mean", [4 / 3, 9 / 3]),
+        ("first", [3.0, 4.0]),
+        ("last", [0.0, 5.0]),
+        ("max", [3.0, 5.0]),
+        ("mean_sqrt_len", [4 / 3**0.5, 9 / 3**0.5]),
+        ("weighted_mean", [(3 + 2 * 1) / 6, (4 + 3 * 5) / 6]),
+    ],
+)
+def test_each_pooling_is_what_its_name_says(pooling: Pooling, direction: list[float]) -> None:
+    assert np.allclose(pool(ROWS, pooling), np.array(direction) / np.linalg.norm(direction), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "direction"),
+    [
+        ("mean", [0.5, 2.5]),
+        ("first", [1.0, 0.0]),
+        ("last", [0.0, 5.0]),
+        ("max", [1.0, 5.0]),
+        ("weighted_mean", [2 * 1 / 5, 3 * 5 / 5]),
+    ],
+)
+def test_skipped_tokens_do_not_count_and_the_others_keep_their_weights(
+    pooling: Pooling, direction: list[float]
+) -> None:
+    assert np.allclose(pool(ROWS, pooling, skip=1), np.array(direction) / np.linalg.norm(direction), atol=1e-6)
+
+
+def test_a_text_cut_inside_its_prompt_still_has_a_vector() -> None:
+    assert np.allclose(pool(ROWS, "mean", skip=9), [0.0, 1.0])
+
+
+def test_a_vector_is_cut_before_it_is_normalised() -> None:
+    assert np.allclose(pool(ROWS, "first", dim=1), [1.0])
+
+
+@pytest.mark.parametrize("pooling", [*POOLINGS, "none"])
+def test_one_row_is_its_own_pooled_vector(pooling: Pooling) -> None:
+    assert np.allclose(pool(ROWS[:1], pooling), [0.6, 0.8])
+
+
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    is_left=st.booleans(),
+    pooling=st.sampled_from(POOLINGS),
+)
+def test_a_padded_batch_gives_what_its_texts_give_alone(lengths: list[int], is_left: bool, pooling: Pooling) -> None:
+    rng = np.random.default_rng(sum(lengths))
+    width = max(lengths)
+    # What padding holds is anything: an encoder computes it.
+    batch = rng.standard_normal((len(lengths), width, 4)).astype(np.float32)
+    mask = np.array([[n > place for place in range(width)] for n in lengths], np.int64)
+    mask = mask[:, ::-1] if is_left else mask
+    alone = [pool(row[own == 1], pooling) for row, own in zip(batch, mask, strict=True)]
+    assert np.allclose(pool_rows(batch, mask, pooling), alone)
