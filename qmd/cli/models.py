@@ -300,6 +300,8 @@ def _import_one(
     record, formats = report.model.record, ", ".join(report.number_formats)
     state = f"{report.size_bytes / _MEGABYTE:.1f} MB from {formats}" if report.is_new else "already imported"
     out(f"✓ Imported {record.name} ({record.role}) -> {report.folder} ({state})\n")
+    if report.note is not None:
+        say(f"note: {report.note}")
     slot = "generate" if record.role == "expand" else record.role
     say(f"hint: to use it, write '{slot}: {record.name}' under 'models:' in index.yml")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ from qmd.prepare.held_graphs import EmbeddingWriter, HeldWriter, held_form
 from qmd.prepare.held_weights import HeldWeights
 from qmd.prepare.networks import Network, read_folder_network, read_gguf_network
 
-_STAGING = ".import-"
+_STAGING = ".staging"
 _GRAPH = "model.onnx"
 _CONTEXT = {"embed": 1024, "rerank": 1024, "expand": 2048}
 """Tokens in one run, as the full set's models have."""
@@ -61,6 +60,8 @@ class ImportReport(Struct, frozen=True):
     """Of the source's matrices, the most bytes first."""
     size_bytes: int
     is_new: bool
+    note: str | None = None
+    """What of the makers' model the file does not hold."""
 
 
 def import_weights(
@@ -91,34 +92,52 @@ def import_weights(
     network = read_folder_network(path, role) if path.is_dir() else read_gguf_network(path, role, name)
     record = _record(name, network)
     folder = models_dir / record.folder
+    staging = models_dir / _STAGING / f"{record.folder}.importing"
+    lock = models_dir / _STAGING / f"{record.folder}.lock"
     with mapped_os_errors(models_dir):
         make_private_folder(models_dir)
-        lock = models_dir / f".{record.folder}.lock"
         with locked(lock, f"model '{name}' is being imported by another process"):
             source = _source(path, address or str(path.resolve()))
             held = _held(folder)
             if held is not None and held.source.sha256 == source.sha256 and held.record == record:
-                return ImportReport(held, folder, network.number_formats, source.size_bytes, is_new=False)
+                return ImportReport(held, folder, network.number_formats, source.size_bytes, False, _note(network))
             model = ImportedModel(record, source, __version__)
             check_space(models_dir, _graph_bytes(network))
-            for left in models_dir.glob(f"{_STAGING}{record.folder}-*"):
-                # What an interrupted run left; the lock says that nobody writes it.
-                shutil.rmtree(left, ignore_errors=True)
-            with tempfile.TemporaryDirectory(prefix=f"{_STAGING}{record.folder}-", dir=models_dir) as staging:
-                place = Path(staging) / "ready"
-                place.mkdir()
-                _write_graph(place / _GRAPH, network, on_progress)
-                _write_tokenizer(place, network)
-                write_imported(place, model)
-                _try(place, record)
-                files = tuple(measure_file(place, item.name) for item in sorted(place.iterdir()))
-                write_manifest(place, Manifest(record.repository, None, files))
+            # What an interrupted run left; the lock says that nobody writes it.
+            shutil.rmtree(staging, ignore_errors=True)
+            try:
+                files = _make(staging / "ready", network, model, on_progress)
                 if folder.exists():
-                    # Deleted with the temporary folder: a process that has the old model open keeps its files.
-                    folder.rename(Path(staging) / "replaced")
-                place.rename(folder)
+                    # Deleted with the rest: a process that has the old model open keeps its files.
+                    folder.rename(staging / "replaced")
+                (staging / "ready").rename(folder)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
     size = sum(file.size_bytes or 0 for file in files)
-    return ImportReport(model, folder, network.number_formats, size, is_new=True)
+    return ImportReport(model, folder, network.number_formats, size, True, _note(network))
+
+
+def _make(
+    place: Path, network: Network, model: ImportedModel, on_progress: Callable[[int, int], None] | None
+) -> tuple[ModelFile, ...]:
+    """Write the model into a new folder, try it, and write its manifest; the files it lists."""
+    make_private_folder(place)
+    _write_graph(place / _GRAPH, network, on_progress)
+    _write_tokenizer(place, network)
+    write_imported(place, model)
+    _try(place, model.record)
+    files = tuple(measure_file(place, item.name) for item in sorted(place.iterdir()))
+    write_manifest(place, Manifest(model.record.repository, None, files))
+    return files
+
+
+def _note(network: Network) -> str | None:
+    if network.gemma is None or "dense" in network.made:
+        return None
+    return (
+        f"'{network.source.name}' lacks the dense layers behind pooling that EmbeddingGemma was trained with; llama.cpp"
+        " leaves them out as well"
+    )
 
 
 def _check_name(name: str) -> None:
@@ -211,8 +230,8 @@ def _write_tokenizer(place: Path, network: Network) -> None:
             if (network.source / name).is_file():
                 shutil.copyfile(network.source / name, place / name)
         return
-    # The tokenizer that Qwen3-Embedding was trained with ends each text; older files do not say so.
-    content = tokenizer_json(network.gguf, ends_by_default=network.role == "embed" and network.pooling == "last")
+    # Qwen3-Embedding and EmbeddingGemma were trained on texts with an end token; older files do not say so.
+    content = tokenizer_json(network.gguf, ends_by_default=network.role == "embed")
     (place / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False), "utf-8")
     settings = network.gguf.settings
     ends = {settings.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot")}

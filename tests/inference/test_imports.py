@@ -171,6 +171,7 @@ def test_embeddinggemma_looks_both_ways_and_near_in_most_layers(tmp_path: Path, 
     report = import_weights(tmp_path / "g.gguf", tmp_path / "models")
     record = report.model.record
     assert (record.role, record.pooling) == ("embed", "mean")
+    assert dense == (report.note is None)
     embedder = load_embedder(report.folder, record, allow_gpu=False)
     # Wider than the window of eight tokens.
     for text in ("the sea", "the searching other thing in the sea, 世界 the search " * 3):
@@ -308,11 +309,24 @@ def test_an_import_that_fails_leaves_nothing_and_what_was_there(
         import_weights(tmp_path / "m.gguf", tmp_path / "models")
     monkeypatch.undo()
     assert (report.folder / "model.onnx_data").read_bytes() == before
-    left = tmp_path / "models" / f".import-{report.folder.name}-left"
-    left.mkdir()
+    staging = tmp_path / "models" / ".staging"
+    (staging / f"{report.folder.name}.importing" / "ready").mkdir(parents=True)
+    # Of a model whose name begins alike, which another process is importing.
+    (staging / f"{report.folder.name}-2.importing").mkdir()
     assert import_weights(tmp_path / "m.gguf", tmp_path / "models").is_new
     assert (report.folder / "model.onnx_data").read_bytes() != before
-    assert not list((tmp_path / "models").glob(".import-*"))
+    assert [path.name for path in staging.glob("*.importing")] == [f"{report.folder.name}-2.importing"]
+
+
+def test_a_model_that_does_not_answer_with_numbers_is_not_put_in_place(tmp_path: Path) -> None:
+    write_qwen3(tmp_path / "m.gguf", "Q8_0")
+    raw = (tmp_path / "m.gguf").read_bytes()
+    # The scale of a block of the last matrix, in half precision: not a number.
+    (tmp_path / "m.gguf").write_bytes(raw[:-34] + b"\x00\x7e" + raw[-32:])
+    with pytest.raises(ModelError, match="no numbers"):
+        import_weights(tmp_path / "m.gguf", tmp_path / "models")
+    assert not list((tmp_path / "models").glob("imported--*"))
+    assert not list((tmp_path / "models" / ".staging").glob("*.importing"))
 
 
 def test_the_same_file_is_not_imported_twice(tmp_path: Path) -> None:
@@ -326,8 +340,8 @@ def test_the_same_file_is_not_imported_twice(tmp_path: Path) -> None:
 
 def test_two_imports_of_one_model_do_not_run_at_once(tmp_path: Path) -> None:
     write_qwen3(tmp_path / "m.gguf", "Q8_0")
-    (tmp_path / "models").mkdir()
-    with exclusive_lock(tmp_path / "models" / ".imported--m.lock"), pytest.raises(BusyError):
+    (tmp_path / "models" / ".staging").mkdir(parents=True)
+    with exclusive_lock(tmp_path / "models" / ".staging" / "imported--m.lock"), pytest.raises(BusyError):
         import_weights(tmp_path / "m.gguf", tmp_path / "models")
 
 
