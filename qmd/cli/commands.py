@@ -166,7 +166,12 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec("models verify", "models:verify", "[name…]", "Check model files."),
     CommandSpec("models remove", "models:remove", "<name>", "Delete the files of a model."),
     CommandSpec("models export", "models:export", "<name> <target>", "Copy a model to a folder or archive."),
-    CommandSpec("models import", "models:import_", "<source>", "Add a model from a folder or archive."),
+    CommandSpec(
+        "models import",
+        "model_imports:import_",
+        "<file|folder|ollama:name> [--name <name>] [--role <role>]",
+        "Add a model that lies on this machine: a GGUF file, one of Ollama's, an exported archive.",
+    ),
     CommandSpec(
         "completion",
         "completion:print_script",

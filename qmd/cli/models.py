@@ -37,13 +37,16 @@ def list_models(
     index: Index = None,
 ) -> int:
     """List the models qmd knows, and which are on this machine."""
+    from qmd.cli.model_imports import import_command, import_reason, importable_models
     from qmd.inference.models.folders import list_models as states
 
     if available:
         from qmd.cli.available_models import list_available
 
         return list_available(invocation, models_folder(invocation, index), as_json=as_json)
-    found = states(models_folder(invocation, index))
+    locations = invocation.locate(index)
+    found = states(locations.models)
+    elsewhere = importable_models(invocation, locations)
     if as_json:
         import json
 
@@ -63,12 +66,29 @@ def list_models(
             }
             for state in found
         ]
+        rows += [
+            {
+                "name": one.file.name,
+                "role": one.role,
+                "tier": "import",
+                "repository": one.file.owner,
+                "licence": "unknown",
+                "languages": [],
+                "present": False,
+                "path": str(one.file.path),
+                "formats": [],
+                "prepared": [],
+                "import": import_command(one),
+            }
+            for one in elsewhere
+        ]
         out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
         return EXIT_OK
     if invocation.screen:
         from qmd.render.models_table import draw_models
 
-        invocation.page(draw_models(invocation.screen, found, invocation.locate(index).home))
+        steps = [(import_command(one), import_reason(one)) for one in elsewhere]
+        invocation.page(draw_models(invocation.screen, found, locations.home, steps))
         return EXIT_OK
     width = max(len(state.record.name) for state in found)
     for state in found:
@@ -78,6 +98,8 @@ def list_models(
         ]
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
+    for one in elsewhere:
+        out(f"{one.role:<7} {one.file.name:<{width}}  {'import':<9} {import_command(one)}  {import_reason(one)}\n")
     return EXIT_OK
 
 
@@ -139,7 +161,8 @@ def path(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Print the folder of a model."""
     from qmd.inference.models.folders import model_path
 
-    out(f"{model_path(find_record(name), models_folder(invocation, index))}\n")
+    models_dir = models_folder(invocation, index)
+    out(f"{model_path(find_record(name, models_dir), models_dir)}\n")
     return EXIT_OK
 
 
@@ -151,7 +174,7 @@ def verify(invocation: Invocation, names: Names = None, index: Index = None) -> 
     models_dir = models_folder(invocation, index)
     present = [state.record for state in states(models_dir) if state.is_present]
     status = EXIT_OK
-    for record in [find_record(name) for name in names] if names else present:
+    for record in [find_record(name, models_dir) for name in names] if names else present:
         for check in verify_model(record, models_dir):
             if check.status not in ("ok", "unknown"):
                 status = EXIT_FAILURE
@@ -163,7 +186,8 @@ def remove(invocation: Invocation, name: Name, index: Index = None) -> int:
     """Delete the files of a model."""
     from qmd.inference.models.folders import remove_model
 
-    freed = remove_model(find_record(name), models_folder(invocation, index))
+    models_dir = models_folder(invocation, index)
+    freed = remove_model(find_record(name, models_dir), models_dir)
     out(f"✓ Removed {name} ({freed / MEGABYTE:.1f} MB)\n")
     return EXIT_OK
 
@@ -177,29 +201,8 @@ def export(
     """Copy a model to a folder or archive, for a machine without network."""
     from qmd.inference.models.folders import export_model
 
-    out(f"✓ Exported {name} to {export_model(find_record(name), models_folder(invocation, index), target)}\n")
-    return EXIT_OK
-
-
-def import_(
-    invocation: Invocation,
-    source: Annotated[Path, Argument(help="What 'qmd models export' wrote, or a folder of model files.")],
-    name: Annotated[
-        str | None, Option("--name", metavar="NAME", help="Name of the model.", autocompletion=completion.models)
-    ] = None,
-    index: Index = None,
-) -> int:
-    """Take a model from a folder or archive."""
-    from qmd.inference.models.folders import import_model
-    from qmd.inference.models.prepared import form_to_make
-    from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
-
     models_dir = models_folder(invocation, index)
-    record = import_model(source, models_dir, find_record(name) if name else None)
-    out(f"✓ Imported {record.name}\n")
-    has_cuda = gpu_allowed(invocation.environ) and cuda_works()
-    if form_to_make(record, models_dir / record.folder, has_cuda=has_cuda):
-        say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
+    out(f"✓ Exported {name} to {export_model(find_record(name, models_dir), models_dir, target)}\n")
     return EXIT_OK
 
 
@@ -208,15 +211,17 @@ def models_folder(invocation: Invocation, index: str | None) -> Path:
     return invocation.locate(index).models
 
 
-def find_record(name: str) -> ModelRecord:
-    """The model of a name.
+def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
+    """The model of a name: of the catalogue or, in a folder of models, one that was imported.
 
     Raises:
         NotFoundError: There is none.
     """
     from qmd.inference.models.catalogue import find_model, is_fastembed
+    from qmd.inference.models.imported import find_imported
 
-    record = find_model(name)
+    imported = find_imported(name, models_dir) if models_dir is not None else None
+    record = imported.record if imported is not None else find_model(name)
     if record is None and is_fastembed(name):
         from qmd.inference.models.fastembed_catalogue import hint_for
 

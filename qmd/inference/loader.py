@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +23,8 @@ from qmd.inference.models.catalogue import (
     is_fastembed,
     is_gguf_address,
 )
+from qmd.inference.models.elsewhere import cached_file_of
+from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
 from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
 
@@ -63,8 +66,8 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     """Which model serves `role`, opening nothing.
 
-    A GGUF address, which configurations of tobi/qmd hold, stands for the full tier's model where that is here, and for
-    the built-in one with a note where it is not.
+    A GGUF address, which configurations of tobi/qmd hold, means the model imported from that file. Where it has not
+    been imported it stands for the full tier's model if that is here, else for the built-in one; a note says so.
 
     Raises:
         ModelError: The model asked for is unknown or not on this machine.
@@ -85,6 +88,11 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
             own = replace(own, network=None)
             known = describe_folder(local, overrides) if role == "embed" else own
         return ModelChoice(known, local)
+    imported = find_imported(asked, settings.models_dir, role)
+    if imported is not None:
+        return ModelChoice(imported.record, settings.models_dir / imported.record.folder)
+    if is_gguf_address(asked):
+        return _stand_in(asked, settings, role)
     if is_fastembed(asked):
         from qmd.inference.models.fastembed_catalogue import fastembed_record
 
@@ -92,18 +100,26 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     else:
         record = find_model(asked, role)
     if record is None:
-        if is_gguf_address(asked):
-            note = f"{role} model '{asked}' is not used: GGUF models cannot be read; see: qmd models list"
-            return ModelChoice(None, None, note)
         raise ModelError("it is neither a folder nor in the catalogue", "see: qmd models list")
     if record.tier == BUILT_IN:
         return ModelChoice(None, None)
     folder = locate_model(record, settings.models_dir)
-    if folder is None and is_gguf_address(asked):
-        return ModelChoice(None, None, f"{role} model '{asked}' is not on this machine; get it: qmd models pull")
     if folder is None:
         raise ModelError("it is not on this machine", f"get it: qmd models pull {record.name}")
     return ModelChoice(record, folder)
+
+
+def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
+    """What serves in place of a GGUF model that has not been imported, and the line that says so."""
+    here = Path(asked).expanduser()
+    file = here if here.is_file() else cached_file_of(asked, settings.models_dir)
+    remedy = f"to use it: qmd models import {shlex.quote(str(file or 'FILE'))}"
+    record = find_model(asked, role)
+    folder = locate_model(record, settings.models_dir) if record is not None else None
+    if record is None or folder is None:
+        pull = f"; or get {record.name}: qmd models pull {record.name}" if record is not None else ""
+        return ModelChoice(None, None, f"{role} model '{asked}' is not used; {remedy}{pull}")
+    return ModelChoice(record, folder, f"{record.name} stands in for the {role} model '{asked}'; {remedy}")
 
 
 class EmbedderIdentity(Struct, frozen=True):

@@ -28,14 +28,20 @@ _BESIDE_A_NAME = 42
 """Columns that the others of a table of available models take."""
 
 
-def draw_models(screen: Screen, models: Sequence[ModelState], home: Path) -> Styled:
-    """`models list`: what each is for, whether it is here, its size and place; and how to get the others."""
+def draw_models(
+    screen: Screen, models: Sequence[ModelState], home: Path, further: Sequence[tuple[str, str]] = ()
+) -> Styled:
+    """`models list`: what each is for, whether it is here, its size and place; and how to get the others.
+
+    Args:
+        further: Commands that bring models of other programs, each with a reason.
+    """
     rows = [(_PURPOSES[one.record.role], shown(one.record.name, "title"), *_here(one, home)) for one in models]
     table = tabulate(("For", "Model", "State", "Size", "Folder"), rows, right=("Size",), fold=("Folder",))
     steps = [
         (f"qmd models pull {one.record.name}", f"get it ({_languages(one)})") for one in models if not one.is_present
     ]
-    return draw(screen, table, *next_steps(steps))
+    return draw(screen, table, *next_steps([*steps, *further]))
 
 
 def draw_available(screen: Screen, models: Sequence[tuple[FastembedModel, bool]]) -> Styled:

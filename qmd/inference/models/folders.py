@@ -23,6 +23,7 @@ from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
 from qmd.inference.models.fastembed_catalogue import fastembed_models, fetched_fastembed
 from qmd.inference.models.held_types import beside, external_files
+from qmd.inference.models.imported import imported_models, read_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER, PreparedForm, prepared_forms, read_file_list
 from qmd.inference.models.weights import locate_model
 
@@ -50,7 +51,7 @@ class FileCheck(Struct, frozen=True):
 
 
 class ModelState(Struct, frozen=True):
-    """A model of the catalogue on this machine."""
+    """A model of the catalogue, or an imported one, on this machine."""
 
     record: ModelRecord
     folder: Path
@@ -62,9 +63,10 @@ class ModelState(Struct, frozen=True):
 
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
-    """Every model of the catalogue, present or not, and those of fastembed that were fetched."""
+    """Every model of the catalogue, present or not, those of fastembed that were fetched, and the imported ones."""
     states: list[ModelState] = []
-    for record in (*MODELS, *fetched_fastembed(models_dir)):
+    imported = (model.record for model in imported_models(models_dir))
+    for record in (*MODELS, *fetched_fastembed(models_dir), *imported):
         try:
             located = locate_model(record, models_dir)
         except ModelError:
@@ -343,6 +345,9 @@ def _held_paths(folder: Path) -> list[str]:
 
 
 def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
+    made_elsewhere = read_imported(folder)
+    if made_elsewhere is not None:
+        return made_elsewhere.record
     names = {manifest.repository.lower()} if manifest else set()
     names |= {path.name.lower().split(".tar")[0].removesuffix(".tgz") for path in (folder, source)}
     for record in MODELS:

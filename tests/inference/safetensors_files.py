@@ -1,0 +1,49 @@
+"""Writes safetensors files, and folders of models in that format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+
+def write_safetensors(folder: Path, weights: Mapping[str, Floats], kind: str, *, parts: int = 0) -> None:
+    """`model.safetensors`, or that many files with their index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not parts:
+        _write(folder / "model.safetensors", weights, kind)
+        return
+    placed: dict[str, str] = {}
+    for part in range(parts):
+        file = f"model-{part + 1:05d}-of-{parts:05d}.safetensors"
+        chosen = {name: value for at, (name, value) in enumerate(weights.items()) if at % parts == part}
+        _write(folder / file, chosen, kind)
+        placed |= dict.fromkeys(chosen, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": placed}))
+
+
+def _write(path: Path, weights: Mapping[str, Floats], kind: str) -> None:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    content = b""
+    for name, value in weights.items():
+        raw = _bytes(value, kind)
+        header[name] = {
+            "dtype": kind,
+            "shape": list(value.shape),
+            "data_offsets": [len(content), len(content) + len(raw)],
+        }
+        content += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content)
+
+
+def _bytes(value: Floats, kind: str) -> bytes:
+    if kind == "BF16":
+        return (np.ascontiguousarray(value, np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+    return value.astype(np.float16 if kind == "F16" else np.float32).tobytes()
