@@ -170,7 +170,7 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "models import",
         "model_imports:import_",
         "<file|folder|ollama:name> [--name <name>] [--role <role>]",
-        "Add a model that lies on this machine: a GGUF file, one of Ollama's, an exported archive.",
+        "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
     ),
     CommandSpec(
         "completion",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qmd.config.paths import expand_home
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Reranker
 from qmd.inference.models.catalogue import (
@@ -79,7 +80,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
         return ModelChoice(full if folder else None, folder)
     if asked == BUILT_IN:
         return ModelChoice(None, None)
-    local = Path(asked).expanduser()
+    local = expand_home(asked)
     if local.is_dir():
         overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
         known = find_model(local.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
@@ -111,7 +112,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
 
 def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
     """What serves in place of a GGUF model that has not been imported, and the line that says so."""
-    here = Path(asked).expanduser()
+    here = expand_home(asked)
     file = here if here.is_file() else cached_file_of(asked, settings.models_dir)
     remedy = f"to use it: qmd models import {shlex.quote(str(file or 'FILE'))}"
     record = find_model(asked, role)

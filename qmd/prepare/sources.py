@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError
 from qmd.inference.models.catalogue import Role, is_gguf_address
 from qmd.inference.models.elsewhere import (
@@ -52,7 +53,7 @@ def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, s
             folder = ollama_folder(home, env)
             raise NotFoundError(f"Ollama has no model '{asked.partition(':')[2]}' in '{folder}'", "see: ollama list")
         return (ImportSource(found.path, found.address, found.name),)
-    path = Path(asked).expanduser()
+    path = expand_home(asked)
     if not path.exists() and is_gguf_address(asked):
         cached = cached_file_of(asked, models_dir)
         if cached is None:

@@ -29,7 +29,7 @@ def _tobi(models: Path) -> None:
     """The three files of tobi/qmd, small."""
     write_qwen3(models / f"hf_tobil_{EXPANDER}.gguf", {"": "Q4_K", "attn_v": "Q6_K", "token_embd": "Q6_K"})
     ranks = {"pooling": gguf.PoolingType.RANK, "classes": True}
-    write_qwen3(models / "hf_ggml-org_qwen3-reranker-0.6b-q8_0.gguf", "Q8_0", **ranks)
+    write_qwen3(models / "hf_ggml-org_qwen3-reranker-0.6b-q8_0.gguf", "Q8_0", **ranks)  # type: ignore[arg-type]
     write_gemma(models / "hf_ggml-org_embeddinggemma-300M-Q8_0.gguf", "Q8_0")
 
 
