@@ -53,19 +53,22 @@ class Qwen3Writer(GraphWriter):
         if self.form.table == "fp":
             table = self.initializer("embed", self.weights["embed"])
             return self.op("Gather", [table, "input_ids"], axis=0)[0], table, None
-        quantized = quantize_blocks(self.weights["embed"], int(self.form.table[1]), self.form.block)
-        levels = self.initializer("embed.levels", quantized.packed.reshape(quantized.shape[0], -1))
-        scales = self.initializer("embed.scales", quantized.scales)
+        return self.quantized_rows(quantize_blocks(self.weights["embed"], int(self.form.table[1]), self.form.block))
+
+    def quantized_rows(self, table: BlockQuantized) -> tuple[str, str, BlockQuantized]:
+        """`_embed` of a quantised table."""
+        levels = self.initializer("embed.levels", table.packed.reshape(table.shape[0], -1))
+        scales = self.initializer("embed.scales", table.scales)
         rows = self.op(
             "GatherBlockQuantized",
             [levels, "input_ids", scales],
             domain=MS_DOMAIN,
             gather_axis=0,
             quantize_axis=1,
-            block_size=quantized.block,
-            bits=quantized.bits,
+            block_size=table.block,
+            bits=table.bits,
         )
-        return rows[0], levels, quantized
+        return rows[0], levels, table
 
     def _prepare_attention(self) -> None:
         """Nodes that all layers share: rotary tables, last position of each row, total length."""

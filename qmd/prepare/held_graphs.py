@@ -50,19 +50,7 @@ class HeldWriter(Qwen3Writer):
         return self._sums[x, blocks.block]
 
     def _embed(self) -> tuple[str, str, BlockQuantized | None]:
-        table = self.held.table("embed")
-        levels = self.initializer("embed.levels", table.packed.reshape(table.shape[0], -1))
-        scales = self.initializer("embed.scales", table.scales)
-        rows = self.op(
-            "GatherBlockQuantized",
-            [levels, "input_ids", scales],
-            domain=MS_DOMAIN,
-            gather_axis=0,
-            quantize_axis=1,
-            block_size=table.block,
-            bits=table.bits,
-        )
-        return rows[0], levels, table
+        return self.quantized_rows(self.held.table("embed"))
 
     def declare_hidden_output(self, x: str) -> None:
         """Token vectors as the graph's output, (batch, sequence, hidden)."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import EXACT_SUMS
+from qmd.inference.engines.encoder_runs import BATCH_TOKENS
 from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.models.fastembed_catalogue import Kind, fastembed_classes, find_fastembed
 from qmd.inference.models.held_types import held_format
@@ -24,8 +25,6 @@ from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer
 from qmd.inference.settings import EngineSettings
 
-_BATCH_TOKENS = 16_384
-"""Padded tokens of one run on a GPU."""
 _STATIC_BATCH = 256
 """Texts of one product where a model is a table of token vectors; such a model pads nothing."""
 
@@ -64,7 +63,7 @@ class OpenModel(Struct, frozen=True):
         elif self.session.got == "cpu":
             yield from ([index] for index in range(len(texts)))
         else:
-            yield from batches_by_length([self._length(text) for text in texts], _BATCH_TOKENS)
+            yield from batches_by_length([self._length(text) for text in texts], BATCH_TOKENS)
 
     def _length(self, text: str) -> int:
         return min(len(self.tokenizer.token_starts(text)) + 2, self.context)
