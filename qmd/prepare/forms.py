@@ -257,6 +257,6 @@ def _source(record: ModelRecord, folder: Path) -> tuple[str, Path]:
         raise ModelError(f"'{folder}' holds no published file of '{record.name}'", f"qmd models pull {record.name}")
     raise ModelError(
         f"no form is made of '{record.name}': its weights here are quantised already ({', '.join(held)}), "
-        "and a form of them would be less exact and no faster",
+        "and a form of them would lose precision once more",
         "there is nothing to do; the published file is used",
     )

@@ -22,8 +22,8 @@ PREPARED_FOLDER = "prepared"
 MANIFEST = "manifest.json"
 
 _EXACT_FORMATS = ("fp32", "fp16")
-"""What forms are made of, the most exact first. Weights of 4 bits quantised again lose twice, and were no faster:
-decode 41.9 against 45.4 tokens/s of the published CPU file of Qwen3-0.6B.
+"""What forms are made of, the most exact first. Weights of 4 bits quantised again lose twice: the likeliest token
+stayed the same in 42 % of the checks.
 """
 
 _FORM_BYTES: Mapping[FormName, float] = {"fp32": 4.0, "q8": 1.04, "w8a8": 1.02, "q4": 0.7}
