@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import ModelError
+from qmd.inference.engines import embedder as embedder_module
 from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder
 from qmd.inference.engines.pooling import pool
 from qmd.inference.models.catalogue import MINILM
 from qmd.inference.models.weights import describe_folder, locate_builtin
+from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
 
 TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation. " * 9)
@@ -170,6 +174,25 @@ def test_a_folder_outside_the_catalogue_embeds_like_the_model_it_holds(tmp_path:
     assert (record.context, other.dim, other.description.format) == (128, 384, "int8")
     # The runtime fuses this graph once more, which moves the last digits.
     assert (other.embed_queries(TEXTS[:1]) @ embedder.embed_queries(TEXTS[:1]).T).item() > 0.999
+
+
+@pytest.mark.parametrize("has_byte_products", [True, False])
+def test_sums_are_widened_only_where_the_processor_would_saturate_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_byte_products: bool
+) -> None:
+    folder = tmp_path / "own-model"
+    shutil.copytree(locate_builtin(), folder)
+    monkeypatch.setattr(embedder_module, "has_byte_products", lambda: has_byte_products)
+    opened: list[Mapping[str, str]] = []
+
+    def noting(path: Path, *, options: Mapping[str, str], **others: Any) -> Session:
+        opened.append(options)
+        return open_session(path, options=options, **others)
+
+    monkeypatch.setattr(embedder_module, "open_session", noting)
+    load_embedder(folder, describe_folder(folder))
+    load_embedder(locate_builtin(), MINILM)
+    assert opened == [{} if has_byte_products else {"session.x64quantprecision": "1"}, {}]
 
 
 def test_a_damaged_tokenizer_is_one_line_that_names_the_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from qmd.batches import batches
 from qmd.errors import ModelError
-from qmd.inference.engines.embedder import EXACT_SUMS
+from qmd.inference.engines.embedder import sum_options
 from qmd.inference.engines.encoder_runs import BATCH_TOKENS
 from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.models.fastembed_catalogue import Kind, fastembed_classes, find_fastembed
@@ -127,7 +127,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
                 threads=1,
                 allow_gpu=settings.gpu_allowed,
                 gpu=settings.gpu_use(record.role),
-                options=EXACT_SUMS,
+                options=sum_options(),
             )
             threads = settings.usable_threads if session.got == "cpu" else 1
             own.model = _Graph(session)

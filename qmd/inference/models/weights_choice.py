@@ -76,8 +76,8 @@ def has_gpu_file(folder: Path, record: ModelRecord) -> bool:
 def taken_unasked(record: ModelRecord, form: str) -> bool:
     """Whether `auto` prefers a form to the published file for a CPU.
 
-    Not for the expander: `q4` decodes 1.1 to 1.3 times as fast as the published file, which keeps 8 bits for half of its
-    products where `q4` has 4, and needs a download of 1.2 GB to be made of.
+    Not for the expander: `q4` decodes 1.1 to 1.3 times as fast as the published file, which keeps 8 bits for half of
+    its products where `q4` has 4, and needs a download of 1.2 GB to be made of.
     """
     return form not in _INEXACT_FORMS and record.role != "expand"
 
