@@ -130,7 +130,8 @@ class Engines(Struct, frozen=True):
     reranker: Reranker | None
     expander: Expander | None
     notes: tuple[str, ...] = ()
+    """What is to be said with every answer."""
     failures: tuple[str, ...] = ()
-    """The notes that tell of a chosen model which cannot be used: to be shown with every answer."""
+    """The notes that tell of a chosen model which cannot be used, and may be usable later."""
     load_ms: float = 0.0
     """What opening them took for this request; 0 where they were open."""

@@ -119,8 +119,9 @@ class _Search:
     def run(self, judge: Callable[[Evidence], float]) -> SearchResponse:
         """Every stage in its order."""
         query, options, trace = self._query, self._options, self._trace
-        for failure in self._engines.failures if options.mode != "lexical" else ():
-            trace.warn(failure)
+        # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
+        for note in self._engines.notes if options.mode != "lexical" else ():
+            trace.warn(note)
         with trace.stage("lexical"):
             self._search_lexical()
         expansion = self._expand()
@@ -242,8 +243,6 @@ class _Search:
             # A model that fails is one all the same, and its failure has been told.
             failed = bool(self._engines.failures)
             trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
-            for note in self._engines.notes:
-                trace.warn(note)
             return
         coverage = dense.vector_coverage(reader, embedder, trace)
         if not (coverage.has_vectors or self._open_source) or not trace.has_time(dense.EMBED_ESTIMATE_MS, "vectors"):

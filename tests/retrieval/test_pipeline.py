@@ -215,6 +215,13 @@ def test_a_model_that_fails_to_open_is_not_called_missing() -> None:
     assert answer.warnings == (failure, "searched by words only")
 
 
+def test_a_model_that_stands_in_for_another_is_told_with_every_answer() -> None:
+    note = "jina stands in for the embed model 'hf:a/b.gguf'; to use it: qmd models import FILE"
+    engines = replace(fakes.fake_engines(), embedder=EMBEDDER, notes=(note,))
+    assert note in search(notes(EMBEDDER), engines, Query("tomatoes"), HYBRID).warnings
+    assert note not in search(notes(), engines, Query("tomatoes"), LEXICAL).warnings
+
+
 def test_without_vectors_words_answer_and_the_command_is_named() -> None:
     reader = notes()
     answer = ask(reader, "tomatoes", DENSE, embedder=EMBEDDER)
