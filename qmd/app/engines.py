@@ -176,6 +176,7 @@ def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
         reranker=engines.reranker if "rerank" in roles else None,
         expander=engines.expander if "expand" in roles else None,
         notes=engines.notes,
+        standing=engines.standing,
         failures=engines.failures,
         load_ms=engines.load_ms,
     )

@@ -23,16 +23,16 @@ from qmd.files import read_regular_file
 from qmd.names import to_text
 
 _MAX_BYTES = 10_000_000
-_DEFAULT_MODELS = frozenset(
+ORIGINAL_MODELS = frozenset(
     {
-        "auto",
-        "built-in",
-        # Written into every configuration by the original program on its first run.
         "hf:ggml-org/embeddinggemma-300M-GGUF/embeddinggemma-300M-Q8_0.gguf",
         "hf:tobil/qmd-query-expansion-1.7B-gguf/qmd-query-expansion-1.7B-q4_k_m.gguf",
         "hf:ggml-org/Qwen3-Reranker-0.6B-Q8_0-GGUF/qwen3-reranker-0.6b-q8_0.gguf",
     }
 )
+"""Written into every configuration by tobi/qmd on its first run."""
+
+_DEFAULT_MODELS = frozenset({"auto", "built-in"}) | ORIGINAL_MODELS
 
 
 class GatedItems(Struct, frozen=True):

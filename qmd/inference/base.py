@@ -130,8 +130,10 @@ class Engines(Struct, frozen=True):
     reranker: Reranker | None
     expander: Expander | None
     notes: tuple[str, ...] = ()
-    """What is to be said with every answer."""
+    """What is to be said of them."""
     failures: tuple[str, ...] = ()
     """The notes that tell of a chosen model which cannot be used, and may be usable later."""
     load_ms: float = 0.0
     """What opening them took for this request; 0 where they were open."""
+    standing: tuple[str, ...] = ()
+    """The notes that hold for whoever comes from tobi/qmd: `doctor` and indexing tell them, and no answer does."""

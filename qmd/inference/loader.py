@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.config.paths import expand_home
+from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Reranker
 from qmd.inference.models.catalogue import (
@@ -61,7 +62,9 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
         reranker = loading.attempt(lambda: loading.maxsim(embedder), None)
     expander = loading.attempt(loading.chosen_expander, "expand") if "expand" in roles else None
     notes = tuple(dict.fromkeys([*loading.failures, *loading.notes]))
-    return Engines(embedder, reranker, expander, notes, tuple(loading.failures))
+    return Engines(
+        embedder, reranker, expander, notes, standing=tuple(loading.standing), failures=tuple(loading.failures)
+    )
 
 
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
@@ -163,6 +166,7 @@ class _Loading:
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
         self.notes: list[str] = []
+        self.standing: list[str] = []
         self.failures: list[str] = []
 
     def attempt(self, load: Callable[[], _Engine | None], role: Role | None) -> _Engine | None:
@@ -255,6 +259,8 @@ class _Loading:
         choice = choose_model(self._settings, role)
         if choice.note is not None:
             self.notes.append(choice.note)
+            if self._settings.model_for(role) in ORIGINAL_MODELS:
+                self.standing.append(choice.note)
         if choice.record is None or choice.folder is None:
             return None
         if role != "embed":

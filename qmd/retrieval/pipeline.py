@@ -121,7 +121,8 @@ class _Search:
         query, options, trace = self._query, self._options, self._trace
         # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
         for note in self._engines.notes if options.mode != "lexical" else ():
-            trace.warn(note)
+            if note not in self._engines.standing:
+                trace.warn(note)
         with trace.stage("lexical"):
             self._search_lexical()
         expansion = self._expand()
