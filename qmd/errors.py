@@ -9,12 +9,14 @@ QmdError                 exit 1
 │   └── BusyModelError            another process works on the files of a model
 ├── DeadlineError        exit 1   a server gave a request up because it took too long
 ├── StoreError           exit 1   the index is damaged, read-only or out of space
+│   └── StrangeIndexError         the index of a project was not made here
 └── ConfigError          exit 1   index.yml cannot be read
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -92,6 +94,17 @@ class StoreError(QmdError):
     """The index file is damaged, not writable, or its disk is full."""
 
     code = "store"
+
+
+class StrangeIndexError(StoreError):
+    """The index of a project was not made here, or holds what we did not make: it came with its folder."""
+
+    code = "strange_index"
+
+    def __init__(self, path: Path) -> None:
+        hint = "build one from your files, which sets this one aside: qmd index"
+        super().__init__(f"index '{path}' came with its folder and was not made here", hint)
+        self.path = path
 
 
 class ConfigError(QmdError):

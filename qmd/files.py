@@ -3,6 +3,9 @@
 The rule: what qmd makes is private from its first byte (files 0600, folders 0700), and a file of its own that others
 could read is closed when it is next opened for writing. Only what belongs to this user is closed, never what a symlink
 leads to: a configuration may lie in a repository of dotfiles. On Windows the rights of the user's profile hold instead.
+
+A project's `.qmd` is another matter: a clone may bring it along. In a folder of that name no link is followed, and
+nothing is taken but regular files of this user's that have no second name.
 """
 
 from __future__ import annotations
@@ -21,7 +24,11 @@ PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 """An index holds the text of notes, so others must not read it even where the notes' folder would keep them out."""
 
+PROJECT_FOLDER = ".qmd"
+
 _OTHERS = 0o077
+_STANDS_FOR_ANOTHER = 0x20000000
+"""The bit in the tag of a reparse point of Windows that leads elsewhere; those of synchronised folders do not."""
 _LOCK_POLL_S = 0.02
 _ABANDONED_S = 600.0
 """A write takes milliseconds; only a killed one leaves a temporary file that is older."""
@@ -60,8 +67,9 @@ def create_private(path: Path) -> None:
     Raises:
         OSError: If it cannot be made.
     """
+    place = path if _is_in_project(path) else Path(os.path.realpath(path))
     with suppress(FileExistsError):
-        os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+        os.close(_open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def open_private(path: Path, flags: int) -> int:
@@ -74,9 +82,93 @@ def open_private(path: Path, flags: int) -> int:
     Raises:
         OSError: If it cannot be made or opened.
     """
-    descriptor = os.open(path, flags | os.O_CREAT, PRIVATE_FILE)
+    descriptor = _open(path, flags | os.O_CREAT)
     tighten(path)
     return descriptor
+
+
+def why_refused(status: os.stat_result, *, takes_any_owner: bool = False) -> str | None:
+    """What keeps a file of a project's `.qmd` from being used, to follow its name; None when nothing does.
+
+    Args:
+        status: Of the file itself, not of what it leads to.
+        takes_any_owner: Whether it may be another user's.
+    """
+    if stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER:
+        return "is a link"
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    if status.st_nlink > 1:
+        return "is a hard link"
+    return None if takes_any_owner or _is_own(status) else "belongs to another user"
+
+
+def real_place(path: Path) -> Path:
+    """Where a file of qmd's own lies once links are followed, which in a project's `.qmd` they are not.
+
+    Raises:
+        OSError: It is refused there (`why_refused`).
+    """
+    if not _is_in_project(path):
+        return Path(os.path.realpath(path))
+    with suppress(FileNotFoundError), _folder(path.parent):
+        _refuse(path, path.lstat())
+    return Path(os.path.realpath(path.parent), path.name)
+
+
+def _is_own(status: os.stat_result) -> bool:
+    if os.name != "posix":
+        return True
+    # Who works as another user in a folder of their own means their own files.
+    asked_by = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return status.st_uid == os.geteuid() or asked_by == str(status.st_uid)
+
+
+def _is_in_project(path: Path) -> bool:
+    return path.parent.name == PROJECT_FOLDER
+
+
+def _refuse(path: Path, status: os.stat_result) -> None:
+    reason = why_refused(status, takes_any_owner=True)
+    if reason is not None:
+        raise OSError(errno.ELOOP, f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}", path)
+
+
+def _open(path: Path, flags: int) -> int:
+    """`os.open` for a file of qmd's own: in a project's `.qmd` relative to the folder itself, and never by a link."""
+    if not _is_in_project(path):
+        return os.open(path, flags, PRIVATE_FILE)
+    with suppress(FileNotFoundError):
+        _refuse(path, path.lstat())
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with _folder(path.parent) as folder:
+        descriptor = os.open(path if folder is None else path.name, flags, PRIVATE_FILE, dir_fd=folder)
+    try:
+        # Also where the system opens nothing relative to a folder: what was opened is what lies there under that name.
+        opened = os.fstat(descriptor)
+        _refuse(path, opened)
+        if folder is None and not os.path.samestat(opened, path.lstat()):
+            raise OSError(errno.ELOOP, f"'{path}' has changed while it was opened", path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[int | None]:
+    """A handle of a folder that is no link itself; None where the system has none."""
+    found = folder.lstat()
+    if stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER:
+        raise OSError(errno.ELOOP, f"'{folder}' is a link", folder)
+    if os.open not in os.supports_dir_fd:
+        yield None
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def is_open_to_others(path: Path) -> bool:
@@ -99,19 +191,17 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the file at `path` in one step; a symlink keeps pointing at its target.
+    """Replace the file at `path` in one step; a symlink keeps pointing at its target, save in a project's `.qmd`.
 
     Raises:
         OSError: If the folder or the file cannot be written.
     """
-    import tempfile
-
-    target = Path(os.path.realpath(path))
+    target = path if _is_in_project(path) else Path(os.path.realpath(path))
     make_private_folder(target.parent)
     _sweep_temporaries(target)
     mode = _mode_for(path, target)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    temporary = Path(name)
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
+    handle = _open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0))
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -126,9 +216,11 @@ def write_atomically(path: Path, text: str) -> None:
 def _mode_for(path: Path, target: Path) -> int:
     """The permissions of what replaces `target`: its own where it is linked to or another's, else the owner's alone."""
     try:
-        found = target.stat()
+        found = target.lstat()
     except FileNotFoundError:
         return PRIVATE_FILE
+    if _is_in_project(target):
+        _refuse(target, found)
     is_linked = path.is_symlink() or path.parent.is_symlink()
     is_foreign = os.name == "posix" and found.st_uid != os.geteuid()
     mode = stat.S_IMODE(found.st_mode)
@@ -154,7 +246,7 @@ def read_regular_file(path: Path, max_bytes: int) -> bytes:
         OSError: If it cannot be read, or is a folder, pipe, socket or device.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags)
+    descriptor = _open(path, flags)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -201,7 +293,7 @@ def exclusive_lock(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
 def is_locked(path: Path) -> bool:
     """Whether some process holds the lock file at `path`; a missing one, or one that cannot be opened, is not held."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = _open(path, os.O_RDWR)
     except OSError:
         return False
     try:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config, config_digest, load_config
+from qmd.errors import StrangeIndexError
 from qmd.files import create_private, tighten
 
 if TYPE_CHECKING:
@@ -85,10 +86,20 @@ def _as_it_is_now(config: Config, locations: Locations) -> Config:
 
 
 def open_or_make(locations: Locations, say: Callable[[str], None]) -> IndexWriter:
-    """The index for writing, made when missing; where another program has the place, beside its file."""
+    """The index for writing, made when missing; where another program has the place, beside its file.
+
+    One that came with a project and was not made here is set aside.
+    """
     for folder in locations.own_folders:
         tighten(folder)
-    writer = _open_writer(locations, None)
+    try:
+        writer = _open_writer(locations, None)
+    except StrangeIndexError as exc:
+        from qmd.store.sqlite.salvage import set_stranger_aside
+
+        aside = set_stranger_aside(exc.path)
+        say(f"{exc.message}: it was set aside as '{aside}', and one is built from your files")
+        writer = _open_writer(locations, None)
     if locations.address is None and writer.path != locations.database and locations.database.exists():
         say(f"'{locations.database}' belongs to another program and stays as it is; this index is '{writer.path}'")
     return writer
@@ -117,6 +128,8 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
             problems = writer.check(thorough=False)
     except DamagedIndexError as exc:
         problems = [exc.message]
+    except StrangeIndexError:  # set aside by whoever writes
+        return
     if not problems:
         with suppress(OSError):
             create_private(mark)

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from qmd.app.configuration import FileConfiguration, IndexConfiguration, MappingConfiguration
 from qmd.app.index import Index
 from qmd.app.notices import Notices
-from qmd.config.paths import PROJECT_FOLDER, Locations, address_state, index_address, locate, own_index
+from qmd.config.paths import Locations, address_state, index_address, locate, own_index
 from qmd.errors import NotFoundError, UsageError
+from qmd.files import PROJECT_FOLDER
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration

@@ -42,13 +42,14 @@ class Invocation(Struct, frozen=True):
         """A line that shows how far a job is."""
         return ProgressLine(label, self.messages, unit, can_rewrite=self.environ.get("TERM") != "dumb")
 
-    def locate(self, index: str | None) -> Locations:
-        """The places of the index that `--index` names.
+    def locate(self, index: str | None, *, takes_link: bool = False) -> Locations:
+        """The places of the index that `--index` names; see `qmd.config.paths.locate`.
 
         Raises:
+            ConfigError: Links keep a project's folder from being used.
             UsageError: No file can have that name, or the address is none that qmd knows.
         """
-        locations = locate(index, self.cwd, self.environ)
+        locations = locate(index, self.cwd, self.environ, takes_link=takes_link)
         if len(os.fsencode(locations.stem)) > _LONGEST_NAME:
             raise UsageError(f"--index '{index}' is too long for the name of a file", "choose a shorter one")
         return locations

@@ -10,9 +10,11 @@ from qmd.cli import completion
 from qmd.cli.invocation import Invocation, describe_gated
 from qmd.cli.options import Index
 from qmd.cli.output import out, say
-from qmd.config.paths import PROJECT_FOLDER, locate
+from qmd.config.paths import locate
+from qmd.config.project import refuse_links
 from qmd.config.settings import load_config
 from qmd.errors import QmdError, UsageError
+from qmd.files import PROJECT_FOLDER
 
 _TEMPLATE = "collections: {}\n"
 
@@ -28,6 +30,7 @@ def init(invocation: Invocation) -> int:
             "Refusing to initialize a local index in $HOME. Every folder below would use it.",
             "go to a project's folder first",
         )
+    refuse_links(folder, invocation.environ)
     with locked_config_file(folder / "index.yml"):
         if not any((folder / name).exists() for name in ("index.yml", "index.yaml")):
             write_config_file(folder / "index.yml", _TEMPLATE)
@@ -50,9 +53,9 @@ def trust(
     index: Index = None,
 ) -> int:
     """Trust this project's configuration, list what is trusted, or revoke it."""
-    from qmd.config.trust import gated_items, record_trust, revoke_trust, trusted_configs
+    from qmd.config.trust import gated_items, project_link, record_trust, revoke_trust, trusted_configs
 
-    locations = invocation.locate(index)
+    locations = invocation.locate(index, takes_link=True)
     if action == "list":
         records = trusted_configs(locations)
         out(
@@ -67,13 +70,14 @@ def trust(
         return 0
     if action is not None:
         raise UsageError("Usage: qmd trust [list|revoke]")
-    items = gated_items(load_config(locations), locations)
-    if not items:
+    items, link = gated_items(load_config(locations), locations), project_link(locations)
+    if not items and not link:
         is_own = locations.project_root is None
         reason = "is your own and never needs trust" if is_own else "holds nothing that needs trust"
         out(f"{locations.config_file} {reason}.\n")
         return 0
-    out("\n".join(describe_gated(items)) + "\n")
+    lines = [f"'{link[0]}' is a link to '{link[1]}'"] if link else []
+    out("\n".join([*lines, *describe_gated(items)]) + "\n")
     record_trust(items, locations)
     invocation.open(locations).mirror_configuration()
     out(f"✓ Trusted {locations.config_file}\n")

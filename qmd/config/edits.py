@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 from qmd.config.paths import Locations
-from qmd.config.settings import Config, config_text, load_config
+from qmd.config.settings import MAX_BYTES, Config, config_text, load_config
 from qmd.errors import BusyError, ConfigError, NotFoundError, UsageError
-from qmd.files import exclusive_lock, write_atomically
+from qmd.files import exclusive_lock, read_regular_file, real_place, write_atomically
 from qmd.names import to_text
 from qmd.records import DEFAULT_PATTERN
 
@@ -52,7 +51,7 @@ def edit_config(locations: Locations, change: Change) -> Config:
         yaml.preserve_quotes = True
         yaml.width = 100_000  # a folded note would no longer be the line that the user typed
         yaml.indent(mapping=2, sequence=4, offset=2)
-        text = config_text(path.read_bytes()) if path.exists() else ""
+        text = config_text(read_regular_file(path, MAX_BYTES)) if path.exists() else ""
         root = yaml.load(text if text.strip() else "")  # a tab alone is no YAML
         root = CommentedMap() if root is None else root
         before = _dump(yaml, root)
@@ -70,10 +69,10 @@ def locked_config_file(path: Path) -> Iterator[None]:
     Raises:
         BusyError: If another process does so for too long.
     """
-    # Beside the file itself: two symlinks to one file must share its lock.
-    target = Path(os.path.realpath(path))
     with ExitStack() as stack:
         try:
+            # Beside the file itself: two symlinks to one file must share its lock.
+            target = real_place(path)
             held = stack.enter_context(exclusive_lock(target.with_name(f".{target.name}.lock"), _LOCK_WAIT_S))
         except OSError:
             # A folder that takes no lock file takes no other file either; `write_config_file` says so if it must write.

@@ -11,12 +11,11 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from qmd.errors import UsageError
+from qmd.config.project import find_project_file, is_vouched_for, linked_target, refuse_links
+from qmd.errors import ConfigError, UsageError
 from qmd.names import to_text, typed_path
 
-PROJECT_FOLDER = ".qmd"
 _BESIDE = ".qmd"
-_PROJECT_FILES = ("index.yaml", "index.yml")
 _READABLE = 100
 """Characters of an address that names of files tell; the digits behind them tell the rest apart."""
 
@@ -130,7 +129,7 @@ def address_state(address: str, cache: Path) -> Path:
     return cache / f"{address_stem(address)}.lance"
 
 
-def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Locations:
+def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str], *, takes_link: bool = False) -> Locations:
     """Paths of the index that a command started in `cwd` works on.
 
     Args:
@@ -138,21 +137,24 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
             user's default one.
         cwd: Working directory, absolute.
         environ: `QMD_CONFIG_DIR`, `XDG_CONFIG_HOME`, `XDG_CACHE_HOME`, `INDEX_PATH`, `HOME` and `USERPROFILE` are read.
+        takes_link: Whether a project's `.qmd` may be a link that the user has not trusted yet.
 
     Raises:
+        ConfigError: A project's `.qmd` is such a link, or holds links.
         UsageError: The address is none that qmd knows.
     """
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    home = _home(environ)
     # A folder that the user chose (`QMD_CONFIG_DIR`, `INDEX_PATH`) may hold more than what qmd keeps.
     own_config_dir = _user_folder("config", home, environ)
     chosen = environ.get("QMD_CONFIG_DIR")
     config_dir = Path(chosen).absolute() if chosen else own_config_dir
-    cache = _user_folder("cache", home, environ)
+    cache = user_cache(environ)
     address = index_address(index_name, cwd, home) if index_name else None
     name = address or _plain_name(index_name, cwd)
-    project_file = _find_project_file(cwd) if index_name is None else None
+    project_file = find_project_file(cwd) if index_name is None else None
     if project_file is not None:
-        config_file, database = project_file, project_file.parent / "index.sqlite"
+        folder = _checked_folder(project_file, config_dir, environ, takes_link=takes_link)
+        config_file, database = folder / project_file.name, folder / "index.sqlite"
     else:
         config_file = config_dir / f"{address_stem(address) if address else name}.yml"
         path = environ.get("INDEX_PATH")
@@ -168,9 +170,32 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str]) -> Loc
         project_root=project_file.parent.parent if project_file else None,
         home=home,
         cwd=cwd,
-        own_folders=(cache, own_config_dir, *([project_file.parent] if project_file else [])),
+        own_folders=(cache, own_config_dir, *([config_file.parent] if project_file else [])),
         address=address,
     )
+
+
+def user_cache(environ: Mapping[str, str]) -> Path:
+    """The user's folder for what qmd keeps."""
+    return _user_folder("cache", _home(environ), environ)
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+
+
+def _checked_folder(file: Path, config_dir: Path, environ: Mapping[str, str], *, takes_link: bool) -> Path:
+    """The folder of a project's configuration: where it leads to, once the user has trusted that by name."""
+    target = linked_target(file.parent)
+    if target is None:
+        refuse_links(file.parent, environ)
+        return file.parent
+    if not takes_link and not is_vouched_for(environ):
+        from qmd.config.trust import trusted_target
+
+        if trusted_target(file, config_dir) != to_text(target):
+            raise ConfigError(f"'{file.parent}' is a link to '{target}'", "if you made it, trust it: qmd trust")
+    return target
 
 
 def _user_folder(kind: Literal["config", "cache"], home: Path, environ: Mapping[str, str]) -> Path:
@@ -199,12 +224,3 @@ def _plain_name(index_name: str | None, cwd: Path) -> str:
         return index_name
     resolved = os.path.normpath(cwd / index_name)
     return resolved.replace(os.sep, "_").replace("/", "_").replace(":", "").lstrip("_")
-
-
-def _find_project_file(cwd: Path) -> Path | None:
-    for folder in (cwd, *cwd.parents):
-        for name in _PROJECT_FILES:
-            candidate = folder / PROJECT_FOLDER / name
-            if candidate.is_file():
-                return candidate
-    return None

@@ -19,7 +19,7 @@ from qmd.records import DEFAULT_PATTERN, Collection
 if TYPE_CHECKING:
     from qmd.config.sampling import SamplingSettings
 
-_MAX_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
 AUTO_UPDATE_KEY = "auto_update"
 AUTO_EMBED_KEY = "auto_embed"
@@ -102,13 +102,13 @@ def parse_config(content: Mapping[object, object], locations: Locations, digest:
 
 def _read(locations: Locations) -> bytes:
     try:
-        raw = read_regular_file(locations.config_file, _MAX_BYTES + 1)
+        raw = read_regular_file(locations.config_file, MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return b""
     except OSError as exc:
         raise ConfigError(f"cannot read '{locations.config_file}': {exc.strerror}", _REPAIR_HINT) from exc
-    if len(raw) > _MAX_BYTES:
-        raise ConfigError(f"'{locations.config_file}' has more than {_MAX_BYTES:,} bytes", _REPAIR_HINT)
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"'{locations.config_file}' has more than {MAX_BYTES:,} bytes", _REPAIR_HINT)
     return raw
 
 

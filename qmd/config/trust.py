@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from qmd.clock import time_text, utc_now
 from qmd.config.edits import locked_config_file, write_config_file
-from qmd.config.paths import PROJECT_FOLDER, Locations
+from qmd.config.paths import Locations
+from qmd.config.project import is_vouched_for, linked_target
 from qmd.config.settings import Config
-from qmd.environment import is_on
-from qmd.files import read_regular_file
+from qmd.files import PROJECT_FOLDER, read_regular_file
 from qmd.names import to_text
 
+_FILE = "trusted.json"
 _MAX_BYTES = 10_000_000
 ORIGINAL_MODELS = frozenset(
     {
@@ -59,9 +60,9 @@ class GatedItems(Struct, frozen=True):
 
 def gated_items(config: Config, locations: Locations) -> GatedItems:
     """The gated items of a project-local configuration; empty for the user's own one."""
-    if locations.config_file.parent.name != PROJECT_FOLDER:
+    if locations.project_root is None:
         return GatedItems()
-    root = locations.config_file.parent.parent.resolve()
+    root = locations.project_root.resolve()
     resolved = {collection.name: collection.path.resolve() for collection in config.collections}
     return GatedItems(
         hooks=tuple(sorted((c.name, c.update_command) for c in config.collections if c.update_command)),
@@ -73,11 +74,21 @@ def gated_items(config: Config, locations: Locations) -> GatedItems:
 
 def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, str]) -> bool:
     """True when nothing is gated, the environment vouches for it, or the user trusted exactly these items."""
-    if not items:
+    if not items or is_vouched_for(environ):
         return True
-    if is_on(environ.get("QMD_TRUST_LOCAL_CONFIG")) or is_on(environ.get("QMD_TRUST_UPDATE_HOOKS")):
-        return True
-    return _load(locations).get(_key(locations), {}).get("hooks") == items.digest
+    return _load(locations.config_dir).get(_key(locations), {}).get("hooks") == items.digest
+
+
+def project_link(locations: Locations) -> tuple[Path, Path] | None:
+    """A project's `.qmd` that is a link, and what it leads to; None for a folder, and without a project."""
+    folder = locations.project_root and locations.project_root / PROJECT_FOLDER
+    target = linked_target(folder) if folder else None
+    return (folder, target) if folder and target else None
+
+
+def trusted_target(config_file: Path, config_dir: Path) -> str | None:
+    """What the user trusted the link to lead to that is the folder of a project's configuration."""
+    return _load(config_dir).get(to_text(config_file), {}).get("folder")
 
 
 def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str]) -> Config:
@@ -95,17 +106,19 @@ def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str
 
 
 def record_trust(items: GatedItems, locations: Locations) -> None:
-    """Remember that the user trusts these items of this configuration."""
+    """Remember that the user trusts these items of this configuration, and the link to it where it is one."""
     with locked_config_file(_file(locations)):
-        records = _load(locations)
-        records[_key(locations)] = {"hooks": items.digest, "trustedAt": time_text(utc_now())}
+        records = _load(locations.config_dir)
+        link = project_link(locations)
+        folder = {"folder": to_text(link[1])} if link else {}
+        records[_key(locations)] = {"hooks": items.digest, "trustedAt": time_text(utc_now()), **folder}
         _save(records, locations)
 
 
 def revoke_trust(locations: Locations) -> bool:
     """Forget the trust in this configuration; False when there was none."""
     with locked_config_file(_file(locations)):
-        records = _load(locations)
+        records = _load(locations.config_dir)
         if records.pop(_key(locations), None) is None:
             return False
         _save(records, locations)
@@ -114,21 +127,23 @@ def revoke_trust(locations: Locations) -> bool:
 
 def trusted_configs(locations: Locations) -> Mapping[str, str]:
     """Configuration path → ISO time at which it was trusted."""
-    return {path: record.get("trustedAt", "") for path, record in _load(locations).items()}
+    return {path: record.get("trustedAt", "") for path, record in _load(locations.config_dir).items()}
 
 
 def _key(locations: Locations) -> str:
-    return to_text(locations.config_file)
+    if locations.project_root is None:
+        return to_text(locations.config_file)
+    return to_text(locations.project_root / PROJECT_FOLDER / locations.config_file.name)
 
 
 def _file(locations: Locations) -> Path:
-    return locations.config_dir / "trusted.json"
+    return locations.config_dir / _FILE
 
 
-def _load(locations: Locations) -> dict[str, dict[str, str]]:
+def _load(config_dir: Path) -> dict[str, dict[str, str]]:
     """All records; a missing or damaged file trusts nothing."""
     try:
-        records = json.loads(read_regular_file(_file(locations), _MAX_BYTES))
+        records = json.loads(read_regular_file(config_dir / _FILE, _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(records, dict):

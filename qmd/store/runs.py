@@ -16,7 +16,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from qmd.clock import time_text, utc_now
-from qmd.files import exclusive_lock, is_locked, write_atomically
+from qmd.files import exclusive_lock, is_locked, read_regular_file, write_atomically
 from qmd.pace import Progress
 from qmd.status import EmbeddingRun, Runner
 
@@ -28,6 +28,8 @@ _PAUSE_S = 5.0
 
 _HANDOVER_S = 15.0
 """Longest wait for a run that gives way: `watch` stores what it has computed first, the work of some seconds."""
+
+_MAX_BYTES = 10_000
 
 _INTERVAL_S = 1.0
 """Between two records of how far a run is."""
@@ -56,7 +58,7 @@ def running_embedding(database: Path) -> EmbeddingRun | None:
     """The run that computes vectors of an index now; costs nothing where there is none."""
     record = _record_file(database)
     try:
-        run = json.decode(record.read_bytes(), type=EmbeddingRun)
+        run = json.decode(read_regular_file(record, _MAX_BYTES), type=EmbeddingRun)
         age_s = time.time() - record.stat().st_mtime
     except (OSError, ValueError):
         return None

@@ -13,7 +13,7 @@ import apsw
 
 from qmd.batches import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
-from qmd.files import create_private, exclusive_lock, make_private_folder
+from qmd.files import create_private, exclusive_lock, make_private_folder, real_place
 from qmd.store.sqlite.checksums import CHECKSUM_BYTES, register_checksums
 from qmd.store.waiting import busy_timeout_ms
 
@@ -27,6 +27,8 @@ _STEPS_BETWEEN_CHECKS = 20_000
 PAGE_BYTES = 8192
 """Of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the ends of their
 pages empty; 16384 gains one per cent more, and every change writes more."""
+
+_SIDE_FILES = ("-wal", "-shm", "-journal")
 
 APPLICATION_ID = 0x716D6401
 """`qmd` and a version byte: tells our files from those of the original, which sets none."""
@@ -88,7 +90,8 @@ def as_qmd_error(error: apsw.Error | OSError, path: Path) -> QmdError:
         return StoreError(f"{shown} {state}", "check the permissions of the file and of its folder")
     if isinstance(error, apsw.InterruptError):
         return StoreError("the query was interrupted")
-    detail = str(error).replace("\n", " ") or type(error).__name__
+    known = error.strerror if isinstance(error, OSError) else None
+    detail = (known or str(error)).replace("\n", " ") or type(error).__name__
     return StoreError(f"{shown} cannot be used: {detail}")
 
 
@@ -239,7 +242,7 @@ def connect_for_reading(path: Path) -> Database:
             if _is_pending(path, "-wal"):
                 raise
             return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout, is_immutable=True)
-    except apsw.Error as exc:
+    except (apsw.Error, OSError) as exc:
         raise as_qmd_error(exc, path) from exc
 
 
@@ -290,7 +293,7 @@ def _create(path: Path, timeout_ms: int) -> None:
         if path.exists() and path.stat().st_size:
             return
         # SQLite would make it readable by everybody; its side files take the permissions of this one.
-        whole = Path(os.path.realpath(path))
+        whole = real_place(path)
         new = whole.with_name(f".{whole.name}.made")
         new.unlink(missing_ok=True)
         create_private(new)
@@ -333,18 +336,30 @@ def add_checksums(database: Database) -> None:
 def open_file(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Connection:
     """SQLite's connection to the file at `path`, whatever bytes its name is made of.
 
+    SQLite takes no word of the file's own schema for what a statement may call, and writes no table that is not meant
+    to be written.
+
     Args:
         path: The file.
         flags: `SQLITE_OPEN_…`.
         is_immutable: Trust that nobody writes it, and do without side files.
+
+    Raises:
+        OSError: It lies in a project's `.qmd`, and it or a side file is a link.
     """
-    name = str(path)
+    for suffix in _SIDE_FILES:
+        real_place(path.with_name(path.name + suffix))
+    place = real_place(path)
+    name, flags = str(place), flags | apsw.SQLITE_OPEN_NOFOLLOW
     if is_immutable or name != name.encode(errors="ignore").decode():
         from urllib.parse import quote
 
         # The one form in which SQLite takes bytes that are no UTF-8.
-        name, flags = f"file:{quote(os.fsencode(path.absolute()))}", flags | apsw.SQLITE_OPEN_URI
-    return apsw.Connection(f"{name}?immutable=1" if is_immutable else name, flags=flags)
+        name, flags = f"file:{quote(os.fsencode(place))}", flags | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"{name}?immutable=1" if is_immutable else name, flags=flags)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    return connection
 
 
 def _open_and_probe(path: Path, flags: int, timeout_ms: int, *, is_immutable: bool = False) -> Database:

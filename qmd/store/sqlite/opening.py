@@ -16,6 +16,7 @@ from qmd.store.sqlite.connection import (
     connect_for_writing,
 )
 from qmd.store.sqlite.index import SqliteReader, SqliteWriter
+from qmd.store.sqlite.origin import record_origin, refuse_stranger
 from qmd.store.sqlite.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
 
 _MIGRATION_TIMEOUT_MS = 10_000
@@ -59,7 +60,7 @@ def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWrit
     """
     own = own_index(path)
     try:
-        writer = SqliteWriter(_checked(connect_for_writing(own, busy_timeout_ms), migrate))
+        writer = SqliteWriter(_checked(connect_for_writing(own, busy_timeout_ms), _migrated))
     except (ForeignIndexError, MixedIndexError, DamagedIndexError) as exc:
         return open_writer(_place_beside(own, exc), busy_timeout_ms=busy_timeout_ms)
     # Only now it is known to be an index of ours; an older version left it readable by everybody.
@@ -82,8 +83,14 @@ def _place_beside(own: Path, error: StoreError) -> Path:
     return beside
 
 
+def _migrated(database: Database) -> None:
+    migrate(database)
+    record_origin(database, database.path)
+
+
 def _checked(database: Database, check: Callable[[Database], None]) -> Database:
     try:
+        refuse_stranger(database)
         check(database)
     except BaseException:
         database.close()

@@ -26,7 +26,8 @@ from qmd.store.sqlite.connection import (
     file_lock,
     open_file,
 )
-from qmd.store.sqlite.schema import MIGRATIONS, apply_step, is_mixed, migrate
+from qmd.store.sqlite.origin import ORIGIN, record_origin
+from qmd.store.sqlite.schema import is_mixed, migrate, schema_of
 from qmd.store.sqlite.vec0 import Vec0Table, create_signs, create_vectors, enable, vectors_of
 from qmd.store.sqlite.vector_blocks import ROWS_PER_BLOCK, read_block
 from qmd.store.waiting import busy_timeout_ms
@@ -80,7 +81,7 @@ def separate(path: Path) -> Path | None:
             if not is_mixed(source):
                 return None
             kept = _copy_without_foreign_tables(source, beside)
-        aside = None if kept else _set_aside(path)
+        aside = None if kept else _set_aside(path, "damaged")
         if kept:
             for suffix in ("", *_SIDE_FILES):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -110,9 +111,20 @@ def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
             return None
         new = path.with_name(f".{path.name}.new")
         kept = _save_vectors(path, new)
-        aside = _set_aside(path)
+        aside = _set_aside(path, "damaged")
         new.replace(path)
     return Rebuilt(aside, kept)
+
+
+def set_stranger_aside(path: Path) -> Path:
+    """Give an index that was not made here another name; that name.
+
+    Raises:
+        BusyError: Another process is at it for too long.
+        StoreError: The place is not writable.
+    """
+    with _alone_with(path):
+        return _set_aside(path, "strange")
 
 
 @contextmanager
@@ -126,13 +138,13 @@ def _alone_with(path: Path) -> Iterator[None]:
         raise as_qmd_error(exc, path) from exc
 
 
-def _set_aside(path: Path) -> Path:
-    """Give a damaged file another name; that name."""
-    aside = path.with_name(f"{path.name}.damaged")
+def _set_aside(path: Path, what: str) -> Path:
+    """Give a file that is of no use another name, which says what it is; that name."""
+    aside = path.with_name(f"{path.name}.{what}")
     number = 1
     while aside.exists():
         number += 1
-        aside = path.with_name(f"{path.name}.damaged-{number}")
+        aside = path.with_name(f"{path.name}.{what}-{number}")
     # The log first: were the file gone before it, a new one under its name would be given the old log.
     for suffix in (*_SIDE_FILES, ""):
         with suppress(FileNotFoundError):
@@ -142,7 +154,10 @@ def _set_aside(path: Path) -> Path:
 
 def _open_unverified(path: Path) -> Database:
     """Open a file whose schema has to be readable, sound or not; the schema stays readable while it is open."""
-    connection = open_file(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection = open_file(path, apsw.SQLITE_OPEN_READWRITE)
+    except (apsw.Error, OSError) as exc:
+        raise as_qmd_error(exc, path) from exc
     try:
         connection.set_busy_timeout(busy_timeout_ms())
         connection.execute("PRAGMA checksum_verification = OFF")
@@ -170,6 +185,7 @@ def _copy_without_foreign_tables(source: Database, target: Path) -> bool:
                 # The next command mirrors the configuration, whatever became of the copy of it.
                 documents.write_meta(copy, "config_hash", None)
             migrate(copy)
+            record_origin(copy, target)
             if copy.value("PRAGMA quick_check(1)") != "ok":
                 raise DamagedIndexError(source.path)
         whole = True
@@ -202,10 +218,8 @@ def _drop_foreign_tables(database: Database) -> None:
 
 def _schema(database: Database) -> dict[str, str | None]:
     """Objects of our schema in a file and how they are made, those of its models' vectors among them."""
-    with closing(Database(apsw.Connection(":memory:"), database.path)) as fresh:
-        version = int(database.value("PRAGMA user_version"))
-        for step in MIGRATIONS[:version]:
-            apply_step(fresh, step)
+    version = int(database.value("PRAGMA user_version"))
+    with closing(schema_of(version, database.path)) as fresh:
         if version >= _VEC0_VERSION:
             for model, dim, centre in database.rows("SELECT id, dim, centre FROM models"):
                 create_vectors(fresh, model, dim)
@@ -238,7 +252,8 @@ def _save_vectors(path: Path, target: Path) -> int:
             source.run("PRAGMA checksum_verification = ON")
             with suppress(StoreError):
                 documents.mirror_collections(database, documents.read_collections(source))
-                documents.write_meta(database, "global_context", documents.read_meta(source, "global_context"))
+                for key in ("global_context", ORIGIN):
+                    documents.write_meta(database, key, documents.read_meta(source, key))
             is_old = int(source.value("PRAGMA user_version")) < _VEC0_VERSION
             models = _rows_either_way(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
             return sum(_copy_model(source, database, *model, is_old=is_old) for model in models)

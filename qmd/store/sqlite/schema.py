@@ -6,15 +6,22 @@ keep their names and meaning. `hash` is the full sha-256 of the text in hex, `ac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import apsw
 
 from qmd.errors import NotFoundError, StoreError
 from qmd.store.sqlite.connection import APPLICATION_ID, Database, ForeignIndexError, add_checksums
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 
+META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+
 _INITIAL = f"""
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+{META};
 CREATE TABLE collections (
   name TEXT PRIMARY KEY, path TEXT NOT NULL, pattern TEXT NOT NULL, ignore_json TEXT NOT NULL,
   context_json TEXT NOT NULL, update_command TEXT, include_by_default INTEGER NOT NULL, position INTEGER NOT NULL
@@ -127,6 +134,8 @@ MIGRATIONS: tuple[str | Callable[[Database], None], ...] = (
 )
 """Entry n takes a file from version n to n + 1."""
 
+_OF_VECTORS = r"(vectors|signs)_\d+(_info|_chunks|_rowids|_vector_chunks\d\d)?"
+
 _TABLES_OF_THE_ORIGINAL = ("content_vectors", "documents_fts", "store_config")
 
 
@@ -182,6 +191,32 @@ def apply_step(database: Database, step: str | Callable[[Database], None]) -> No
         database.run(step)
     else:
         step(database)
+
+
+def schema_of(version: int, path: Path) -> Database:
+    """A database in memory with the tables that a file at `path` has when it is new and of a version."""
+    fresh = Database(apsw.Connection(":memory:"), path)
+    for step in MIGRATIONS[:version]:
+        apply_step(fresh, step)
+    return fresh
+
+
+def is_as_made(database: Database) -> bool:
+    """Whether the tables and indexes of a file are as we make them, and nothing else is in it.
+
+    Tables in which a virtual table keeps its rows are known by their names: their form is that of a version of SQLite.
+    """
+    with closing(schema_of(int(database.value("PRAGMA user_version")), database.path)) as fresh:
+        ours: dict[str, str | None] = dict(fresh.rows("SELECT name, sql FROM sqlite_schema"))
+    found = database.rows("SELECT type, name, sql FROM sqlite_schema")
+    return all(_is_ours(kind, name, sql, ours) for kind, name, sql in found)
+
+
+def _is_ours(kind: str, name: str, sql: str | None, ours: Mapping[str, str | None]) -> bool:
+    if name in ours and not name.startswith(("terms_", "anchors_")):
+        return sql == ours[name]
+    is_kept_by_sqlite = name.startswith("sqlite_") or (name in ours and kind == "table")
+    return is_kept_by_sqlite or (kind == "table" and re.fullmatch(_OF_VECTORS, name) is not None)
 
 
 def is_mixed(database: Database) -> bool:

@@ -1,0 +1,101 @@
+"""Whether an index in a project's `.qmd` was made here: one that came with a clone would answer in place of the files.
+
+Each such index holds a random id, of which the user's cache has a record under the index's path: what was made
+elsewhere cannot know it. Only indexes that were in use before there were records do without one, until they are next
+opened for writing.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import qmd
+from qmd.config.paths import user_cache
+from qmd.config.project import is_vouched_for
+from qmd.errors import StrangeIndexError
+from qmd.files import PROJECT_FOLDER, make_private_folder, read_regular_file, write_atomically
+from qmd.names import to_text
+from qmd.store.sqlite.connection import APPLICATION_ID, Database
+from qmd.store.sqlite.schema import META, is_as_made, is_mixed
+
+ORIGIN = "made_here"
+"""Key of the random id in `meta`."""
+
+_RECORDS = "projects"
+_BEFORE = "before"
+_MAX_BYTES = 10_000
+
+
+def refuse_stranger(database: Database) -> None:
+    """Make sure, before anything else of it is believed, that an index was made here.
+
+    Raises:
+        StrangeIndexError: It was not, or holds what we did not make.
+    """
+    path = database.path
+    if path.parent.name != PROJECT_FOLDER or database.value("PRAGMA application_id") != APPLICATION_ID:
+        return
+    if not database.value("SELECT count(*) FROM sqlite_schema"):
+        return
+    is_ours = is_vouched_for(os.environ) or _has_record(database) or _was_here_before(path)
+    # What the original adds to an index of ours is dealt with where it is opened.
+    if not is_ours or not (is_mixed(database) or is_as_made(database)):
+        raise StrangeIndexError(path)
+
+
+def record_origin(database: Database, path: Path) -> None:
+    """Remember that an index of a project, which is open for writing and no stranger's, was made here.
+
+    Args:
+        database: The index.
+        path: Where it will lie.
+    """
+    if path.parent.name != PROJECT_FOLDER or _has_record(database):
+        return
+    made = os.urandom(16).hex()
+    with database.transaction():
+        database.run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (ORIGIN, made))
+    # Without a record the next run builds the index again, which is better than none now.
+    with suppress(OSError):
+        write_atomically(_records() / made, _place(path))
+
+
+def _has_record(database: Database) -> bool:
+    """Whether the index has an id, and the user a record of it for this place."""
+    if database.value("SELECT sql FROM sqlite_schema WHERE name = 'meta'") != META:
+        return False
+    made = str(database.value("SELECT value FROM meta WHERE key = ?", (ORIGIN,)))
+    try:
+        record = read_regular_file(_records() / made, _MAX_BYTES) if made.isalnum() else b""
+    except OSError:
+        return False
+    return record == _place(database.path).encode()
+
+
+def _place(path: Path) -> str:
+    return to_text(os.path.join(os.path.realpath(path.parent), path.name))  # noqa: PTH118
+
+
+def _records() -> Path:
+    return user_cache(os.environ) / _RECORDS
+
+
+def _was_here_before(path: Path) -> bool:
+    """Whether the index was in use here with an earlier version, which kept no records.
+
+    When that ended is written down the first time that it is asked for: when this version was installed, where another
+    one had kept something, else never.
+    """
+    file = _records() / _BEFORE
+    try:
+        before = float(read_regular_file(file, _MAX_BYTES))
+    except (OSError, ValueError):
+        installed = Path(qmd.__file__).stat().st_ctime
+        kept = file.parent.parent.glob("*")
+        before = installed if any(one.lstat().st_ctime < installed for one in kept) else 0.0
+        with suppress(OSError):
+            make_private_folder(file.parent)
+            write_atomically(file, str(before))
+    return path.stat().st_ctime < before
