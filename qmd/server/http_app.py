@@ -30,6 +30,7 @@ from qmd.server.behind import VectorWorker
 from qmd.server.deadline import within
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.server.lifecycle import reachable_host, server_url
+from qmd.server.owner import PageKey, names_owners
 from qmd.server.requests import parse_query
 from qmd.server.warm_process import SearchRoute, WarmProcess
 from qmd.server.warm_record import SEARCH_PATH
@@ -99,6 +100,7 @@ def build_app(
     on_rest: Callable[[float], None] = lambda idle_s: None,
     *,
     has_page: bool = True,
+    key: PageKey | None = None,
 ) -> ASGIApp:
     """The guarded application. Its lifespan must run, as every ASGI server does.
 
@@ -108,6 +110,7 @@ def build_app(
         token: What commands show instead of the policy's token; None answers no commands.
         on_rest: Told every second for how many there has been no request.
         has_page: Whether people may search on its page.
+        key: To the page, where there is no token; None makes one.
     """
     mcp = _McpEndpoint(index)
     endpoints = _Endpoints(index, time.monotonic())
@@ -133,7 +136,8 @@ def build_app(
         exception_handlers={404: _not_found, 500: _failed},
     )
     guarded, for_commands = guard_app(app, policy), guard_app(app, replace(policy, token=token))
-    for_people = guard_app(app, replace(policy, asks_person=True))
+    page = (key or PageKey()).guard(app) if policy.token is None else app
+    for_people = guard_app(page, replace(policy, asks_person=True))
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
@@ -266,7 +270,8 @@ def serve(
         environ: Under which it answers them.
         policy: Who may talk to it over TCP; None serves commands alone, as long as they need it.
         port: The TCP port; 0 asks the system for a free one.
-        announce: Shows a person the address, once it answers; then stderr is theirs, and gets no line for each request.
+        announce: Shows a person the page's address, once it answers; then stderr is theirs, and has no line for each
+            request.
 
     Raises:
         UsageError: The address cannot be bound.
@@ -289,12 +294,14 @@ def serve(
             server.should_exit = True
 
     access = policy or AccessPolicy("localhost", token=token)
-    app = build_app(index, access, token, end_when_served, has_page=policy is not None)
+    key = PageKey()
+    app = build_app(index, access, token, end_when_served, has_page=policy is not None, key=key)
     server = _make_server(app)
     with _ended_by_signals(server, is_told=announce is None):
         if policy is not None:
             # A port of 0 has become a number only now.
-            _announce(policy.bind_host, listeners[0].getsockname()[1], announce)
+            page = "/" if policy.token or names_owners() else key.address
+            _announce(policy.bind_host, listeners[0].getsockname()[1], page, announce)
         try:
             if warm is not None:
                 warm.publish()
@@ -306,9 +313,9 @@ def serve(
             index.close()
 
 
-def _announce(host: str, port: int, announce: Callable[[str], None] | None) -> None:
+def _announce(host: str, port: int, page: str, announce: Callable[[str], None] | None) -> None:
     if announce is not None:
-        announce(server_url(reachable_host(host), port))
+        announce(f"{server_url(reachable_host(host), port)}{page}")
         return
     sys.stderr.write(f"QMD MCP server listening on {server_url(host, port)}/mcp\n")
     sys.stderr.flush()

@@ -64,9 +64,8 @@ def page_routes(index: Index) -> list[Route]:
 
 async def _answer(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
     """The answer to a request of the page itself, or to a person who follows a link to it; to no other page."""
-    headers = request.headers
-    is_visit = request.url.path == "/" and headers.get("sec-fetch-dest") == "document"
-    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_visit:
+    is_visit = request.url.path == "/" and request.headers.get("sec-fetch-dest", "document") == "document"
+    if _is_from_elsewhere(request) and not is_visit:
         return PlainTextResponse("Forbidden: a request of another page", status_code=403)
     response = await answer(request)
     for name, value in _headers().items():
@@ -74,13 +73,25 @@ async def _answer(answer: Callable[[Request], Awaitable[Response]], request: Req
     return response
 
 
+def _is_from_elsewhere(request: Request) -> bool:
+    """Whether another page sent or led the browser here; one that does not tell may name it, as this page never is."""
+    unsaid = "cross-site" if "referer" in request.headers else "none"
+    return request.headers.get("sec-fetch-site", unsaid) not in ("same-origin", "none")
+
+
 class _Page(Struct, frozen=True):
     index: Index
 
     async def whole(self, request: Request) -> Response:
-        """The page with the answer to what its address asks; by words alone unless that says otherwise."""
+        """The page with the answer to what its address asks; by words alone unless that says otherwise.
+
+        A link of another page runs no model, here or by the script, or any site could keep the processor busy.
+        """
         view = _view(request)
-        found = await self._searched(view, request.query_params.get("by", "words"), request)
+        is_led = bool(view.query.strip()) and _is_from_elsewhere(request)
+        found = await self._searched(view, "words" if is_led else request.query_params.get("by", "words"), request)
+        if is_led:
+            found = fragments.led_here(view) + found
         note = await self._opened(view) if view.note else ""
         before, value, results, reading = _template()
         text = "".join((before, escape(view.query), value, found, results, note, reading))

@@ -18,7 +18,7 @@ from starlette.types import Message
 from qmd.app.index import Index
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import build_app
-from tests.server.conftest import Loader, make_index
+from tests.server.conftest import Loader, known_as, make_index
 from tests.server.test_http import running
 
 pytestmark = pytest.mark.anyio
@@ -214,7 +214,8 @@ async def test_a_question_that_was_typed_over_is_given_up(garden: Index, policy:
     headers = [(b"host", b"localhost")]
     scope = {"type": "http", "method": "GET", "path": "/page/hits", "headers": headers}
     with anyio.fail_after(10):
-        await build_app(garden, policy)({**scope, "query_string": b"q=tomatoes+water"}, receive, send)
+        app = known_as(build_app(garden, policy))
+        await app({**scope, "query_string": b"q=tomatoes+water"}, receive, send)
     block.set()
     assert b"hit-1" not in b"".join(answer.get("body", b"") for answer in answers)
 
