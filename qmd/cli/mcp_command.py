@@ -82,11 +82,9 @@ def _stop(action: str, locations: Locations) -> int:
     from qmd.server.warm_record import read_record, warm_files
 
     files, record = server_files(locations.cache, locations.stem), read_record(warm_files(locations))
-    stopped = stop_warm_process(record.pid) if record is not None else None
-    if stopped is None or files.pid.exists():
-        say(stop_server(files))
-    if stopped is not None:
-        say(stopped)
+    warm = stop_warm_process(record.pid) if record is not None else None
+    server = stop_server(files) if warm is None or files.pid.exists() else None
+    say("\n".join(filter(None, (server, warm))))
     return 0
 
 

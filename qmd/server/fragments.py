@@ -62,12 +62,6 @@ def failure(error: QmdError) -> str:
     return f'<p class="said" role="status">{escape(error.message)}{hint}</p>'
 
 
-def led_here(view: View) -> str:
-    """Says that a link of another page asked, and how to go on; the script does not follow an address like that one."""
-    more = f'<a href=".{escape(view.address)}&amp;by=best">Search by meaning, too</a>'
-    return f'<p class="said" id="led">A link of another page: searched by words alone. {more}</p>'
-
-
 def welcome(index: Index) -> str:
     """What there is to search, the newest notes first."""
     status = index.status()

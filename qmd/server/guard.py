@@ -13,10 +13,10 @@ import json
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qmd.server.owner import PEER
+from qmd.server.owner import IS_OWNER, PageKey
 
 MAX_BODY_BYTES = 1024 * 1024
 """Longest request body. Ten long sub-queries are under 64 KiB."""
@@ -49,7 +49,9 @@ class AccessPolicy(Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     token: str | None = None
     asks_person: bool = False
-    """Whether a browser may ask for the token, as a password for any name. Without a token the page has its own key."""
+    """Whether a browser may ask for the token, as a password for any name."""
+    key: PageKey = field(default_factory=PageKey)
+    """To the page, where there is no token."""
 
 
 def split_list(value: str | None) -> tuple[str, ...]:
@@ -159,13 +161,9 @@ def _check_token(policy: AccessPolicy, authorization: str | None) -> Refusal | N
 def _check_peer(policy: AccessPolicy, scope: Scope) -> Refusal | None:
     """Without a token it is the owner who is answered; that a server lives, everybody may know."""
     is_open = policy.token is not None or policy.asks_person or scope["path"] == "/health"
-    if is_open or scope.get("state", {}).get(PEER) in ("owner", "unnamed"):
+    if is_open or scope.get("state", {}).get(IS_OWNER, False) is not False:
         return None
-    return Refusal(
-        403,
-        _FORBIDDEN,
-        "Forbidden: this server answers its owner alone; start it with --token-file FILE to let others in",
-    )
+    return Refusal(403, _FORBIDDEN, "Forbidden: this server answers its owner alone; its --token-file lets others in")
 
 
 def _password(credentials: str) -> str:

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -30,7 +31,7 @@ from qmd.server.behind import VectorWorker
 from qmd.server.deadline import within
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.server.lifecycle import reachable_host, server_url
-from qmd.server.owner import PageKey, names_owners
+from qmd.server.owner import names_owners
 from qmd.server.requests import parse_query
 from qmd.server.warm_process import SearchRoute, WarmProcess
 from qmd.server.warm_record import SEARCH_PATH
@@ -100,7 +101,6 @@ def build_app(
     on_rest: Callable[[float], None] = lambda idle_s: None,
     *,
     has_page: bool = True,
-    key: PageKey | None = None,
 ) -> ASGIApp:
     """The guarded application. Its lifespan must run, as every ASGI server does.
 
@@ -110,7 +110,6 @@ def build_app(
         token: What commands show instead of the policy's token; None answers no commands.
         on_rest: Told every second for how many there has been no request.
         has_page: Whether people may search on its page.
-        key: To the page, where there is no token; None makes one.
     """
     mcp = _McpEndpoint(index)
     endpoints = _Endpoints(index, time.monotonic())
@@ -136,7 +135,7 @@ def build_app(
         exception_handlers={404: _not_found, 500: _failed},
     )
     guarded, for_commands = guard_app(app, policy), guard_app(app, replace(policy, token=token))
-    page = (key or PageKey()).guard(app) if policy.token is None else app
+    page = partial(policy.key.guard, app) if policy.token is None else app
     for_people = guard_app(page, replace(policy, asks_person=True))
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
@@ -270,8 +269,7 @@ def serve(
         environ: Under which it answers them.
         policy: Who may talk to it over TCP; None serves commands alone, as long as they need it.
         port: The TCP port; 0 asks the system for a free one.
-        announce: Shows a person the page's address, once it answers; then stderr is theirs, and has no line for each
-            request.
+        announce: Shows a person the address, once it answers; then stderr is theirs, and gets no line for each request.
 
     Raises:
         UsageError: The address cannot be bound.
@@ -294,13 +292,12 @@ def serve(
             server.should_exit = True
 
     access = policy or AccessPolicy("localhost", token=token)
-    key = PageKey()
-    app = build_app(index, access, token, end_when_served, has_page=policy is not None, key=key)
+    app = build_app(index, access, token, end_when_served, has_page=policy is not None)
     server = _make_server(app)
     with _ended_by_signals(server, is_told=announce is None):
         if policy is not None:
             # A port of 0 has become a number only now.
-            page = "/" if policy.token or names_owners() else key.address
+            page = "/" if policy.token or names_owners() else policy.key.address
             _announce(policy.bind_host, listeners[0].getsockname()[1], page, announce)
         try:
             if warm is not None:

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qmd.server.lifecycle import end_process
-from qmd.server.owner import PEER, peer_of
+from qmd.server.owner import IS_OWNER, is_owner
 
 SHUTDOWN_TIMEOUT_S = 3
 """How long requests may still be answered after a signal."""
@@ -43,7 +43,7 @@ class PromptProtocol(H11Protocol):
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
         # Now, since by the time of a request whoever made the connection may have left it.
-        self.app_state = {**self.app_state, PEER: peer_of(self.client, self.server)}
+        self.app_state = {**self.app_state, IS_OWNER: is_owner(self.client, self.server)}
         self._watch()
         if len(self.connections) > self._max_connections:
             self._make_room()

@@ -16,17 +16,13 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-Peer: TypeAlias = Literal["owner", "other", "unnamed"]
-"""This account; another one, or nobody of this system; `unnamed` where the system names no owners."""
-
-PEER = "peer"
-"""Under which the `state` of a request's scope says who made its connection; without it, another one did."""
+IS_OWNER = "is_owner"
+"""Where the `state` of a request's scope has what `is_owner` said of its connection."""
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _ESTABLISHED = "01"
@@ -39,21 +35,18 @@ def names_owners() -> bool:
     return sys.platform == "linux" and os.access(_TABLES[0], os.R_OK)
 
 
-def peer_of(client: tuple[str, int] | None, server: tuple[str, int | None] | None) -> Peer:
-    """Who made the connection between two addresses, at the time of the call; without an address, nobody of ours.
-
-    It takes milliseconds: the system looks through all places where a socket could be.
-    """
+def is_owner(client: tuple[str, int] | None, server: tuple[str, int | None] | None) -> bool | None:
+    """Whether a program of this account is connected from `client` to `server` now; None where the system does not tell."""
     if not names_owners():
-        return "unnamed"
+        return None
     if client is None or server is None or server[1] is None:
-        return "other"
+        return False
     for table in reversed(_TABLES) if ":" in client[0] else _TABLES:
         # One that is missing, or cannot be opened for want of descriptors, names nobody.
         with suppress(OSError), table.open(encoding="ascii") as rows:
             if holder(rows, client, (server[0], server[1])) == os.geteuid():
-                return "owner"
-    return "other"
+                return True
+    return False
 
 
 def holder(rows: Iterable[str], local: tuple[str, int], remote: tuple[str, int]) -> int | None:
@@ -62,12 +55,9 @@ def holder(rows: Iterable[str], local: tuple[str, int], remote: tuple[str, int])
     A socket that its program has closed stays listed for a while, as one of root's without an inode.
     """
     wanted = [[*ends, _ESTABLISHED] for ends in zip(_spellings(*local), _spellings(*remote), strict=True)]
-    for row in rows:
-        # The rest of a row is cut only where it can be the one.
-        if row.split(None, 4)[1:4] in wanted:
-            fields = row.split()[7:10:2]
-            if len(fields) == 2 and all(map(str.isdecimal, fields)) and int(fields[1]):
-                return int(fields[0])
+    for fields in map(str.split, rows):
+        if fields[1:4] in wanted and len(fields) > 9 and fields[7].isdecimal() and fields[9] != "0":
+            return int(fields[7])
     return None
 
 
@@ -80,49 +70,31 @@ def _spellings(host: str, port: int) -> list[str]:
 
 
 class PageKey:
-    """Lets in the browsers that are not known to be the owner's: a key that works once buys a cookie."""
+    """Lets browsers in that are not known to be the owner's: an address that works once buys a cookie."""
 
     def __init__(self) -> None:
-        self._cookie = secrets.token_urlsafe()
-        self._renew()
+        self.address, self._told, self._cookie = _new_address(), "", secrets.token_urlsafe()
 
-    def _renew(self) -> None:
-        self._key = secrets.token_urlsafe()
-        self._is_told = False
-
-    @property
-    def address(self) -> str:
-        """Where the page lets a browser in, once."""
-        return f"/?key={self._key}"
-
-    def guard(self, page: ASGIApp) -> ASGIApp:
-        """`page`, for the owner's browsers."""
-
-        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            request = Request(scope)
-            # Cookies know no ports, and each index has a server of its own.
-            name = f"qmd-{request.url.port}"
-            has_paid = hmac.compare_digest(request.cookies.get(name, "").encode(), self._cookie.encode())
-            is_known = scope.get("state", {}).get(PEER) == "owner" or has_paid
-            await (page if is_known else self._answer(request, name))(scope, receive, send)
-
-        return guarded
-
-    def _answer(self, request: Request, name: str) -> Response:
-        given = request.query_params.get("key", "")
-        if request.url.path == "/" and hmac.compare_digest(given.encode(), self._key.encode()):
-            self._renew()
-            rest = request.url.remove_query_params("key").query
-            answer: Response = RedirectResponse(f"/?{rest}" if rest else "/", 303)
-            answer.set_cookie(name, self._cookie, httponly=True, samesite="strict")
-        else:
+    async def guard(self, page: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the owner's browsers with `page`, one that has the key with a cookie, and others with a refusal."""
+        request = Request(scope)
+        asked = f"{request.url.path}?{request.url.query}"
+        # Cookies know no ports, and each index has a server of its own.
+        name = f"qmd-{request.url.port}"
+        has_paid = hmac.compare_digest(request.cookies.get(name, "").encode(), self._cookie.encode())
+        answer: ASGIApp = PlainTextResponse("Forbidden: for its owner; the server's terminal or log has the key", 403)
+        if has_paid or scope.get("state", {}).get(IS_OWNER):
+            answer = page
+        elif hmac.compare_digest(asked.encode(), self.address.encode()):
+            self.address = _new_address()
+            answer = let_in = RedirectResponse("/", 303)
+            let_in.set_cookie(name, self._cookie, httponly=True, samesite="strict")
+        elif self._told != self.address:
             # Once for each key, or others could fill the owner's screen.
-            if not self._is_told:
-                _logger.warning(
-                    "refused a browser that is not known to be yours; if it is, let it open %s", self.address
-                )
-            self._is_told = True
-            told = "Forbidden: this page is for its owner; where the server runs, its terminal or log tells the way in"
-            answer = PlainTextResponse(told, 403)
-        answer.headers["cache-control"] = "no-store"
-        return answer
+            self._told = self.address
+            _logger.warning("refused a browser that is not known to be yours; if it is, let it open %s", self._told)
+        await answer(scope, receive, send)
+
+
+def _new_address() -> str:
+    return f"/?key={secrets.token_urlsafe()}"

@@ -45,11 +45,6 @@ _PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """A picture may be SVG, which is a document where it is opened by itself."""
 
 
-def is_page(path: str) -> bool:
-    """Whether an address is one of the page's."""
-    return path == "/" or path.startswith(PREFIX)
-
-
 def page_routes(index: Index) -> list[Route]:
     """What a Starlette application has to route."""
     page = _Page(index)
@@ -83,15 +78,15 @@ class _Page(Struct, frozen=True):
     index: Index
 
     async def whole(self, request: Request) -> Response:
-        """The page with the answer to what its address asks; by words alone unless that says otherwise.
-
-        A link of another page runs no model, here or by the script, or any site could keep the processor busy.
-        """
+        """The page with the answer to what its address asks; by words alone unless that says otherwise."""
         view = _view(request)
-        is_led = bool(view.query.strip()) and _is_from_elsewhere(request)
-        found = await self._searched(view, "words" if is_led else request.query_params.get("by", "words"), request)
+        # A link of another page runs no model, or any site could keep the processor busy. The script heeds it.
+        is_led = _is_from_elsewhere(request) and bool(view.query.strip())
+        by = "words" if is_led else request.query_params.get("by", "words")
+        found = await self._searched(view, by, request)
         if is_led:
-            found = fragments.led_here(view) + found
+            more = f'<a href=".{escape(view.address)}&amp;by=best">Search by meaning, too</a>'
+            found = f'<p class="said" id="led">A link of another page: searched by words alone. {more}</p>{found}'
         note = await self._opened(view) if view.note else ""
         before, value, results, reading = _template()
         text = "".join((before, escape(view.query), value, found, results, note, reading))

@@ -18,7 +18,7 @@ from qmd.inference.models.catalogue import Role
 from qmd.inference.settings import EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy
-from qmd.server.owner import PEER, Peer
+from qmd.server.owner import IS_OWNER
 from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker
 
@@ -115,11 +115,11 @@ def index(database: Path, loader: Loader) -> Iterator[Index]:
         yield opened
 
 
-def known_as(app: Any, peer: Peer = "owner") -> Any:
+def known_as(app: Any, is_owner: bool | None = True) -> Any:
     """An application for clients within this process, whose requests come over no connection to look up."""
 
     async def known(scope: Any, receive: Any, send: Any) -> None:
-        await app({**scope, "state": {PEER: peer}}, receive, send)
+        await app({**scope, "state": {IS_OWNER: is_owner}}, receive, send)
 
     return known
 

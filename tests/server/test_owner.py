@@ -6,12 +6,14 @@ import logging
 import socket
 import sys
 
+import httpx2
 import pytest
 
 from qmd.app.index import Index
 from qmd.server.guard import AccessPolicy
-from qmd.server.owner import PageKey, Peer, holder, names_owners, peer_of
-from tests.server.test_http import MCP_HEADERS, ROUTES, SEARCH, running
+from qmd.server.http_app import build_app
+from qmd.server.owner import holder, is_owner, names_owners
+from tests.server.test_http import BASE, MCP_HEADERS, ROUTES, SEARCH, running
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 HERE = ("127.0.0.1", 8181)
@@ -47,7 +49,6 @@ def row(local: str, remote: str, uid: str = "1000", inode: str = "4711", state: 
         ("", ("127.0.0.1", 50000), None),
         ("   0: 0100007F:C350 0100007F:1FF5 01\n\n \nx y z", ("127.0.0.1", 50000), None),
         (row("0100007F:C350", "0100007F:1FF5", uid="-1"), ("127.0.0.1", 50000), None),
-        (row("0100007F:C350", "0100007F:1FF5", inode="x"), ("127.0.0.1", 50000), None),
     ],
 )
 def test_the_holder_of_a_connection_is_read_from_its_own_row(
@@ -88,15 +89,15 @@ def test_an_own_connection_is_known_until_its_program_closes_it(listens: int, as
         connection, _ = listener.accept()
         with connection:
             ends = connection.getpeername()[:2], connection.getsockname()[:2]
-            assert peer_of(*ends) == "owner"
+            assert is_owner(*ends) is True
             client.close()
-            assert peer_of(*ends) == "other"
+            assert is_owner(*ends) is False
 
 
 def test_who_has_no_address_is_not_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert peer_of(None, ("/run/socket", None)) in ("other", "unnamed")
+    assert not is_owner(None, ("/run/socket", None))
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert peer_of(("127.0.0.1", 50000), HERE) == "unnamed"
+    assert is_owner(("127.0.0.1", 50000), HERE) is None
 
 
 # --- what they get -------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ anyio = pytest.mark.anyio
 async def test_another_account_is_told_in_one_line_and_gets_nothing_but_health(
     index: Index, policy: AccessPolicy
 ) -> None:
-    async with running(index, policy, "other") as client:
+    async with running(index, policy, False) as client:
         for method, path in ROUTES:
             answer = await client.request(method, path, json=SEARCH if method == "POST" else None)
             assert answer.status_code == (200 if path == "/health" else 403), path
@@ -123,8 +124,8 @@ async def test_another_account_is_told_in_one_line_and_gets_nothing_but_health(
 
 @anyio
 async def test_a_request_over_no_known_connection_is_another_accounts(index: Index, policy: AccessPolicy) -> None:
-    nobody: Peer = ""  # type: ignore[assignment]
-    async with running(index, policy, nobody) as client:
+    transport = httpx2.ASGITransport(app=build_app(index, policy))
+    async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
         assert (await client.post("/query", json=SEARCH)).status_code == 403
         assert (await client.get("/")).status_code == 403
 
@@ -132,8 +133,8 @@ async def test_a_request_over_no_known_connection_is_another_accounts(index: Ind
 @anyio
 async def test_a_valid_token_lets_everybody_in(index: Index) -> None:
     bearer = {"authorization": "Bearer s3cret"}
-    for peer in ("owner", "other", "unnamed"):
-        async with running(index, AccessPolicy("127.0.0.1", token="s3cret"), peer) as client:
+    for known in (True, False, None):
+        async with running(index, AccessPolicy("127.0.0.1", token="s3cret"), known) as client:
             assert (await client.post("/query", json=SEARCH, headers=bearer)).status_code == 200
             assert (await client.post("/query", json=SEARCH)).status_code == 401
             assert (await client.get("/", headers=bearer)).status_code == 200
@@ -144,7 +145,7 @@ async def test_where_the_system_names_no_owners_programs_are_let_in_and_browsers
     index: Index, policy: AccessPolicy
 ) -> None:
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    async with running(index, policy, "unnamed") as client:
+    async with running(index, policy, None) as client:
         assert (await client.post("/query", json=SEARCH)).status_code == 200
         assert (await client.post("/mcp", json=ping, headers=MCP_HEADERS)).status_code == 200
         for path in PAGE:
@@ -153,16 +154,16 @@ async def test_where_the_system_names_no_owners_programs_are_let_in_and_browsers
 
 @anyio
 async def test_a_key_lets_one_browser_in_once_and_its_cookie_from_then_on(index: Index, policy: AccessPolicy) -> None:
-    key = PageKey()
-    async with running(index, policy, "other", key=key) as client:
+    key = policy.key
+    async with running(index, policy, False) as client:
         first = key.address
-        let_in = await client.get(f"{first}&q=rate+limiter")
-        assert (let_in.status_code, let_in.headers["location"]) == (303, "/?q=rate+limiter")
+        let_in = await client.get(first)
+        assert (let_in.status_code, let_in.headers["location"]) == (303, "/")
         cookie = let_in.headers["set-cookie"]
         assert cookie.startswith("qmd-8181=")
         assert "HttpOnly" in cookie and "SameSite=strict" in cookie and "Max-Age" not in cookie
         # The client keeps the cookie, as a browser does.
-        assert "sliding" in (await client.get(let_in.headers["location"])).text
+        assert "sliding" in (await client.get("/?q=rate+limiter")).text
         for path in PAGE[:-1]:
             assert (await client.get(path)).status_code == 200, path
         # It is one to the page, and to nothing else.
@@ -174,8 +175,8 @@ async def test_a_key_lets_one_browser_in_once_and_its_cookie_from_then_on(index:
 
 @anyio
 async def test_a_key_that_was_made_up_is_refused(index: Index, policy: AccessPolicy) -> None:
-    key = PageKey()
-    async with running(index, policy, "other", key=key) as client:
+    key = policy.key
+    async with running(index, policy, False) as client:
         for given in ("/?key=", "/?key=%C3%A4%00", f"{key.address}x", f"/page/hits{key.address[1:]}"):
             assert (await client.get(given)).status_code == 403, given
         for cookie in ("qmd-8181=", "qmd-8181=\xe4", "qmd-8181", ";;=", f"qmd-8181={key.address}"):
@@ -187,9 +188,9 @@ async def test_a_key_that_was_made_up_is_refused(index: Index, policy: AccessPol
 async def test_the_way_in_is_told_where_the_server_runs_once_for_each_key(
     index: Index, policy: AccessPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = PageKey()
+    key = policy.key
     caplog.set_level(logging.WARNING, "qmd.http")
-    async with running(index, policy, "other", key=key) as client:
+    async with running(index, policy, False) as client:
         first = key.address
         for _ in range(3):
             assert first not in (await client.get("/")).text
