@@ -49,7 +49,7 @@ def read_picture(collections: Sequence[Collection], collection: str, note: str, 
         source: As the note writes it: a path from the note's folder, or from the collection's.
 
     Raises:
-        NotFoundError: There is none, it is too large, or it lies where no note would be taken: outside, hidden, ignored.
+        NotFoundError: There is none, it is too large, or lies where no note would be taken: outside, hidden, ignored.
     """
     for place in (one for one in collections if one.name == collection and is_picture(source)):
         for folder in dict.fromkeys((posixpath.dirname(note), "")):

@@ -36,7 +36,7 @@ def names_owners() -> bool:
 
 
 def is_owner(client: tuple[str, int] | None, server: tuple[str, int | None] | None) -> bool | None:
-    """Whether a program of this account is connected from `client` to `server` now; None where the system does not tell."""
+    """Whether a program of this account is connected from `client` to `server` now; None where no system tells."""
     if not names_owners():
         return None
     if client is None or server is None or server[1] is None:
