@@ -62,8 +62,8 @@ def read_picture(collections: Sequence[Collection], collection: str, note: str, 
 
 def _read(collection: Collection, path: str) -> bytes | None:
     """A picture's content; None where there is none that the collection's rules let see, also behind a link."""
-    root = collection.path.resolve()
     try:
+        root = collection.path.resolve()
         real = (root / to_disk(path)).resolve(strict=True)
         inside = to_text(real.relative_to(root).as_posix())
         if not is_picture(inside) or find_exclusion(collection, inside, is_document=False):
