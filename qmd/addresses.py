@@ -39,6 +39,9 @@ def places_on_disk(path: Path, collections: Iterable[Collection]) -> Iterator[tu
 
     As the path is written, then with its links resolved: the folder may itself be named through a link.
     """
+    # Programs can send what no file system holds.
+    if "\0" in str(path):
+        return
     roots = [(root, one) for one in collections for root in dict.fromkeys((one.path, one.path.resolve()))]
     roots.sort(key=lambda entry: -len(entry[0].parts))
     for candidate in dict.fromkeys((Path(os.path.normpath(path)), path.resolve())):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from qmd.errors import NotFoundError
-from qmd.names import to_disk
+from qmd.errors import NotFoundError, QmdError
+from qmd.files import read_regular_file
+from qmd.ingest.exclusion import find_exclusion
+from qmd.names import to_disk, to_text
 from qmd.records import Collection
 
 PICTURE_TYPES: Mapping[str, str] = {
@@ -48,35 +49,27 @@ def read_picture(collections: Sequence[Collection], collection: str, note: str, 
         source: As the note writes it: a path from the note's folder, or from the collection's.
 
     Raises:
-        NotFoundError: There is none, it is too large, hidden, or outside the collection's folder, also by a link.
+        NotFoundError: There is none, it is too large, or lies where no note would be taken: outside, hidden, ignored.
     """
-    root = next((one.path for one in collections if one.name == collection), None)
-    for path in _places(note, source) if is_picture(source) else ():
-        if root is None:
-            break
-        file = root / to_disk(path)
-        if _is_readable(file, root):
-            return Picture(PICTURE_TYPES[path.rpartition(".")[2].lower()], file.read_bytes())
+    for place in (one for one in collections if one.name == collection and is_picture(source)):
+        for folder in dict.fromkeys((posixpath.dirname(note), "")):
+            path = posixpath.normpath(posixpath.join(folder, source.lstrip("/")))
+            content = _read(place, path)
+            if content is not None:
+                return Picture(PICTURE_TYPES[path.rpartition(".")[2].lower()], content)
     raise NotFoundError(f"no picture '{source}' in collection '{collection}'")
 
 
-def _places(note: str, source: str) -> Iterator[str]:
-    """The paths in the collection that `source` may mean; none that leads out of it, or into what is hidden."""
-    for folder in dict.fromkeys((posixpath.dirname(note), "")):
-        path = posixpath.normpath(posixpath.join(folder, source.lstrip("/")))
-        if "\0" not in path and not any(part.startswith(".") for part in path.split("/")):
-            yield path
-
-
-def _is_readable(file: Path, root: Path) -> bool:
+def _read(collection: Collection, path: str) -> bytes | None:
+    """A picture's content; None where there is none that the collection's rules let see, also behind a link."""
     try:
-        real = file.resolve(strict=True)
-        return (
-            real.is_relative_to(root.resolve())
-            and is_picture(real.name)
-            and real.is_file()
-            and real.stat().st_size <= MAX_PICTURE_BYTES
-        )
-    except (OSError, RuntimeError):
-        # Not there, a name that no file can have, or links in a circle.
-        return False
+        root = collection.path.resolve()
+        real = (root / to_disk(path)).resolve(strict=True)
+        inside = to_text(real.relative_to(root).as_posix())
+        if not is_picture(inside) or find_exclusion(collection, inside, is_document=False):
+            return None
+        content = read_regular_file(real, MAX_PICTURE_BYTES + 1)
+    except (OSError, RuntimeError, ValueError, QmdError):
+        # Not there, a name that no file can have, links in a circle, outside, an ignore file without end.
+        return None
+    return content if len(content) <= MAX_PICTURE_BYTES else None

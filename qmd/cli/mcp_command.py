@@ -28,7 +28,7 @@ _STOP_TIMEOUT_S = 5.0
 
 def mcp(
     invocation: Invocation,
-    action: Annotated[str | None, Argument(metavar="[stop]", help="'stop' ends the background server.")] = None,
+    action: Annotated[str | None, Argument(metavar="[stop]", help="'stop' ends the background server and the warm process.")] = None,
     http: Annotated[bool, Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
     host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
     port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
@@ -78,9 +78,13 @@ def _print_config(client: str, index: str | None, invocation: Invocation) -> int
 def _stop(action: str, locations: Locations) -> int:
     if action != "stop":
         raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, or qmd mcp stop")
-    from qmd.server.lifecycle import server_files, stop_server
+    from qmd.server.lifecycle import server_files, stop_server, stop_warm_process
+    from qmd.server.warm_record import read_record, warm_files
 
-    say(stop_server(server_files(locations.cache, locations.stem)))
+    files, record = server_files(locations.cache, locations.stem), read_record(warm_files(locations))
+    warm = stop_warm_process(record.pid) if record is not None else None
+    server = stop_server(files) if warm is None or files.pid.exists() else None
+    say("\n".join(filter(None, (server, warm))))
     return 0
 
 

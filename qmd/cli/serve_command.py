@@ -33,17 +33,17 @@ def serve(
     locations = invocation.locate(index)
     policy = access_policy(invocation.environ, host or invocation.environ.get("QMD_HOST") or DEFAULT_HOST, token_file)
 
-    def announce(url: str, what_next: str = "   Ctrl-C ends it") -> None:
-        out(_shown(f"{url}/", what_next, invocation.screen))
+    def announce(page: str, what_next: str = "   Ctrl-C ends it") -> None:
+        out(_shown(page, what_next, invocation.screen))
         # The process stays, and whoever reads it through a pipe waits for the address.
         flush_result()
         if policy.token is not None:
             say("the browser asks for a password: the token, with any name")
 
-    def announce_and_open(url: str) -> None:
-        announce(url)
+    def announce_and_open(page: str) -> None:
+        announce(page)
         # A browser of the terminal would keep the server from answering it.
-        threading.Thread(target=_open, args=(f"{url}/",), daemon=True).start()
+        threading.Thread(target=_open, args=(page,), daemon=True).start()
 
     url = server_url(reachable_host(policy.bind_host), port)
     pid = health_pid(url, policy.token) if port else None
@@ -54,7 +54,7 @@ def serve(
     if pid != running_server(server_files(locations.cache, locations.stem)):
         raise UsageError(f"port {port} is taken by another qmd server (process {pid})", f"qmd serve --port {port + 1}")
     say(f"this index is served already (process {pid})")
-    announce(url, "")
+    announce(f"{url}/", "")
     if opens:
         _open(f"{url}/")
     return 0

@@ -77,7 +77,7 @@ def expand_home(path: str | Path) -> Path:
     typed = typed_path(path)
     try:
         return typed.expanduser()
-    except RuntimeError:
+    except (RuntimeError, ValueError):  # the latter for a NUL in the user's name
         return typed
 
 

@@ -23,18 +23,18 @@ class Exclusion(Struct, frozen=True):
     source: str
 
 
-def find_exclusion(collection: Collection, path: str) -> Exclusion | None:
+def find_exclusion(collection: Collection, path: str, *, is_document: bool = True) -> Exclusion | None:
     """The first rule that keeps `path` (relative to the collection's folder, POSIX) out; None when none does.
 
     Looked at in this order: the collection's `ignore` globs, its mask, names that begin with a dot, build output,
-    links, `.gitignore` and `.qmdignore` files.
+    links, `.gitignore` and `.qmdignore` files. What the mask selects are documents; its exclusions are for all files.
     """
     for glob in collection.ignore:
         # Of a folder it keeps out what lies below.
         if compile_globs((portable(glob), f"{portable(glob).rstrip('/')}/**")).fullmatch(path):
             return Exclusion(glob, f"ignore of collection '{collection.name}'")
     wanted, excluded = parse_mask(collection.pattern)
-    if not compile_globs(wanted).fullmatch(path) or compile_globs(excluded).fullmatch(path):
+    if (is_document and not compile_globs(wanted).fullmatch(path)) or compile_globs(excluded).fullmatch(path):
         return Exclusion(collection.pattern, f"mask of collection '{collection.name}'")
     segments = path.split("/")
     for segment in segments[:-1]:

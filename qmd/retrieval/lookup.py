@@ -258,9 +258,6 @@ def _virtual_parts(reader: IndexReader, name: str) -> tuple[str, str] | None:
 
 def _under_a_collection(reader: IndexReader, name: str) -> list[StoredDocument]:
     """A path of the file system, absolute or relative to the working directory, inside a collection's folder."""
-    # Programs can send what no file system holds.
-    if "\0" in name:
-        return []
     if not name.startswith(("/", "./", "../", "~/")) and not re.match(r"[A-Za-z]:[\\/]", name):
         return []
     try:

@@ -13,8 +13,10 @@ import json
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from qmd.server.owner import IS_OWNER, PageKey
 
 MAX_BODY_BYTES = 1024 * 1024
 """Longest request body. Ten long sub-queries are under 64 KiB."""
@@ -48,6 +50,8 @@ class AccessPolicy(Struct, frozen=True):
     token: str | None = None
     asks_person: bool = False
     """Whether a browser may ask for the token, as a password for any name."""
+    key: PageKey = field(default_factory=PageKey)
+    """To the page, where there is no token."""
 
 
 def split_list(value: str | None) -> tuple[str, ...]:
@@ -154,6 +158,14 @@ def _check_token(policy: AccessPolicy, authorization: str | None) -> Refusal | N
     return Refusal(401, _UNAUTHORIZED, "Unauthorized: send the server's token as 'Authorization: Bearer TOKEN'")
 
 
+def _check_peer(policy: AccessPolicy, scope: Scope) -> Refusal | None:
+    """Without a token it is the owner who is answered; that a server lives, everybody may know."""
+    is_open = policy.token is not None or policy.asks_person or scope["path"] == "/health"
+    if is_open or scope.get("state", {}).get(IS_OWNER, False) is not False:
+        return None
+    return Refusal(403, _FORBIDDEN, "Forbidden: this server answers its owner alone; its --token-file lets others in")
+
+
 def _password(credentials: str) -> str:
     try:
         return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
@@ -177,7 +189,7 @@ def guard_app(app: ASGIApp, policy: AccessPolicy) -> ASGIApp:
             await app(scope, receive, send)
             return
         headers = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
-        refusal = check_request(policy, headers)
+        refusal = check_request(policy, headers) or _check_peer(policy, scope)
         if refusal is not None:
             await _send_refusal(send, refusal, policy)
             return

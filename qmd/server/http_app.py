@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -30,6 +31,7 @@ from qmd.server.behind import VectorWorker
 from qmd.server.deadline import within
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
 from qmd.server.lifecycle import reachable_host, server_url
+from qmd.server.owner import names_owners
 from qmd.server.requests import parse_query
 from qmd.server.warm_process import SearchRoute, WarmProcess
 from qmd.server.warm_record import SEARCH_PATH
@@ -133,7 +135,8 @@ def build_app(
         exception_handlers={404: _not_found, 500: _failed},
     )
     guarded, for_commands = guard_app(app, policy), guard_app(app, replace(policy, token=token))
-    for_people = guard_app(app, replace(policy, asks_person=True))
+    page = partial(policy.key.guard, app) if policy.token is None else app
+    for_people = guard_app(page, replace(policy, asks_person=True))
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
@@ -294,7 +297,8 @@ def serve(
     with _ended_by_signals(server, is_told=announce is None):
         if policy is not None:
             # A port of 0 has become a number only now.
-            _announce(policy.bind_host, listeners[0].getsockname()[1], announce)
+            page = "/" if policy.token or names_owners() else policy.key.address
+            _announce(policy.bind_host, listeners[0].getsockname()[1], page, announce)
         try:
             if warm is not None:
                 warm.publish()
@@ -306,9 +310,9 @@ def serve(
             index.close()
 
 
-def _announce(host: str, port: int, announce: Callable[[str], None] | None) -> None:
+def _announce(host: str, port: int, page: str, announce: Callable[[str], None] | None) -> None:
     if announce is not None:
-        announce(server_url(reachable_host(host), port))
+        announce(f"{server_url(reachable_host(host), port)}{page}")
         return
     sys.stderr.write(f"QMD MCP server listening on {server_url(host, port)}/mcp\n")
     sys.stderr.flush()

@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qmd.server.lifecycle import end_process
+from qmd.server.owner import IS_OWNER, is_owner
 
 SHUTDOWN_TIMEOUT_S = 3
 """How long requests may still be answered after a signal."""
@@ -41,6 +42,8 @@ class PromptProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
+        # Now, since by the time of a request whoever made the connection may have left it.
+        self.app_state = {**self.app_state, IS_OWNER: is_owner(self.client, self.server)}
         self._watch()
         if len(self.connections) > self._max_connections:
             self._make_room()

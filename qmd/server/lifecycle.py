@@ -166,11 +166,23 @@ def stop_server(files: ServerFiles) -> str:
     if pid is None:
         files.pid.unlink(missing_ok=True)
         return "Cleaned up stale PID file (server was not running)."
+    told = _end("QMD MCP server", pid)
+    if not _is_our_server(pid):
+        files.pid.unlink(missing_ok=True)
+    return told
+
+
+def stop_warm_process(pid: int) -> str | None:
+    """End the process that answers commands alone, as `stop_server` does; None where the number is not that of one."""
+    is_one = _is_our_server(pid) and "--socket-only" in (_command_line(pid) or ())
+    return _end("warm process", pid) if is_one else None
+
+
+def _end(what: str, pid: int) -> str:
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while time.monotonic() < deadline and _is_our_server(pid):
         time.sleep(_POLL_S)
     if _is_our_server(pid):
-        return f"Asked the QMD MCP server (PID {pid}) to stop; it is still finishing a request."
-    files.pid.unlink(missing_ok=True)
-    return f"Stopped QMD MCP server (PID {pid})."
+        return f"Asked the {what} (PID {pid}) to stop; it is still finishing a request."
+    return f"Stopped {what} (PID {pid})."

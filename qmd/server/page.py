@@ -45,11 +45,6 @@ _PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """A picture may be SVG, which is a document where it is opened by itself."""
 
 
-def is_page(path: str) -> bool:
-    """Whether an address is one of the page's."""
-    return path == "/" or path.startswith(PREFIX)
-
-
 def page_routes(index: Index) -> list[Route]:
     """What a Starlette application has to route."""
     page = _Page(index)
@@ -64,14 +59,19 @@ def page_routes(index: Index) -> list[Route]:
 
 async def _answer(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
     """The answer to a request of the page itself, or to a person who follows a link to it; to no other page."""
-    headers = request.headers
-    is_visit = request.url.path == "/" and headers.get("sec-fetch-dest") == "document"
-    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_visit:
+    is_visit = request.url.path == "/" and request.headers.get("sec-fetch-dest", "document") == "document"
+    if _is_from_elsewhere(request) and not is_visit:
         return PlainTextResponse("Forbidden: a request of another page", status_code=403)
     response = await answer(request)
     for name, value in _headers().items():
         response.headers.setdefault(name, value)
     return response
+
+
+def _is_from_elsewhere(request: Request) -> bool:
+    """Whether another page sent or led the browser here; one that does not tell may name it, as this page never is."""
+    unsaid = "cross-site" if "referer" in request.headers else "none"
+    return request.headers.get("sec-fetch-site", unsaid) not in ("same-origin", "none")
 
 
 class _Page(Struct, frozen=True):
@@ -80,7 +80,13 @@ class _Page(Struct, frozen=True):
     async def whole(self, request: Request) -> Response:
         """The page with the answer to what its address asks; by words alone unless that says otherwise."""
         view = _view(request)
-        found = await self._searched(view, request.query_params.get("by", "words"), request)
+        # A link of another page runs no model, or any site could keep the processor busy. The script heeds it.
+        is_led = _is_from_elsewhere(request) and bool(view.query.strip())
+        by = "words" if is_led else request.query_params.get("by", "words")
+        found = await self._searched(view, by, request)
+        if is_led:
+            more = f'<a href=".{escape(view.address)}&amp;by=best">Search by meaning, too</a>'
+            found = f'<p class="said" id="led">A link of another page: searched by words alone. {more}</p>{found}'
         note = await self._opened(view) if view.note else ""
         before, value, results, reading = _template()
         text = "".join((before, escape(view.query), value, found, results, note, reading))

@@ -26,6 +26,7 @@ from qmd.inference import loader
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import build_app
 from qmd.server.mcp_server import build_server
+from tests.server.conftest import known_as
 
 COMMANDS = {"hybrid": "query", "dense": "vsearch", "lexical": "search"}
 TOOLS = {"hybrid": "query", "dense": "vector_search", "lexical": "search"}
@@ -314,6 +315,6 @@ def http_front_end(index: Index) -> FrontEnd:
 
 @contextlib.asynccontextmanager
 async def _running(index: Index) -> AsyncIterator[httpx2.AsyncClient]:
-    app: Any = build_app(index, AccessPolicy("127.0.0.1"))
+    app = known_as(build_app(index, AccessPolicy("127.0.0.1")))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1:8181") as client:
         yield client

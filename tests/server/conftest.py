@@ -18,6 +18,7 @@ from qmd.inference.models.catalogue import Role
 from qmd.inference.settings import EngineSettings
 from qmd.records import Collection
 from qmd.server.guard import AccessPolicy
+from qmd.server.owner import IS_OWNER
 from qmd.store.opening import open_writer
 from tests.fakes import HashingEmbedder, OverlapReranker
 
@@ -112,6 +113,15 @@ def make_index(database: Path, folder: Path, loader: Loader) -> Index:
 def index(database: Path, loader: Loader) -> Iterator[Index]:
     with open_with(database, loader) as opened:
         yield opened
+
+
+def known_as(app: Any, is_owner: bool | None = True) -> Any:
+    """An application for clients within this process, whose requests come over no connection to look up."""
+
+    async def known(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "state": {IS_OWNER: is_owner}}, receive, send)
+
+    return known
 
 
 @pytest.fixture

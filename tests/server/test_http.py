@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from qmd.app.index import Index
 from qmd.server.guard import MAX_BODY_BYTES, AccessPolicy, check_request, is_loopback
 from qmd.server.http_app import build_app
+from tests.server.conftest import known_as
 
 pytestmark = pytest.mark.anyio
 BASE = "http://127.0.0.1:8181"
@@ -25,8 +26,10 @@ ROUTES = (("GET", "/health"), ("POST", "/query"), ("POST", "/search"), ("POST", 
 
 
 @asynccontextmanager
-async def running(index: Index, policy: AccessPolicy, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of the application, its lifespan entered as a real server would."""
+async def running(
+    index: Index, policy: AccessPolicy, is_owner: bool | None = True, **options: Any
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the application, known as the owner's or not; its lifespan entered as a real server would."""
     app: Any = build_app(index, policy, **options)
     send_in, receive_in = anyio.create_memory_object_stream[dict[str, Any]](2)
     done = anyio.Event()
@@ -47,7 +50,7 @@ async def running(index: Index, policy: AccessPolicy, **options: Any) -> AsyncIt
         tasks.start_soon(lifespan)
         await send_in.send({"type": "lifespan.startup"})
         await ready.wait()
-        transport = httpx2.ASGITransport(app=app)
+        transport = httpx2.ASGITransport(app=known_as(app, is_owner))
         async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
             yield client
         await send_in.send({"type": "lifespan.shutdown"})

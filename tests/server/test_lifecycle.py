@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from qmd.config.paths import locate
 from qmd.errors import QmdError, UsageError
 from qmd.server.client_config import CLIENTS, client_config
 from qmd.server.lifecycle import remove_own_pid, running_server, server_files, start_server, stop_server, write_pid
+from qmd.server.warm_record import WarmRecord, warm_files, write_record
 from tests.processes import environment
 
 
@@ -98,6 +100,45 @@ def test_the_daemon_answers_once_started_and_stops_when_told(environ: dict[str, 
     finally:
         if running_server(files):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="ends by signal")
+@pytest.mark.parametrize("has_server", [False, True])
+def test_stop_ends_the_warm_process_as_well(environ: dict[str, str], tmp_path: Path, has_server: bool) -> None:
+    command = [sys.executable, "-m", "qmd", "mcp", "--http", "--socket-only"]
+    records = tmp_path / "c" / "qmd"
+    with subprocess.Popen(command, env=environ, cwd=environ["HOME"], stderr=subprocess.DEVNULL) as warm:
+        try:
+            deadline = time.monotonic() + 60
+            while not list(records.glob("warm-*.json")) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            other = run(environ, "stop", "--index", "other")
+            assert (other.returncode, warm.poll()) == (0, None)
+            if has_server:
+                server_files(records, "index").pid.write_text("4194304\n", encoding="ascii")
+            stopped = run(environ, "stop")
+            assert stopped.returncode == 0
+            assert f"Stopped warm process (PID {warm.pid})." in stopped.stderr
+            assert ("Cleaned up stale PID file" in stopped.stderr) == has_server
+            assert "Not running" not in stopped.stderr
+            assert warm.wait(60) == 0
+            assert not list(records.glob("warm-*.json")) and not list(records.glob("warm-*.sock"))
+            assert "Not running (no PID file)." in run(environ, "stop").stderr
+        finally:
+            warm.kill()
+
+
+def test_a_record_that_names_another_process_stops_nobody(environ: dict[str, str], tmp_path: Path) -> None:
+    files = warm_files(locate(None, tmp_path, environ))
+    words = ["mcp", "--http"]
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "qmd", *words]) as stranger:
+        try:
+            write_record(files, WarmRecord(stranger.pid, "1", "x", "t", 1))
+            stopped = run(environ, "stop")
+            assert (stopped.returncode, stopped.stderr) == (0, "Not running (no PID file).\n")
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 def test_a_daemon_that_cannot_listen_is_reported_not_announced(environ: dict[str, str], tmp_path: Path) -> None:

@@ -208,6 +208,17 @@ async def test_get_by_docid_of_a_result(connect: Connect) -> None:
     assert resource.uri == row["uri"] == "qmd://docs/we%20ird/c%20%26%20d.md"
 
 
+@pytest.mark.parametrize("reference", ["a\0b", "./a\0.md", "~a\0/b.md", "qmd://docs/a.md\0", "docs/\0:3"])
+async def test_a_reference_with_nul_is_not_found(connect: Connect, reference: str) -> None:
+    for tool in ("get", "links", "related"):
+        result = await call(connect, tool, file=reference)
+        assert result.is_error
+        assert "not found" in text_of(result).lower(), tool
+    several = await call(connect, "multi_get", pattern=f"docs/a.md,{reference}")
+    assert "sliding window" in "".join(resource.text for resource in resources_of(several))
+    assert "not found" in text_of(several).lower()
+
+
 async def test_get_suggests_similar_paths(connect: Connect) -> None:
     result = await call(connect, "get", file="docs/aa.md")
     assert result.is_error

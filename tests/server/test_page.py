@@ -18,7 +18,7 @@ from starlette.types import Message
 from qmd.app.index import Index
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import build_app
-from tests.server.conftest import Loader, make_index
+from tests.server.conftest import Loader, known_as, make_index
 from tests.server.test_http import running
 
 pytestmark = pytest.mark.anyio
@@ -214,7 +214,8 @@ async def test_a_question_that_was_typed_over_is_given_up(garden: Index, policy:
     headers = [(b"host", b"localhost")]
     scope = {"type": "http", "method": "GET", "path": "/page/hits", "headers": headers}
     with anyio.fail_after(10):
-        await build_app(garden, policy)({**scope, "query_string": b"q=tomatoes+water"}, receive, send)
+        app = known_as(build_app(garden, policy))
+        await app({**scope, "query_string": b"q=tomatoes+water"}, receive, send)
     block.set()
     assert b"hit-1" not in b"".join(answer.get("body", b"") for answer in answers)
 
@@ -229,6 +230,52 @@ async def test_other_pages_can_neither_ask_nor_embed(garden: Index, policy: Acce
         assert followed.status_code == 200
         own = await client.get("/page/hits?q=sun", headers={"sec-fetch-site": "same-origin"})
         assert own.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
+        {"sec-fetch-site": "same-site", "sec-fetch-dest": "document"},
+        # A browser that does not tell.
+        {"referer": "https://evil.example/"},
+    ],
+)
+async def test_a_link_of_another_page_runs_no_model(
+    garden: Index, policy: AccessPolicy, loader: Loader, headers: dict[str, str]
+) -> None:
+    async with running(garden, policy) as client:
+        led = await client.get("/?q=tomatoes+sun&by=best", headers=headers)
+        assert loader.loads == []
+        assert "plan.md:7" in visible(led.text)
+        assert "searched by words alone. Search by meaning, too" in visible(led.text)
+        (more,) = re.findall(r'<a href="\.(/[^"]*)">Search by meaning', led.text)
+        empty = await client.get("/", headers=headers)
+        assert "Search by meaning" not in visible(empty.text)
+        own = await client.get(unescape(more), headers={"sec-fetch-site": "same-origin", "sec-fetch-dest": "document"})
+        assert "Search by meaning" not in visible(own.text)
+        assert loader.loads != []
+
+
+async def test_a_page_that_its_browser_does_not_name_cannot_show_pictures(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        given = picture("img/bed.png")
+        embedded = await client.get("/page/picture", params=given, headers={"referer": "http://evil.example/"})
+        assert embedded.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "reference", ["a\0b", "\0", "./a\0.md", "~a\0/b.md", "/tmp/\0", "qmd://vault/\0", "vault/\0:3"]
+)
+async def test_a_reference_with_nul_is_not_found(
+    garden: Index, policy: AccessPolicy, caplog: pytest.LogCaptureFixture, reference: str
+) -> None:
+    async with running(garden, policy) as client:
+        for address in ("/", "/page/note"):
+            answer = await client.get(address, params={"note": reference})
+            assert answer.status_code == 200
+            assert "not found" in visible(answer.text).lower()
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_the_page_only_reads(garden: Index, policy: AccessPolicy) -> None:

@@ -15,6 +15,7 @@ import uvicorn
 
 from qmd.server.guard import AccessPolicy
 from qmd.server.http_app import build_app
+from qmd.server.http_protocol import prompt_protocol
 from tests.server.conftest import Loader, make_index
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with make_index(folder.parent / "index.sqlite", folder, Loader()) as index, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         app = build_app(index, AccessPolicy("127.0.0.1"))
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        server = uvicorn.Server(uvicorn.Config(app, http=prompt_protocol(), log_config=None))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
