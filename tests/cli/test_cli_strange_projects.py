@@ -14,7 +14,7 @@ import pytest
 import qmd as api
 from qmd.errors import QmdError
 from qmd.files import create_private, exclusive_lock, is_locked, open_private, read_regular_file, write_atomically
-from qmd.store.sqlite.connection import CHECKSUM_BYTES
+from qmd.store.sqlite.checksums import CHECKSUM_BYTES
 from tests.cli.conftest import Qmd
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")
@@ -244,6 +244,18 @@ def test_an_index_made_here_stays_and_a_copy_of_it_elsewhere_is_a_strangers(
     assert qmd("search", "alpha").status == 1
 
 
+def test_an_index_goes_on_where_its_project_is_moved(qmd: Qmd, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert qmd("index", "--no-embed").status == 0
+    moved = clone.rename(clone.parent / "moved")
+    monkeypatch.chdir(moved)
+    assert "a.md" in qmd("search", "alpha").out
+    assert "set aside" not in qmd("index", "--no-embed").err
+    # Its record moves along, so that a stranger's copy in the old place does not count.
+    shutil.copytree(moved, clone)
+    monkeypatch.chdir(clone)
+    assert qmd("search", "alpha").status == 1
+
+
 HARMS = (
     "CREATE TRIGGER t AFTER INSERT ON documents BEGIN DELETE FROM documents; END",
     "CREATE VIEW v AS SELECT * FROM documents",
@@ -288,11 +300,11 @@ def test_a_damaged_index_that_came_along_gives_no_vectors(qmd: Qmd, clone: Path,
 def test_a_damaged_index_that_was_made_here_keeps_its_sound_vectors(qmd: Qmd, clone: Path) -> None:
     assert qmd("index").status == 0
     connection = apsw.Connection(str(clone / ".qmd/index.sqlite"))
-    [(page,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'documents'").fetchall()
-    size = connection.execute("PRAGMA page_size").fetchall()[0][0]
+    sql = "SELECT (rootpage - 1) * page_size + 3000 FROM sqlite_schema, pragma_page_size WHERE name = 'documents'"
+    [(place,)] = connection.execute(sql).fetchall()
     connection.close()
     with (clone / ".qmd/index.sqlite").open("r+b") as stream:
-        stream.seek((page - 1) * size + 3000)
+        stream.seek(int(str(place)))
         stream.write(b"flipped")
     assert "damaged" in qmd("search", "alpha").err
     assert "1 vectors were kept" in qmd("index", "--no-embed").err

@@ -16,13 +16,14 @@ from qmd.config.paths import user_cache
 from qmd.config.project import is_vouched_for
 from qmd.errors import StrangeIndexError
 from qmd.files import PROJECT_FOLDER, make_private_folder, read_regular_file, write_atomically
-from qmd.names import to_text
+from qmd.names import to_text, typed_path
 from qmd.store.sqlite.connection import APPLICATION_ID, Database
 from qmd.store.sqlite.schema import META, is_as_made, is_mixed
 
 ORIGIN = "made_here"
 """Key of the random id in `meta`."""
 
+_NOBODY = "0" * 32
 _RECORDS = "projects"
 _BEFORE = "before"
 _MAX_BYTES = 10_000
@@ -52,26 +53,40 @@ def record_origin(database: Database, path: Path) -> None:
         database: The index.
         path: Where it will lie.
     """
-    if path.parent.name != PROJECT_FOLDER or _has_record(database):
+    if path.parent.name != PROJECT_FOLDER:
         return
-    made = os.urandom(16).hex()
-    with database.transaction():
-        database.run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (ORIGIN, made))
+    recorded = _recorded_place(database)
+    if recorded == _place(path):
+        return
+    made = _id_of(database) if recorded else os.urandom(16).hex()
+    if not recorded:
+        with database.transaction():
+            database.run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (ORIGIN, made))
     # Without a record the next run builds the index again, which is better than none now.
     with suppress(OSError):
         write_atomically(_records() / made, _place(path))
 
 
 def _has_record(database: Database) -> bool:
-    """Whether the index has an id, and the user a record of it for this place."""
-    if database.value("SELECT sql FROM sqlite_schema WHERE name = 'meta'") != META:
-        return False
-    made = str(database.value("SELECT value FROM meta WHERE key = ?", (ORIGIN,)))
+    """Whether the index was made in this place, or moved here: where it was there is none any more."""
+    recorded = _recorded_place(database)
+    return recorded == _place(database.path) or (recorded is not None and not os.path.lexists(typed_path(recorded)))
+
+
+def _recorded_place(database: Database) -> str | None:
+    """Where the index lay that has the id of this one; None without a record."""
     try:
-        record = read_regular_file(_records() / made, _MAX_BYTES) if made.isalnum() else b""
-    except OSError:
-        return False
-    return record == _place(database.path).encode()
+        return read_regular_file(_records() / _id_of(database), _MAX_BYTES).decode()
+    except (OSError, ValueError):
+        return None
+
+
+def _id_of(database: Database) -> str:
+    """The random id of an index, a name that no file has where there is none."""
+    if database.value("SELECT sql FROM sqlite_schema WHERE name = 'meta'") != META:
+        return _NOBODY
+    made = str(database.value("SELECT value FROM meta WHERE key = ?", (ORIGIN,)))
+    return made if len(made) == len(_NOBODY) and made.isalnum() else _NOBODY
 
 
 def _place(path: Path) -> str:
