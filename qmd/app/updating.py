@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.errors import BusyError
 from qmd.indexing.update import UpdateReport, update_collection
@@ -98,6 +100,7 @@ def nothing_to_embed(
 ) -> EmbedReport | None:
     """What `embed` gives where every vector is in place, told without its model; None where it has to be asked."""
     from qmd.app.engines import is_words_only
+    from qmd.indexing.anew import is_begun
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
     from qmd.inference.loader import identify_embedder
@@ -106,6 +109,8 @@ def nothing_to_embed(
         return None
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
+        return None
+    if is_begun(writer, model.fingerprint) and not request.resumes:
         return None
     if writer.count_pending(model.fingerprint, request.collections)[0]:
         return None
@@ -124,27 +129,35 @@ def embed(
     should_stop: Callable[[], bool] | None,
 ) -> EmbedReport:
     """Compute the vectors that are missing; what was computed is kept however it ends."""
+    from qmd.indexing import anew
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.stamps import forget_outdated_chunks
 
     writer.prepare_vectors()
-    if request.force:
-        writer.clear_vectors(request.collections)
+    collections, force = request.collections, request.force
+    fingerprint = anew.begin(writer, embedder.fingerprint, collections, force=force, resumes=request.resumes)
     if on_start is not None:
         # `embed_pending` forgets them, too; here they would be counted as done.
-        forget_outdated_chunks(writer, embedder.fingerprint)
-        pending, _ = writer.count_pending(embedder.fingerprint, request.collections)
+        forget_outdated_chunks(writer, fingerprint)
+        pending, _ = writer.count_pending(fingerprint, collections)
         on_start(EmbeddingStart(embedder.description, pending))
     end = None if request.timeout_s is None else time.monotonic() + request.timeout_s
 
     def is_over() -> bool:
         return (end is not None and time.monotonic() > end) or (should_stop is not None and should_stop())
 
-    return embed_pending(
+    report = embed_pending(
         writer,
         embedder,
-        collections=request.collections,
+        fingerprint=fingerprint,
+        collections=collections,
         on_progress=on_progress,
         should_stop=is_over,
         cut_declarations=request.cut_declarations,
     )
+    if fingerprint == embedder.fingerprint or report.stopped:
+        return report
+    if anew.finish(writer, embedder.fingerprint, collections, force=force):
+        return report
+    waits = "the new model's vectors are not used before all collections have them; run 'qmd embed'"
+    return replace(report, warnings=(*report.warnings, waits))

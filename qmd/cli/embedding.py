@@ -33,6 +33,8 @@ _START_S = 3.0
 
 _POLL_S = 0.2
 
+_GO_ON = "run 'qmd embed' to continue"
+
 
 def embed_index(
     invocation: Invocation,
@@ -54,7 +56,7 @@ def embed_index(
         n_pending = known.pending
         line.clear()
         if options.get("force"):
-            out("Force re-indexing: clearing all vectors...\n")
+            out("Force re-indexing: searches use the present vectors until the new ones are complete\n")
         # What a program reads is what tobi/qmd says.
         nothing = (
             "✓ Everything is up to date.\n" if invocation.screen else "✓ All content hashes already have embeddings.\n"
@@ -63,7 +65,8 @@ def embed_index(
         flush_result()
 
     line = invocation.progress("Vectors", "bytes")
-    how_to_go_on = _how_to_go_on(invocation, index, locations)
+    # A server computes what is missing, which is nothing while the vectors that are to be replaced are there.
+    how_to_go_on = _GO_ON if options.get("force") else _how_to_go_on(invocation, index, locations)
     shown = _Shown(line, how_to_go_on)
     try:
         with line:
@@ -131,7 +134,7 @@ def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations) ->
     from qmd.server.warm_record import serving_process
 
     pid = serving_process(locations, invocation.environ) if index.embeds_behind else None
-    return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
+    return _GO_ON if pid is None else f"the server (process {pid}) continues when it is idle"
 
 
 def _as_words(options: EmbedOptions) -> Iterator[str]:

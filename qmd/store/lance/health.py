@@ -53,7 +53,7 @@ def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
 def read_status(tables: Tables, path: Path, fingerprint: str | None) -> IndexStatus:
     """Counts of what the index holds; vectors only of the given model, None standing for the one used last."""
     state = tables.state
-    model = state.model(fingerprint) if fingerprint else next(iter(state.models[-1:]), None)
+    model = state.model(fingerprint) if fingerprint else next(iter(state.searched[-1:]), None)
     fingerprint = model.fingerprint if model else fingerprint
     documents = tables.select("documents", ("collection", "hash"))
     counts = Counter(row["collection"] for row in documents)

@@ -235,9 +235,9 @@ class LanceWriter(LanceReader, IndexWriter):
         with self.transaction():
             chunks.put_vectors(self._open, fingerprint, dim, new_vectors)
 
-    def clear_vectors(self, collections: Sequence[str] | None = None) -> None:
+    def keep_models(self, names: Mapping[str, str]) -> None:
         with self.transaction():
-            chunks.clear_vectors(self._open, collections)
+            chunks.keep_models(self._open, names)
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         if dry_run:

@@ -28,7 +28,7 @@ _STEPS: tuple[tuple[str, str, str], ...] = (
 
 def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
     """Counts of what the index holds; vectors only of the given model, None standing for the one used last."""
-    wanted = "fingerprint = ?1" if fingerprint else "?1 IS NULL ORDER BY id DESC LIMIT 1"
+    wanted = "fingerprint = ?1" if fingerprint else f"?1 IS NULL AND {chunks.SEARCHED} ORDER BY id DESC LIMIT 1"
     model = database.row(f"SELECT id, fingerprint FROM models WHERE {wanted}", (fingerprint,))
     model_id, fingerprint = model if model else (-1, fingerprint)
     coverage = chunks.vector_coverage(database, fingerprint or "")
