@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
-from qmd.errors import BusyError
 from qmd.indexing.update import UpdateReport, update_collection
 
 if TYPE_CHECKING:
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
     from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter
     from qmd.store.runs import RunRecord
-
-
-class AlreadyEmbeddingError(BusyError):
-    """Another process computes the vectors of this index."""
 
 
 class Update:
@@ -75,21 +70,14 @@ _Slices = MutableMapping[tuple[str, ...] | None, "EmbeddingRun"]
 def embedding_run(
     database: Path, slices: _Slices, collections: tuple[str, ...] | None, by: Runner
 ) -> Iterator[RunRecord]:
-    """Be the one process that computes vectors, and let others see how far it is.
+    """Be the one process that computes vectors, and let others see how far it is; raises what `sole_run` raises."""
+    from qmd.store.runs import sole_run
 
-    Raises:
-        AlreadyEmbeddingError: Another process is embedding.
-    """
-    from qmd.store.runs import embed_lock, recorded_run
-
-    with embed_lock(database, by=by) as is_ours:
-        if not is_ours:
-            message = "another process is computing vectors for this index"
-            raise AlreadyEmbeddingError(message, "wait until it has ended")
-        with recorded_run(database, slices.pop(collections, None), by) as record:
-            yield record
-        if record.run.is_paused:
-            slices[collections] = record.run
+    with sole_run(database, by, str(database), slices.get(collections)) as record:
+        slices.pop(collections, None)
+        yield record
+    if record.run.is_paused:
+        slices[collections] = record.run
 
 
 def nothing_to_embed(

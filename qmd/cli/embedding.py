@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from qmd.app.updating import AlreadyEmbeddingError
 from qmd.cli.output import flush_result, out, say, warn
-from qmd.errors import QmdError
+from qmd.errors import AlreadyEmbeddingError, QmdError
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import EngineDescription
     from qmd.pace import Progress
-    from qmd.status import EmbeddingRun
 
 _FIRST_MEASURED_S = 1.5
 _FIRST_STATES = 20
@@ -32,6 +30,9 @@ _START_S = 3.0
 """Longest wait for a background process to fail, to find nothing to do, or to have begun."""
 
 _POLL_S = 0.2
+
+_ALREADY = "Another embed process is already running. Skipping.\n"
+"""Programs look for these words."""
 
 _GO_ON = "run 'qmd embed' to continue"
 
@@ -72,8 +73,10 @@ def embed_index(
         with line:
             report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
     except AlreadyEmbeddingError:
-        _tell_of_other(index.status().embedding)
-        return
+        other = index.status().holder
+        if other is None or other.computes:
+            out(_ALREADY)
+        raise
     except KeyboardInterrupt as exc:
         raise KeyboardInterrupt(
             f"the work done so far is kept ({shown.percent} %), and queries work; {how_to_go_on}"
@@ -108,7 +111,8 @@ def embed_in_background(
 
     run = index.status().embedding
     if run is not None and not run.gives_way:
-        _tell_of_other(run)
+        out(_ALREADY)
+        say(f"It is {run.state}; see: qmd status")
         return
     words = ["embed", *(word for name in collections or () for word in ("-c", name)), *_as_words(options)]
     arguments, environ = command_on(locations, invocation.environ, [*words, *(["--no-gpu"] if no_gpu else ())])
@@ -146,12 +150,6 @@ def _as_words(options: EmbedOptions) -> Iterator[str]:
     timeout_s = options.get("timeout_s")
     if timeout_s is not None:
         yield from ("--timeout", str(timeout_s / 60))
-
-
-def _tell_of_other(run: EmbeddingRun | None) -> None:
-    out("Another embed process is already running. Skipping.\n")
-    if run is not None:
-        say(f"It is {run.state}; see: qmd status")
 
 
 class _Shown:

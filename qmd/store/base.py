@@ -46,9 +46,10 @@ class IndexReader(Protocol):
 
     def running_embedding(self) -> EmbeddingRun | None:
         """The run that computes vectors of this index now, in whatever process."""
-        from qmd.store.runs import running_embedding
+        from qmd.store.runs import lock_holder
 
-        return running_embedding(self.path)
+        run = lock_holder(self.path)
+        return run if run is not None and run.computes else None
 
     def close(self) -> None:
         """Release the file."""

@@ -15,7 +15,7 @@ from qmd.errors import StoreError
 from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
 from qmd.store.lance import chunks
 from qmd.store.lance.tables import STATE, OpenTables, Tables, both, literal
-from qmd.store.runs import running_embedding
+from qmd.store.runs import lock_holder
 
 UNINDEXED = 1_000
 """Documents that a search reads one by one because the full-text index lacks them, at most when a change is complete:
@@ -73,7 +73,7 @@ def read_status(tables: Tables, path: Path, fingerprint: str | None) -> IndexSta
             CollectionStatus.of(one, counts.get(one.name, 0), updated.get(one.name)) for one in state.collections
         ),
         left_out=tuple(read_left_out(tables, None)),
-        embedding=running_embedding(path),
+        holder=lock_holder(path),
     )
 
 

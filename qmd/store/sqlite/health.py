@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qmd.status import CollectionStatus, IndexStatus
-from qmd.store.runs import running_embedding
+from qmd.store.runs import lock_holder
 from qmd.store.sqlite import chunks
 from qmd.store.sqlite.connection import DamagedIndexError, Database, add_checksums, forget_verified
 from qmd.store.sqlite.documents import read_collections, read_left_out
@@ -57,7 +57,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
             for one in read_collections(database)
         ),
         left_out=tuple(read_left_out(database, None)),
-        embedding=running_embedding(database.path),
+        holder=lock_holder(database.path),
     )
 
 
