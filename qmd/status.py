@@ -44,8 +44,8 @@ class LeftOutFile(Struct, frozen=True):
 
 
 Runner = Literal["embed", "watch", "server", "cleanup", "copy"]
-"""Who has the vectors of an index to himself: who computes them, which is a command that was asked to, `qmd watch`, or
-a server while nobody asks it anything; or `qmd cleanup`, or what copies an index to there."""
+"""Who has vectors to himself: who computes them (a command, `qmd watch`, or a server while nobody asks it anything),
+`qmd cleanup`, or who copies an index to there."""
 
 
 class EmbeddingRun(Struct, frozen=True):

@@ -359,7 +359,7 @@ class Index(ReadingIndex):
             NotFoundError: There is no index.
             BusyError: Another process is embedding, or keeps the index.
         """
-        from qmd.store.runs import CLEANUP_WAIT_S, sole_run
+        from qmd.store.runs import sole_run
 
         if not self.exists():
             raise NotFoundError(f"no index at '{self._locations.place}'", "make one: qmd index .")
@@ -367,7 +367,7 @@ class Index(ReadingIndex):
             if dry_run:
                 return writer.cleanup(dry_run=True)
             # New vectors are stored before any chunk refers to them.
-            with sole_run(self.path, "cleanup", self._locations.place, wait_s=CLEANUP_WAIT_S):
+            with sole_run(self.path, "cleanup", self._locations.place):
                 return writer.cleanup()
 
     # --- inside -----------------------------------------------------------------------------------

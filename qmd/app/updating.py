@@ -145,7 +145,5 @@ def embed(
     )
     if fingerprint == embedder.fingerprint or report.stopped:
         return report
-    if anew.finish(writer, embedder.fingerprint, collections, force=force):
-        return report
-    waits = "the new model's vectors are not used before all collections have them; run 'qmd embed'"
-    return replace(report, warnings=(*report.warnings, waits))
+    told = anew.finish(writer, embedder.fingerprint, collections, force=force)
+    return replace(report, warnings=(*report.warnings, *told))

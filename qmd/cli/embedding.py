@@ -34,8 +34,6 @@ _POLL_S = 0.2
 _ALREADY = "Another embed process is already running. Skipping.\n"
 """Programs look for these words."""
 
-_GO_ON = "run 'qmd embed' to continue"
-
 
 def embed_index(
     invocation: Invocation,
@@ -66,8 +64,7 @@ def embed_index(
         flush_result()
 
     line = invocation.progress("Vectors", "bytes")
-    # A server computes what is missing, which is nothing while the vectors that are to be replaced are there.
-    how_to_go_on = _GO_ON if options.get("force") else _how_to_go_on(invocation, index, locations)
+    how_to_go_on = _how_to_go_on(invocation, index, locations, force=bool(options.get("force")))
     shown = _Shown(line, how_to_go_on)
     try:
         with line:
@@ -133,12 +130,12 @@ def embed_in_background(
         out(f"{last_line(log)}\n")
 
 
-def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations) -> str:
-    """Who computes the vectors that an interrupted command leaves."""
+def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
+    """Who computes the vectors that an interrupted command leaves; a server only those that are missing."""
     from qmd.server.warm_record import serving_process
 
-    pid = serving_process(locations, invocation.environ) if index.embeds_behind else None
-    return _GO_ON if pid is None else f"the server (process {pid}) continues when it is idle"
+    pid = serving_process(locations, invocation.environ) if index.embeds_behind and not force else None
+    return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 
 def _as_words(options: EmbedOptions) -> Iterator[str]:

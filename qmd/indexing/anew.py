@@ -14,13 +14,11 @@ def is_begun(writer: IndexWriter, fingerprint: str) -> bool:
     return writer.vector_coverage(ANEW + fingerprint).has_vectors
 
 
-def begin(
-    writer: IndexWriter, fingerprint: str, collections: Sequence[str] | None, *, force: bool, resumes: bool
-) -> str:
-    """The fingerprint under which a run is to store vectors of a model: its own, or one that no search chooses.
+def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, force: bool, resumes: bool) -> str:
+    """The fingerprint under which a run is to store vectors: the model's, or another one, which no search chooses.
 
     The latter where they replace another model's, or by `force` its own. What was begun is continued without `force`,
-    too, but not by a run that only keeps up with changes (`resumes`).
+    too, but not by a run that only keeps up with changes (`resumes`). `only` names the collections of the run.
     """
     known, beside = [one.fingerprint for one in writer.models()], ANEW + fingerprint
     has_begun = is_begun(writer, fingerprint)
@@ -29,41 +27,39 @@ def begin(
     if not has_begun:
         with writer.transaction():
             writer.keep_models({name: name for name in known})
-            if collections is not None:
-                others = set(writer.collections_with_documents()) - set(collections)
-                kept = {one.hash for one in writer.iter_documents(Scope(collections=tuple(others)))}
-                _copy(writer, fingerprint, beside, lambda content: content in kept, is_complete=True)
+            if only is not None:
+                others = Scope(collections=tuple(set(writer.collections_with_documents()) - set(only)))
+                kept = {one.hash for one in writer.iter_documents(others)}
+                _copy(writer, fingerprint, beside, kept.__contains__, is_complete=True)
                 _copy_stamp(writer, fingerprint, beside)
     return beside
 
 
-def finish(writer: IndexWriter, fingerprint: str, collections: Sequence[str] | None, *, force: bool) -> bool:
+def finish(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, force: bool) -> tuple[str, ...]:
     """Let vectors computed beside others be those of the model, in one step; by `force` the index keeps no others.
 
-    False, with nothing changed, where they are of some collections only and another model has those of more texts.
+    Nothing is changed, and that is told, where they are `only` of some collections and another model has more.
     """
     beside = ANEW + fingerprint
     with writer.transaction():
         known = [one.fingerprint for one in writer.models()]
-        is_new = fingerprint not in known and collections is not None
-        if is_new and writer.count_pending(beside)[0] > writer.count_pending(known[-1])[0]:
-            return False
+        is_part = fingerprint not in known and only is not None
+        if is_part and writer.count_pending(beside)[0] > writer.count_pending(known[-1])[0]:
+            return ("the new model's vectors are not used before all collections have them; run 'qmd embed'",)
         # Texts that came meanwhile may have got theirs from a search; the next run looks at them again.
-        _copy(writer, fingerprint, beside, lambda _: True, is_complete=False)
-        kept = {} if force else {name: name for name in known if name != fingerprint}
-        writer.keep_models({**kept, beside: fingerprint})
+        _copy(writer, fingerprint, beside, bool, is_complete=False)
+        writer.keep_models({beside: fingerprint, **{name: name for name in known if name != fingerprint and not force}})
         _copy_stamp(writer, beside, fingerprint)
-    return True
+    return ()
 
 
 def _copy(
     writer: IndexWriter, source: str, target: str, is_chosen: Callable[[str], bool], *, is_complete: bool
 ) -> None:
-    """Give a model's chunks and vectors to those chosen texts that lack them under another fingerprint."""
+    """Give chosen texts that lack vectors under one fingerprint those of another."""
     dims = {one.fingerprint: one.dim for one in writer.models()}
     for sets in writer.chunk_sets(source):
-        chosen = filter(is_chosen, writer.without_vectors(target, list(sets)))
-        contents = {content: sets[content] for content in chosen}
+        contents = {name: sets[name] for name in writer.without_vectors(target, list(sets)) if is_chosen(name)}
         keys = {chunk.key for chunks in contents.values() for chunk in chunks}
         writer.put_vectors(target, dims[source], writer.vectors(source, list(keys)))
         writer.put_chunks(target, dims[source], contents, is_complete=is_complete)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec import json
@@ -28,11 +28,7 @@ _PAUSE_S = 5.0
 """A process that computes vectors in slices (`watch`) looks at files between two of them, without the lock."""
 
 _HANDOVER_S = 15.0
-"""Longest wait for a run that gives way (`watch` stores what it has computed first, the work of some seconds) or that
-is short, as a cleaning mostly is."""
-
-CLEANUP_WAIT_S = 2.0
-"""How long `qmd cleanup` waits for `qmd embed`, which may take hours: shorter than anybody waits without a word."""
+"""Longest wait for a run that gives way: `watch` stores what it has computed first, the work of some seconds."""
 
 _INTERVAL_S = 1.0
 """Between two records of how far a run is."""
@@ -42,7 +38,8 @@ _INTERVAL_S = 1.0
 def embed_lock(database: Path, wait_s: float = _PROBE_S, by: Runner = "embed") -> Iterator[bool]:
     """Hold the embedding lock of an index; gives False when another process has it longer than `wait_s`.
 
-    A run that gives way is asked to end, unless this one would give way itself; one that is no `embed` is waited for.
+    A run that gives way is asked to end, unless this one would give way itself. Commands wait for each other for a
+    while; but who computes does not wait for another one that does, which may take hours.
     """
     gives_way = by in ("watch", "server")
     if gives_way and is_locked(_wanted_file(database)):
@@ -50,35 +47,22 @@ def embed_lock(database: Path, wait_s: float = _PROBE_S, by: Runner = "embed") -
         yield False
         return
     with ExitStack() as held:
-        # Twice: who has just taken the lock has no record yet.
-        for _ in range(2):
-            run = None if gives_way else lock_holder(database)
-            is_asked = run is not None and run.by != "embed"
-            with exclusive_lock(_wanted_file(database), _PROBE_S) if is_asked else nullcontext():
-                patience_s = max(wait_s, _HANDOVER_S) if is_asked else wait_s
-                is_ours = held.enter_context(exclusive_lock(_lock_file(database), patience_s))
-            if is_ours or is_asked or gives_way:
-                break
+        is_ours = held.enter_context(exclusive_lock(_lock_file(database), wait_s))
+        run = None if is_ours or gives_way else lock_holder(database)
+        if run is not None and not run.by == by == "embed":
+            with exclusive_lock(_wanted_file(database), _PROBE_S):
+                is_ours = held.enter_context(exclusive_lock(_lock_file(database), _HANDOVER_S))
         yield is_ours
 
 
 @contextmanager
-def sole_run(
-    database: Path, by: Runner, place: str, before: EmbeddingRun | None = None, wait_s: float = _PROBE_S
-) -> Iterator[RunRecord]:
-    """Have the vectors of an index to oneself while the block runs, and let others see that.
-
-    Args:
-        database: The index.
-        by: What for.
-        place: What a person calls the index.
-        before: See `recorded_run`.
-        wait_s: For a run that neither gives way nor is short.
+def sole_run(database: Path, by: Runner, place: str, before: EmbeddingRun | None = None) -> Iterator[RunRecord]:
+    """Have the vectors of an index, which a person calls `place`, to oneself; otherwise as `recorded_run`.
 
     Raises:
-        AlreadyEmbeddingError: Another process has them for longer; says who, and since when.
+        AlreadyEmbeddingError: Another process has them for longer; says who, since when, and what for.
     """
-    with embed_lock(database, wait_s, by) as is_ours:
+    with embed_lock(database, by=by) as is_ours:
         if not is_ours:
             run = lock_holder(database)
             state = f", {run.state}" if run is not None and run.computes else ""

@@ -211,7 +211,7 @@ def test_a_damaged_index_is_one_line(indexed: Qmd, tmp_path: Path) -> None:
 def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(
     indexed: Qmd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "CLEANUP_WAIT_S", 0.05)
+    monkeypatch.setattr(runs, "_HANDOVER_S", 0.05)
     database = locate(None, Path.cwd(), os.environ).database
     with embed_lock(database), recorded_run(database) as record:
         refused = indexed("cleanup")

@@ -239,6 +239,11 @@ class LanceWriter(LanceReader, IndexWriter):
         with self.transaction():
             chunks.keep_models(self._open, names)
 
+    def forget_damaged(self, *, thorough: bool) -> Sequence[str]:
+        """See `health`."""
+        with self.transaction():
+            return health.forget_damaged(self._open, thorough=thorough)
+
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         if dry_run:
             return health.count_unused(self._tables)
