@@ -52,15 +52,17 @@ def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None)
 
 def mend(address: str, path: Path, *, thorough: bool) -> Sequence[str]:
     """Begin damaged tables anew, which the next update and embedding fill; their names. `thorough` as for `health`."""
+    connection = Connection(address)
     try:
-        with open_writer(address, path) as writer:
-            return writer.forget_damaged(thorough=thorough)
+        connection.read_state(connection.open_state())
+    except NotFoundError:
+        return ()
     except StoreError as error:
         if error.hint != REBUILD:
             raise
-    # Nothing tells any more which versions of the tables belong together.
-    connection = Connection(address)
-    names = connection.names()
-    for name in names:
-        connection.drop(name)
-    return names
+        # Nothing tells any more which versions of the tables belong together.
+        for name in (names := connection.names()):
+            connection.drop(name)
+        return names
+    with open_writer(address, path) as writer:
+        return writer.forget_damaged(thorough=thorough)
