@@ -88,17 +88,17 @@ def nothing_to_embed(
 ) -> EmbedReport | None:
     """What `embed` gives where every vector is in place, told without its model; None where it has to be asked."""
     from qmd.app.engines import is_words_only
-    from qmd.indexing.anew import is_begun
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
     from qmd.inference.loader import identify_embedder
+    from qmd.store.records import ANEW
 
     if request.force or is_words_only():
         return None
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
         return None
-    if is_begun(writer, model.fingerprint) and not request.resumes:
+    if writer.vector_coverage(ANEW + model.fingerprint).has_vectors and not request.resumes:
         return None
     if writer.count_pending(model.fingerprint, request.collections)[0]:
         return None

@@ -32,7 +32,6 @@ _START_S = 3.0
 _POLL_S = 0.2
 
 _ALREADY = "Another embed process is already running. Skipping.\n"
-"""Programs look for these words."""
 
 
 def embed_index(

@@ -9,11 +9,6 @@ from qmd.store.base import IndexWriter
 from qmd.store.records import ANEW
 
 
-def is_begun(writer: IndexWriter, fingerprint: str) -> bool:
-    """Whether a run that was ended has left such vectors of a model."""
-    return writer.vector_coverage(ANEW + fingerprint).has_vectors
-
-
 def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, force: bool, resumes: bool) -> str:
     """The fingerprint under which a run is to store vectors: the model's, or another one, which no search chooses.
 
@@ -21,7 +16,7 @@ def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, 
     too, but not by a run that only keeps up with changes (`resumes`). `only` names the collections of the run.
     """
     known, beside = [one.fingerprint for one in writer.models()], ANEW + fingerprint
-    has_begun = is_begun(writer, fingerprint)
+    has_begun = writer.vector_coverage(beside).has_vectors
     if not (force or (has_begun and not resumes) if fingerprint in known else known):
         return fingerprint
     if not has_begun:
@@ -31,7 +26,7 @@ def begin(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *, 
                 others = Scope(collections=tuple(set(writer.collections_with_documents()) - set(only)))
                 kept = {one.hash for one in writer.iter_documents(others)}
                 _copy(writer, fingerprint, beside, kept.__contains__, is_complete=True)
-                _copy_stamp(writer, fingerprint, beside)
+                writer.set_version_stamp(f"chunks:{beside}", writer.version_stamp(f"chunks:{fingerprint}") or "0")
     return beside
 
 
@@ -49,7 +44,7 @@ def finish(writer: IndexWriter, fingerprint: str, only: Sequence[str] | None, *,
         # Texts that came meanwhile may have got theirs from a search; the next run looks at them again.
         _copy(writer, fingerprint, beside, bool, is_complete=False)
         writer.keep_models({beside: fingerprint, **{name: name for name in known if name != fingerprint and not force}})
-        _copy_stamp(writer, beside, fingerprint)
+        writer.set_version_stamp(f"chunks:{fingerprint}", writer.version_stamp(f"chunks:{beside}") or "0")
     return ()
 
 
@@ -63,7 +58,3 @@ def _copy(
         keys = {chunk.key for chunks in contents.values() for chunk in chunks}
         writer.put_vectors(target, dims[source], writer.vectors(source, list(keys)))
         writer.put_chunks(target, dims[source], contents, is_complete=is_complete)
-
-
-def _copy_stamp(writer: IndexWriter, source: str, target: str) -> None:
-    writer.set_version_stamp(f"chunks:{target}", writer.version_stamp(f"chunks:{source}") or "0")

@@ -57,11 +57,7 @@ def embed_lock(database: Path, wait_s: float = _PROBE_S, by: Runner = "embed") -
 
 @contextmanager
 def sole_run(database: Path, by: Runner, place: str, before: EmbeddingRun | None = None) -> Iterator[RunRecord]:
-    """Have the vectors of an index, which a person calls `place`, to oneself; otherwise as `recorded_run`.
-
-    Raises:
-        AlreadyEmbeddingError: Another process has them for longer; says who, since when, and what for.
-    """
+    """Have the vectors of an index to oneself, or raise `AlreadyEmbeddingError`, which says who has them of `place`."""
     with embed_lock(database, by=by) as is_ours:
         if not is_ours:
             run = lock_holder(database)
