@@ -6,6 +6,7 @@ QmdError                 exit 1
 │   └── MissingDocumentError      no document of a name
 ├── ModelError           exit 4   model or runtime unavailable, broken model file
 ├── BusyError            exit 5   another process holds the index
+│   ├── AlreadyEmbeddingError     another process has its vectors
 │   └── BusyModelError            another process works on the files of a model
 ├── DeadlineError        exit 1   a server gave a request up because it took too long
 ├── StoreError           exit 1   the index is damaged, read-only or out of space
@@ -78,6 +79,10 @@ class BusyError(QmdError):
 
     code = "busy"
     exit_code = EXIT_BUSY
+
+
+class AlreadyEmbeddingError(BusyError):
+    """Another process has the vectors of the index."""
 
 
 class BusyModelError(BusyError):

@@ -43,12 +43,13 @@ class LeftOutFile(Struct, frozen=True):
     """Version of the program that could not take it; another one may."""
 
 
-Runner = Literal["embed", "watch", "server"]
-"""What computes vectors: a command that was asked to, `qmd watch`, or a server while nobody asks it anything."""
+Runner = Literal["embed", "watch", "server", "cleanup", "copy"]
+"""Who has vectors to himself: who computes them (a command, `qmd watch`, or a server while nobody asks it anything),
+`qmd cleanup`, or who copies an index to there."""
 
 
 class EmbeddingRun(Struct, frozen=True):
-    """A run that computes vectors just now, in whatever process."""
+    """Who has the vectors of an index just now, in whatever process; mostly a run that computes them."""
 
     pid: int
     started_at: str
@@ -65,13 +66,23 @@ class EmbeddingRun(Struct, frozen=True):
     @property
     def gives_way(self) -> bool:
         """Whether it ends for a command that was asked to do the same, and goes on afterwards."""
-        return self.by != "embed"
+        return self.by in ("watch", "server")
+
+    @property
+    def computes(self) -> bool:
+        """Whether it computes vectors."""
+        return self.by not in ("cleanup", "copy")
+
+    @property
+    def work(self) -> str:
+        """What it does with the index."""
+        return {"cleanup": "cleaning", "copy": "filling"}.get(self.by, "computing vectors for")
 
     @property
     def who(self) -> str:
         """Its process: `qmd watch, process 77`."""
-        program = {"embed": "", "watch": "qmd watch, ", "server": "a server, "}[self.by]
-        return f"{program}process {self.pid}"
+        programs = {"embed": "", "server": "a server, ", "copy": "qmd store copy, "}
+        return f"{programs.get(self.by, f'qmd {self.by}, ')}process {self.pid}"
 
     @property
     def percent(self) -> int:
@@ -100,10 +111,15 @@ class IndexStatus(Struct, frozen=True):
     fingerprint: str | None
     collections: tuple[CollectionStatus, ...]
     left_out: tuple[LeftOutFile, ...] = ()
-    embedding: EmbeddingRun | None = None
-    """The run that computes vectors now."""
+    holder: EmbeddingRun | None = None
+    """Who has its vectors now."""
     address: str | None = None
     """Where an index lies that is no file."""
+
+    @property
+    def embedding(self) -> EmbeddingRun | None:
+        """The run that computes vectors now."""
+        return self.holder if self.holder is not None and self.holder.computes else None
 
     @property
     def place(self) -> str:

@@ -11,7 +11,7 @@ from qmd.app.configuration import FileConfiguration, IndexConfiguration, written
 from qmd.app.notices import Notices
 from qmd.config.edits import edit_config, locked_config_file, write_config_file
 from qmd.config.settings import config_text, load_config
-from qmd.errors import BusyError, UsageError
+from qmd.errors import UsageError
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
@@ -41,15 +41,13 @@ def copy_store(
     """
     from qmd.indexing.copy import begin_copy, copy_index
     from qmd.store.opening import open_writer
-    from qmd.store.runs import embed_lock
+    from qmd.store.runs import sole_run
 
     notices, is_configured = Notices(), source.config_file.exists()
     configuration: Configuration = (
         FileConfiguration(source, environ, notices) if is_configured else IndexConfiguration(source, notices)
     )
-    with configuration.open_reader() as reader, embed_lock(target.database) as is_ours:
-        if not is_ours:
-            raise BusyError(f"another process is filling index '{target.place}'", "wait until it has ended")
+    with configuration.open_reader() as reader, sole_run(target.database, "copy", target.place):
         _refuse_configured(target, reader)
         with open_writer(target.database, target.address, takes_unfinished=True) as writer:
             begin_copy(writer, source.place, target.place)

@@ -359,12 +359,16 @@ class Index(ReadingIndex):
             NotFoundError: There is no index.
             BusyError: Another process is embedding, or keeps the index.
         """
-        from qmd.app.locks import clean_index
+        from qmd.store.runs import sole_run
 
         if not self.exists():
             raise NotFoundError(f"no index at '{self._locations.place}'", "make one: qmd index .")
         with self._configuration.open_writer() as writer:
-            return clean_index(writer, self._locations, dry_run=dry_run)
+            if dry_run:
+                return writer.cleanup(dry_run=True)
+            # New vectors are stored before any chunk refers to them.
+            with sole_run(self.path, "cleanup", self._locations.place):
+                return writer.cleanup()
 
     # --- inside -----------------------------------------------------------------------------------
 

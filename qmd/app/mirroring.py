@@ -109,10 +109,15 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     """Verify the index and, where it is damaged, begin a new one that has its sound vectors; the old file is kept.
 
     The texts and words come from the files with the next update of their collections. Reads the whole file, at one to
-    two seconds per gigabyte: once a day, and when damage was met since, unless `always`. What an index at an address
-    consists of is verified by its engine whenever it is read, and cannot be salvaged in part.
+    two seconds per gigabyte: once a day, and when damage was met since, unless `always`. Of an index at an address,
+    which may be far away, all is read only then; its damaged tables are begun anew, and the others stay.
     """
     if locations.address is not None:
+        from qmd.store.opening import engine_at
+
+        damaged = engine_at(locations.address).mend(locations.address, locations.database, thorough=always)
+        if damaged:
+            say(f"index '{locations.address}' was damaged: {', '.join(damaged)} are built again from your files")
         return
     from qmd.store.sqlite.connection import DamagedIndexError, verified_mark
 

@@ -143,7 +143,7 @@ class EmbedRequest(Struct, frozen=True):
     collections: tuple[str, ...] | None = None
     """Only texts of these; None = all."""
     force: bool = False
-    """Forget the vectors of these texts first."""
+    """Compute the vectors of these texts anew; the present ones serve until that is done."""
     timeout_s: float | None = None
     """Stop after so long; what was computed is kept."""
     cut_declarations: bool = True

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from qmd.app.records import EmbeddingStart, EmbedRequest
-from qmd.errors import BusyError
 from qmd.indexing.update import UpdateReport, update_collection
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter
     from qmd.store.runs import RunRecord
-
-
-class AlreadyEmbeddingError(BusyError):
-    """Another process computes the vectors of this index."""
 
 
 class Update:
@@ -73,21 +70,14 @@ _Slices = MutableMapping[tuple[str, ...] | None, "EmbeddingRun"]
 def embedding_run(
     database: Path, slices: _Slices, collections: tuple[str, ...] | None, by: Runner
 ) -> Iterator[RunRecord]:
-    """Be the one process that computes vectors, and let others see how far it is.
+    """Be the one process that computes vectors, and let others see how far it is; raises what `sole_run` raises."""
+    from qmd.store.runs import sole_run
 
-    Raises:
-        AlreadyEmbeddingError: Another process is embedding.
-    """
-    from qmd.store.runs import embed_lock, recorded_run
-
-    with embed_lock(database, by=by) as is_ours:
-        if not is_ours:
-            message = "another process is computing vectors for this index"
-            raise AlreadyEmbeddingError(message, "wait until it has ended")
-        with recorded_run(database, slices.pop(collections, None), by) as record:
-            yield record
-        if record.run.is_paused:
-            slices[collections] = record.run
+    with sole_run(database, by, str(database), slices.get(collections)) as record:
+        slices.pop(collections, None)
+        yield record
+    if record.run.is_paused:
+        slices[collections] = record.run
 
 
 def nothing_to_embed(
@@ -101,11 +91,14 @@ def nothing_to_embed(
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
     from qmd.inference.loader import identify_embedder
+    from qmd.store.records import ANEW
 
     if request.force or is_words_only():
         return None
     model = identify_embedder(settings)
     if model is None or not are_chunks_current(writer, model.fingerprint):
+        return None
+    if writer.vector_coverage(ANEW + model.fingerprint).has_vectors and not request.resumes:
         return None
     if writer.count_pending(model.fingerprint, request.collections)[0]:
         return None
@@ -124,27 +117,33 @@ def embed(
     should_stop: Callable[[], bool] | None,
 ) -> EmbedReport:
     """Compute the vectors that are missing; what was computed is kept however it ends."""
+    from qmd.indexing import anew
     from qmd.indexing.embed import embed_pending
     from qmd.indexing.stamps import forget_outdated_chunks
 
     writer.prepare_vectors()
-    if request.force:
-        writer.clear_vectors(request.collections)
+    collections, force = request.collections, request.force
+    fingerprint = anew.begin(writer, embedder.fingerprint, collections, force=force, resumes=request.resumes)
     if on_start is not None:
         # `embed_pending` forgets them, too; here they would be counted as done.
-        forget_outdated_chunks(writer, embedder.fingerprint)
-        pending, _ = writer.count_pending(embedder.fingerprint, request.collections)
+        forget_outdated_chunks(writer, fingerprint)
+        pending, _ = writer.count_pending(fingerprint, collections)
         on_start(EmbeddingStart(embedder.description, pending))
     end = None if request.timeout_s is None else time.monotonic() + request.timeout_s
 
     def is_over() -> bool:
         return (end is not None and time.monotonic() > end) or (should_stop is not None and should_stop())
 
-    return embed_pending(
+    report = embed_pending(
         writer,
         embedder,
-        collections=request.collections,
+        fingerprint=fingerprint,
+        collections=collections,
         on_progress=on_progress,
         should_stop=is_over,
         cut_declarations=request.cut_declarations,
     )
+    if fingerprint == embedder.fingerprint or report.stopped:
+        return report
+    told = anew.finish(writer, embedder.fingerprint, collections, force=force)
+    return replace(report, warnings=(*report.warnings, *told))

@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from qmd.app.updating import AlreadyEmbeddingError
 from qmd.cli.output import flush_result, out, say, warn
-from qmd.errors import QmdError
+from qmd.errors import AlreadyEmbeddingError, QmdError
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import EngineDescription
     from qmd.pace import Progress
-    from qmd.status import EmbeddingRun
 
 _FIRST_MEASURED_S = 1.5
 _FIRST_STATES = 20
@@ -32,6 +30,8 @@ _START_S = 3.0
 """Longest wait for a background process to fail, to find nothing to do, or to have begun."""
 
 _POLL_S = 0.2
+
+_ALREADY = "Another embed process is already running. Skipping.\n"
 
 
 def embed_index(
@@ -54,7 +54,7 @@ def embed_index(
         n_pending = known.pending
         line.clear()
         if options.get("force"):
-            out("Force re-indexing: clearing all vectors...\n")
+            out("Force re-indexing: searches use the present vectors until the new ones are complete\n")
         # What a program reads is what tobi/qmd says.
         nothing = (
             "✓ Everything is up to date.\n" if invocation.screen else "✓ All content hashes already have embeddings.\n"
@@ -63,14 +63,16 @@ def embed_index(
         flush_result()
 
     line = invocation.progress("Vectors", "bytes")
-    how_to_go_on = _how_to_go_on(invocation, index, locations)
+    how_to_go_on = _how_to_go_on(invocation, index, locations, force=bool(options.get("force")))
     shown = _Shown(line, how_to_go_on)
     try:
         with line:
             report = index.embed(collections, on_start=start, on_progress=shown.update, **options)
     except AlreadyEmbeddingError:
-        _tell_of_other(index.status().embedding)
-        return
+        other = index.status().holder
+        if other is None or other.computes:
+            out(_ALREADY)
+        raise
     except KeyboardInterrupt as exc:
         raise KeyboardInterrupt(
             f"the work done so far is kept ({shown.percent} %), and queries work; {how_to_go_on}"
@@ -105,7 +107,8 @@ def embed_in_background(
 
     run = index.status().embedding
     if run is not None and not run.gives_way:
-        _tell_of_other(run)
+        out(_ALREADY)
+        say(f"It is {run.state}; see: qmd status")
         return
     words = ["embed", *(word for name in collections or () for word in ("-c", name)), *_as_words(options)]
     arguments, environ = command_on(locations, invocation.environ, [*words, *(["--no-gpu"] if no_gpu else ())])
@@ -126,11 +129,11 @@ def embed_in_background(
         out(f"{last_line(log)}\n")
 
 
-def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations) -> str:
-    """Who computes the vectors that an interrupted command leaves."""
+def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
+    """Who computes the vectors that an interrupted command leaves; a server only those that are missing."""
     from qmd.server.warm_record import serving_process
 
-    pid = serving_process(locations, invocation.environ) if index.embeds_behind else None
+    pid = serving_process(locations, invocation.environ) if index.embeds_behind and not force else None
     return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 
@@ -143,12 +146,6 @@ def _as_words(options: EmbedOptions) -> Iterator[str]:
     timeout_s = options.get("timeout_s")
     if timeout_s is not None:
         yield from ("--timeout", str(timeout_s / 60))
-
-
-def _tell_of_other(run: EmbeddingRun | None) -> None:
-    out("Another embed process is already running. Skipping.\n")
-    if run is not None:
-        say(f"It is {run.state}; see: qmd status")
 
 
 class _Shown:

@@ -192,7 +192,9 @@ def _update_with_hook(invocation: Invocation, update: Update, collection: Collec
 
 def embed(
     invocation: Invocation,
-    force: Annotated[bool, Option("-f", "--force", help="Compute all vectors again.")] = False,
+    force: Annotated[
+        bool, Option("-f", "--force", help="Compute all vectors again, beside those that searches use until then.")
+    ] = False,
     collection: Collections = None,
     max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
     max_megabytes: Annotated[str | None, Option("--max-batch-mb", hidden=True)] = None,

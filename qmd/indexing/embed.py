@@ -108,6 +108,7 @@ class _Run(Struct):
 
     writer: IndexWriter
     embedder: Embedder
+    fingerprint: str
     pace: Pace
     on_progress: Callable[[Progress], None] | None
     should_stop: Callable[[], bool] | None
@@ -125,10 +126,10 @@ class _Run(Struct):
                 return False
             with self.writer.transaction():
                 # No chunk refers to the new vectors yet, so a cleanup elsewhere may have dropped them as unused.
-                there = self.writer.existing_keys(self.embedder.fingerprint, list(group.texts))
+                there = self.writer.existing_keys(self.fingerprint, list(group.texts))
                 stored = len(there) == len(group.texts)
                 if stored:
-                    self.writer.put_chunks(self.embedder.fingerprint, self.embedder.dim, group.contents)
+                    self.writer.put_chunks(self.fingerprint, self.embedder.dim, group.contents)
         self.documents += len(group.contents)
         self.chunks += group.n_chunks
         self.chars += group.n_chars
@@ -138,7 +139,7 @@ class _Run(Struct):
     def _embed_missing(self, group: _Group) -> bool:
         """Store the vectors that the group lacks; False when asked to stop before the last."""
         texts = group.texts
-        there = self.writer.existing_keys(self.embedder.fingerprint, list(texts))
+        there = self.writer.existing_keys(self.fingerprint, list(texts))
         # Equal lengths together: a batch costs as much as its longest text.
         missing = sorted((key for key in texts if key not in there), key=lambda key: len(texts[key]))
         # The characters of the group count as done in step with what its texts cost, or time left would jump.
@@ -159,7 +160,7 @@ class _Run(Struct):
             keys = missing[done : done + self.slice_size]
             begun = time.monotonic()
             vectors = self.embedder.embed_documents([texts[key] for key in keys], announce)
-            self.writer.put_vectors(self.embedder.fingerprint, self.embedder.dim, dict(zip(keys, vectors, strict=True)))
+            self.writer.put_vectors(self.fingerprint, self.embedder.dim, dict(zip(keys, vectors, strict=True)))
             fitting = int(len(keys) * COMMIT_S / max(time.monotonic() - begun, 1e-3))
             self.slice_size = max(8, min(fitting, 2 * self.slice_size, _MAX_SLICE))
             done += len(keys)
@@ -176,6 +177,7 @@ def embed_pending(
     writer: IndexWriter,
     embedder: Embedder,
     *,
+    fingerprint: str | None = None,
     collections: Sequence[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
@@ -188,21 +190,23 @@ def embed_pending(
 
     Args:
         writer: The index.
-        embedder: Its fingerprint says which vectors count.
+        embedder: Computes.
+        fingerprint: The one under which vectors count and are stored; None = the embedder's.
         collections: Only texts that these hold; None = all.
         on_progress: Gets the characters done and left, after every few texts.
         should_stop: Asked between commits.
         cut_declarations: Cut source files at their declarations; False cuts them as plain text.
     """
     started = time.monotonic()
-    plain = forget_outdated_chunks(writer, embedder.fingerprint)
+    fingerprint = fingerprint or embedder.fingerprint
+    plain = forget_outdated_chunks(writer, fingerprint)
     chunker = Chunker(embedder, cut_declarations, set(plain))
-    n_chars = writer.count_pending(embedder.fingerprint, collections)[1] if on_progress else 0
-    run = _Run(writer, embedder, Pace(n_chars), on_progress, should_stop)
-    groups = _groups(writer.pending(embedder.fingerprint, collections), chunker)
+    n_chars = writer.count_pending(fingerprint, collections)[1] if on_progress else 0
+    run = _Run(writer, embedder, fingerprint, Pace(n_chars), on_progress, should_stop)
+    groups = _groups(writer.pending(fingerprint, collections), chunker)
     stopped = not all(map(run.embed, groups))
     if chunker.plain != plain:
-        stamp_chunks(writer, embedder.fingerprint, chunker.plain)
+        stamp_chunks(writer, fingerprint, chunker.plain)
     return EmbedReport(
         documents=run.documents,
         chunks=run.chunks,

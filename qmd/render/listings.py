@@ -154,10 +154,11 @@ def render_status(report: StatusReport, now: datetime) -> str:
     if index.pending_documents:
         remedy = "run 'qmd embed'" if index.embedding is None else "being computed"
         lines.append(f"  Pending:  {index.pending_documents} need embedding ({remedy})")
-    if index.embedding is not None:
-        run = index.embedding
+    if index.holder is not None:
+        run = index.holder
         began = relative_time(run.started_at, now)
-        lines.append(f"  Running:  computing vectors, {run.state} ({run.who}, began {began})")
+        what = f"computing vectors, {run.state}" if run.computes else f"{run.work} the index"
+        lines.append(f"  Running:  {what} ({run.who}, began {began})")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
     lines += ["", *_status_collections(report, now)]
     if index.left_out:
@@ -220,11 +221,16 @@ def status_json(report: StatusReport) -> str:
                 {"collection": one.collection, "path": one.path, "reason": one.reason} for one in index.left_out
             ],
             "embedding": None if index.embedding is None else embedding_row(index.embedding),
+            "locks": [] if index.holder is None else [_lock_row(index.holder)],
             # `qmd models list` has them; the key stays for programs that read it.
             "models": [],
             "tips": list(report.tips),
         }
     )
+
+
+def _lock_row(holder: EmbeddingRun) -> dict[str, int | str]:
+    return {"lock": "vectors", "owner": holder.who, "pid": holder.pid, "by": holder.by, "startedAt": holder.started_at}
 
 
 def embedding_row(run: EmbeddingRun) -> dict[str, int | float | str | None]:

@@ -234,10 +234,11 @@ def _vectors(report: StatusReport, now: datetime) -> Text:
     index = report.index
     if not index.documents:
         return state("faint", "none yet")
-    run = index.embedding
+    run = index.holder
     if run is not None:
         began = relative_time(run.started_at, now)
-        return state("warning", f"being computed: {run.state} ({run.who}, began {began})")
+        what = f"being computed: {run.state}" if run.computes else f"in use for {run.work} the index"
+        return state("warning", f"{what} ({run.who}, began {began})")
     if not index.pending_documents:
         return state("good", f"complete, {count(index.chunks, 'passage')}")
     if not index.vectors:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 from qmd.app.index import Index
 from qmd.app.turns import StoppedError
-from qmd.app.updating import AlreadyEmbeddingError
-from qmd.errors import QmdError
+from qmd.errors import AlreadyEmbeddingError, QmdError
 
 _logger = logging.getLogger("qmd.behind")
 

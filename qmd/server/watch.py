@@ -13,8 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from qmd.app.updating import AlreadyEmbeddingError
-from qmd.errors import BusyError, QmdError
+from qmd.errors import AlreadyEmbeddingError, BusyError, QmdError
 from qmd.records import Collection
 from qmd.server.file_events import SystemEvents
 

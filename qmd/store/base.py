@@ -46,9 +46,10 @@ class IndexReader(Protocol):
 
     def running_embedding(self) -> EmbeddingRun | None:
         """The run that computes vectors of this index now, in whatever process."""
-        from qmd.store.runs import running_embedding
+        from qmd.store.runs import lock_holder
 
-        return running_embedding(self.path)
+        run = lock_holder(self.path)
+        return run if run is not None and run.computes else None
 
     def close(self) -> None:
         """Release the file."""
@@ -178,7 +179,7 @@ class IndexReader(Protocol):
         """What is known of every document's file, some hundred at a time, in the order in which they were stored."""
 
     def models(self) -> Sequence[StoredModel]:
-        """The models that vectors are of, the one used last at the end."""
+        """The models that vectors are of, the one used last at the end; without what is only computed `ANEW`."""
 
     def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
         """The complete chunk sets of a model by content hash, some hundred at a time; empty where nothing is embedded.
@@ -287,8 +288,8 @@ class IndexWriter(IndexReader, Protocol):
     def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
         """Store vectors ahead of the chunks that will refer to them, so that a long text can be resumed half-way."""
 
-    def clear_vectors(self, collections: Sequence[str] | None = None) -> None:
-        """Forget the chunks of some collections, or all vectors of all models."""
+    def keep_models(self, names: Mapping[str, str]) -> None:
+        """Forget all vectors but those of these fingerprints, which get the names that are given for them."""
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         """Drop what nothing refers to, optimise, vacuum; counts per kind of thing removed."""

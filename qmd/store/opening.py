@@ -34,7 +34,7 @@ def open_reader(path: Path, address: str | None = None) -> IndexReader:
         from qmd.store.sqlite import opening
 
         return _finished(opening.open_reader(path), str(path))
-    reader: IndexReader = _engine_at(address).open_reader(address, path)
+    reader: IndexReader = engine_at(address).open_reader(address, path)
     return _finished(reader, address)
 
 
@@ -61,7 +61,7 @@ def open_writer(
 
         writer = opening.open_writer(path, busy_timeout_ms=busy_timeout_ms)
     else:
-        writer = _engine_at(address).open_writer(address, path, busy_timeout_ms=busy_timeout_ms)
+        writer = engine_at(address).open_writer(address, path, busy_timeout_ms=busy_timeout_ms)
     return writer if takes_unfinished else _finished(writer, address or str(path))
 
 
@@ -102,7 +102,7 @@ def _finished(index: _Index, place: str) -> _Index:
     return index
 
 
-def _engine_at(address: str) -> ModuleType:
+def engine_at(address: str) -> ModuleType:
     """What opens indexes at addresses.
 
     Raises:

@@ -59,6 +59,10 @@ class StoredFile(Struct, frozen=True):
     modified_at: str
 
 
+ANEW = "anew:"
+"""What stands before a model's fingerprint while its vectors are computed beside those that searches use."""
+
+
 class StoredModel(Struct, frozen=True):
     """A model that an index holds vectors of."""
 

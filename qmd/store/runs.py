@@ -1,7 +1,7 @@
-"""Who computes the vectors of an index now, and how far that is: a lock and a record beside the index file.
+"""Who has the vectors of an index now, since when, and how far that is: a lock and a record beside the index file.
 
 The lock alone says whether a run is going on, because the system drops it when its holder dies, however it dies. What
-the record of a killed run says is therefore not believed.
+the record of a killed run says is therefore not believed. Whoever computes, cleans or copies vectors takes the lock.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec import json
 from msgspec.structs import replace
 
 from qmd.clock import time_text, utc_now
+from qmd.errors import AlreadyEmbeddingError
 from qmd.files import exclusive_lock, is_locked, read_regular_file, write_atomically
 from qmd.pace import Progress
 from qmd.status import EmbeddingRun, Runner
@@ -39,23 +40,39 @@ _INTERVAL_S = 1.0
 def embed_lock(database: Path, wait_s: float = _PROBE_S, by: Runner = "embed") -> Iterator[bool]:
     """Hold the embedding lock of an index; gives False when another process has it longer than `wait_s`.
 
-    A run that gives way is asked to end, unless this one would give way itself.
+    A run that gives way is asked to end, unless this one would give way itself. Commands wait for each other for a
+    while; but who computes does not wait for another one that does, which may take hours.
     """
-    if by != "embed" and is_locked(_wanted_file(database)):
+    gives_way = by in ("watch", "server")
+    if gives_way and is_locked(_wanted_file(database)):
         # Who gave way would else be back before the command finds the lock free.
         yield False
         return
-    run = running_embedding(database) if by == "embed" else None
-    is_asked = run is not None and run.gives_way
     with ExitStack() as held:
-        with exclusive_lock(_wanted_file(database), _PROBE_S) if is_asked else nullcontext():
-            wait_s = max(wait_s, _HANDOVER_S) if is_asked else wait_s
-            is_ours = held.enter_context(exclusive_lock(_lock_file(database), wait_s))
+        is_ours = held.enter_context(exclusive_lock(_lock_file(database), wait_s))
+        run = None if is_ours or gives_way else lock_holder(database)
+        if run is not None and not run.by == by == "embed":
+            with exclusive_lock(_wanted_file(database), _PROBE_S):
+                is_ours = held.enter_context(exclusive_lock(_lock_file(database), _HANDOVER_S))
         yield is_ours
 
 
-def running_embedding(database: Path) -> EmbeddingRun | None:
-    """The run that computes vectors of an index now; costs nothing where there is none."""
+@contextmanager
+def sole_run(database: Path, by: Runner, place: str, before: EmbeddingRun | None = None) -> Iterator[RunRecord]:
+    """Have the vectors of an index to oneself, or raise `AlreadyEmbeddingError`, which says who has them of `place`."""
+    with embed_lock(database, by=by) as is_ours:
+        if not is_ours:
+            run = lock_holder(database)
+            state = f", {run.state}" if run is not None and run.computes else ""
+            who = "" if run is None else f" ({run.who}, since {run.started_at}{state})"
+            message = f"another process{who} is {run.work if run else 'computing vectors for'} index '{place}'"
+            raise AlreadyEmbeddingError(message, "wait until it has ended, see: qmd status")
+        with recorded_run(database, before, by) as record:
+            yield record
+
+
+def lock_holder(database: Path) -> EmbeddingRun | None:
+    """Who has the vectors of an index now; costs nothing where nobody has them."""
     record = _record_file(database)
     try:
         run = json.decode(read_regular_file(record, _MAX_BYTES), type=EmbeddingRun)

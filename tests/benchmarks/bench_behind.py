@@ -78,7 +78,7 @@ def _without_vectors(source: Path, folder: Path) -> Path:
     shutil.copy(source, index)
     (folder / ".config" / "qmd").mkdir(parents=True)
     with open_writer(index) as writer:
-        writer.clear_vectors()
+        writer.keep_models({})
         writer.cleanup()
         lines = [f"  {one.name}:\n    path: {one.path}\n    pattern: '{one.pattern}'" for one in writer.collections()]
     (folder / ".config" / "qmd" / "index.yml").write_text("\n".join(["collections:", *lines, ""]))

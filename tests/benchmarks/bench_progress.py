@@ -85,7 +85,7 @@ def measure(index: Path, by_path: bool) -> tuple[list[Progress], int]:
     assert engines.embedder is not None
     states: list[Progress] = []
     with open_writer(index) as writer:
-        writer.clear_vectors()
+        writer.keep_models({})
         pending = writer.pending
 
         def sorted_pending(fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:

@@ -33,7 +33,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def open_writer(address: str, state: Path, *, busy_timeout_ms: int | None = None) -> SqliteWriter:
         return sqlite.open_writer(place(address), busy_timeout_ms=busy_timeout_ms)
 
-    vars(engine).update(open_reader=open_reader, open_writer=open_writer)
+    vars(engine).update(open_reader=open_reader, open_writer=open_writer, mend=lambda *given, thorough: ())
     monkeypatch.setitem(sys.modules, engine.__name__, engine)
     return folder
 
@@ -106,6 +106,28 @@ def test_the_locks_of_an_address_lie_in_the_cache(qmd: Qmd, notes: Path, bucket:
         with embed_lock(index.path):
             refused = qmd("cleanup", "--index", ADDRESS)
     assert f"computing vectors for index '{ADDRESS}'" in refused.err
+
+
+@pytest.mark.parametrize(("damaged", "again"), [("_versions/*.manifest", ()), ("data/*.lance", ("--verify",))])
+def test_a_damaged_lancedb_table_is_one_line_with_the_command_that_builds_it_again(
+    qmd: Qmd, notes: Path, tmp_path: Path, damaged: str, again: tuple[str, ...]
+) -> None:
+    pytest.importorskip("lancedb", reason="LanceDB has no wheel for this system")
+    at = ("--index", f"lance:{tmp_path / 'tables'}")
+    assert qmd("index", str(notes), *at).status == 0
+    found = uris(qmd, "search", "pricing", *at)
+    for file in (tmp_path / "tables/documents.lance").glob(damaged):
+        file.write_bytes(b"damaged")
+    refused = qmd("search", "pricing", *at)
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: index '{at[1]}' cannot be used: ")
+    assert refused.err.endswith("\nhint: build what is damaged again from your files: qmd index --verify\n")
+    mended = qmd("index", *again, *at)
+    assert mended.status == 0
+    assert f"index '{at[1]}' was damaged: documents, words are built again from your files\n" in mended.err
+    assert "Embedded" not in mended.out
+    assert uris(qmd, "search", "pricing", *at) == found
+    assert qmd("index", "--verify", *at).err == ""
 
 
 def test_one_machine_deletes_nothing_of_another_ones_collections(

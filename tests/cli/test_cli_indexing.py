@@ -1,12 +1,16 @@
 import json
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from qmd.app import locks
 from qmd.config.paths import locate
-from qmd.store.runs import embed_lock
+from qmd.files import is_locked
+from qmd.store import runs
+from qmd.store.runs import embed_lock, recorded_run
 from qmd.store.sqlite.connection import PAGE_BYTES
 from tests.cli.conftest import Qmd
 
@@ -176,7 +180,8 @@ def test_a_second_embedding_run_leaves_the_work_to_the_first(indexed: Qmd, tmp_p
     with embed_lock(tmp_path / "cache/qmd/index.sqlite") as is_ours:
         assert is_ours
         run = indexed("embed")
-    assert (run.status, run.out) == (0, "Another embed process is already running. Skipping.\n")
+    assert (run.status, run.out) == (5, "Another embed process is already running. Skipping.\n")
+    assert run.err.startswith("error: another process is computing vectors for index '")
 
 
 def test_cleanup_says_what_it_would_do_before_it_does_it(indexed: Qmd) -> None:
@@ -206,15 +211,58 @@ def test_a_damaged_index_is_one_line(indexed: Qmd, tmp_path: Path) -> None:
 def test_cleanup_waits_for_an_embedding_run_and_then_says_what_runs(
     indexed: Qmd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "_CLEANUP_WAIT_S", 0.05)
+    monkeypatch.setattr(runs, "_HANDOVER_S", 0.05)
     database = locate(None, Path.cwd(), os.environ).database
-    with embed_lock(database):
+    with embed_lock(database), recorded_run(database) as record:
         refused = indexed("cleanup")
         assert (refused.status, refused.out) == (5, "")
-        assert refused.err.startswith(f"error: another process is computing vectors for index '{database}'")
-        assert "hint: wait until it has ended, then run: qmd cleanup\n" in refused.err
+        who = f"process {os.getpid()}, since {record.run.started_at}, just started"
+        assert refused.err.startswith(f"error: another process ({who}) is computing vectors for index '{database}'")
+        assert "hint: wait until it has ended, see: qmd status\n" in refused.err
         assert indexed("cleanup", "--dry-run").status == 0
     assert indexed("cleanup").status == 0
+
+
+@pytest.mark.parametrize("argv", [("embed",), ("index",)])
+def test_embed_beside_a_cleaning_waits_and_then_says_who_cleans(
+    indexed: Qmd, argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = locate(None, Path.cwd(), os.environ).database
+    is_cleaning = threading.Event()
+
+    def clean_until_somebody_waits() -> None:
+        with embed_lock(database, by="cleanup"), recorded_run(database, by="cleanup"):
+            is_cleaning.set()
+            while not is_locked(database.with_name(f".{database.name}.embed-wanted.lock")):
+                time.sleep(0.01)
+
+    with ThreadPoolExecutor() as pool:
+        cleaning = pool.submit(clean_until_somebody_waits)
+        assert is_cleaning.wait(60)
+        assert indexed(*argv).status == 0
+        cleaning.result(60)
+    assert json.loads(indexed("status", "--json").out)["needsEmbedding"] == 0
+    monkeypatch.setattr(runs, "_HANDOVER_S", 0.05)
+    with embed_lock(database, by="cleanup"), recorded_run(database, by="cleanup") as record:
+        refused = indexed(*argv)
+        assert refused.status == 5
+        assert "Skipping" not in refused.out
+        who = f"qmd cleanup, process {os.getpid()}, since {record.run.started_at}"
+        assert refused.err.startswith(
+            f"error: another process ({who}) is cleaning index '{database}' (database is locked)\nhint: "
+        )
+
+
+def test_status_says_who_has_the_vectors_and_what_for(indexed: Qmd) -> None:
+    database = locate(None, Path.cwd(), os.environ).database
+    assert json.loads(indexed("status", "--json").out)["locks"] == []
+    with embed_lock(database, by="cleanup"), recorded_run(database, by="cleanup") as record:
+        assert f"\n  Running:  cleaning the index (qmd cleanup, process {os.getpid()}, began " in indexed("status").out
+        shown = json.loads(indexed("status", "--json").out)
+        assert shown["embedding"] is None
+        owner = {"owner": f"qmd cleanup, process {os.getpid()}", "pid": os.getpid(), "by": "cleanup"}
+        assert shown["locks"] == [{"lock": "vectors", **owner, "startedAt": record.run.started_at}]
+        assert "need embeddings: they are being computed" not in indexed("query", "pricing").err
 
 
 def test_a_damaged_index_is_named_by_search_and_doctor_and_rebuilt_by_index(qmd: Qmd, notes: Path) -> None:

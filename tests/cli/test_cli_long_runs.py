@@ -141,11 +141,21 @@ def test_qmd_alone_asks_nobody_to_embed_while_vectors_are_computed(indexed: Qmd,
     assert "(qmd embed)" not in page
 
 
-@pytest.mark.parametrize("argv", [("embed",), ("embed", "--background"), ("index",), ("index", "--background")])
+@pytest.mark.parametrize("argv", [("embed", "--background"), ("index", "--background")])
 def test_a_second_run_says_how_far_the_first_is(indexed: Qmd, running: EmbeddingRun, argv: tuple[str, ...]) -> None:
     run = indexed(*argv)
     assert (run.status, run.out.endswith(ALREADY)) == (0, True)
     assert run.err == "It is 43 % done, 1 min 55 s left; see: qmd status\n"
+
+
+@pytest.mark.parametrize("argv", [("embed",), ("index",)])
+def test_a_second_run_that_is_waited_for_fails_as_busy_and_says_who_computes(
+    indexed: Qmd, running: EmbeddingRun, argv: tuple[str, ...]
+) -> None:
+    run = indexed(*argv)
+    assert (run.status, run.out.endswith(ALREADY)) == (5, True)
+    who = f"(process {running.pid}, since {running.started_at}, 43 % done, 1 min 55 s left)"
+    assert run.err.startswith(f"error: another process {who} is computing vectors for index '{database()}' (")
 
 
 def test_doctor_waits_for_vectors_that_are_being_computed(indexed: Qmd, running: EmbeddingRun) -> None:

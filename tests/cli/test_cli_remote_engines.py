@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Qmd, Run
+from tests.inference.model_interfaces import Answer
 from tests.inference.model_server import Body, ModelServer, serve_models
 
 QUERY = ("query", "seat pricing interviews", "--json")
@@ -136,6 +137,23 @@ def test_vectors_of_another_size_are_refused_and_the_words_remain(
     run = remote(*QUERY)
     assert "pricing.md" in _paths(run)[0]
     _one_warning(run, "size 48, not 32")
+
+
+@pytest.mark.parametrize("vector", [[0.0] * 8, [1.0] * 200_000], ids=["zeros", "wide"])
+def test_vectors_that_cannot_be_kept_are_one_line_before_any_note_is_sent(
+    indexed: Qmd, server: ModelServer, vector: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QMD_EMBED_MODEL", f"{server.url}/v1#broken")
+
+    def misbehave(path: str, body: Body) -> Answer:
+        return 200, {"data": [{"index": at, "embedding": vector} for at, _ in enumerate(body["input"])]}
+
+    server.misbehave = misbehave
+    run = indexed("embed")
+    assert run.status == 4
+    assert run.err.startswith("error: embedding model ") and len(run.err.splitlines()) == 2
+    assert all(body["input"] == ["size"] for body in server.asked("/embeddings"))
+    assert json.loads(indexed("status", "--json").out)["vectors"] == 0
 
 
 def test_a_failing_reranker_leaves_the_fused_order(

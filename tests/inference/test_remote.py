@@ -155,6 +155,33 @@ def test_a_nonsense_answer_is_one_clear_line(server: Server, answer: Any) -> Non
     assert "\n" not in caught.value.message and server.url in caught.value.message
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [
+        ([0.0, 0.0, 0.0], "answered a vector of zeros"),
+        ([float("inf"), 1.0], "answered vectors with values that are no numbers"),
+        ([1e300, 1e300], "answered vectors with values that are no numbers"),
+        ([10**400, 1.0], "answered without usable vectors"),
+        ([1.0] * 200_000, "answered vectors of size 200,000, more than the 8,192 that can be kept"),
+        ([1.0] * 20_000_000, "server answers with more than 33,554,432 bytes"),
+    ],
+    ids=["zeros", "infinite", "overflowing", "huge", "wide", "long"],
+)
+def test_vectors_that_cannot_be_used_are_refused_at_the_first_answer(
+    server: Server, vector: list[float], said: str
+) -> None:
+    raw = json.dumps({"data": [{"index": 0, "embedding": vector}]}).encode()
+    server.answer = lambda path, body: (200, raw, {})
+    embedder = _embedder(server, dim=None, batch_size=1)
+    for embed in (embedder.embed_queries, embedder.embed_documents):
+        server.requests.clear()
+        with pytest.raises(ModelError) as caught:
+            embed(["first", "second"])
+        assert said in caught.value.message and caught.value.hint
+        assert {tuple(body["input"]) for _, body, _ in server.requests if "input" in body} == {("first",)}
+
+
 # --- reranker ---
 
 

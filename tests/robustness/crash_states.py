@@ -119,6 +119,8 @@ def wrong_with(recorded: Recorded) -> Iterator[str]:
         found = _texts(world)
     with open_reader(database) as reader:
         yield from reader.check()
+        if recorded.scenario.keeps_vectors and reader.status(None).pending_documents:
+            yield f"{reader.status(None).pending_documents} documents have lost their vectors"
     connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
     with closing(connection):
         verdict = connection.execute("PRAGMA integrity_check").fetchall()

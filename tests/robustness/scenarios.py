@@ -16,6 +16,8 @@ import apsw
 
 from qmd.app.collections import remove_collection, rename_collection
 from qmd.app.mirroring import open_current_writer
+from qmd.app.records import EmbedRequest
+from qmd.app.updating import embed
 from qmd.config import edits
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import load_config
@@ -104,6 +106,8 @@ class Scenario:
     """Steps that the command's version of the program knows and the one before did not."""
     is_outdated: bool = False
     """The file before is of a version that the program brings up to date."""
+    keeps_vectors: bool = False
+    """Whatever happens, a search finds every document by the vectors of one model."""
     is_first: bool = False
     """There is no index before, so a reader may find none after."""
 
@@ -154,8 +158,13 @@ def _embed(world: World) -> None:
 
 def _embed_anew(world: World) -> None:
     with embed_lock(world.locations.database), _writer(world) as writer:
-        writer.clear_vectors(None)
-        embed_pending(writer, EMBEDDER)
+        embed(writer, EMBEDDER, EmbedRequest(force=True), on_start=None, on_progress=None, should_stop=None)
+
+
+def _embed_by_another_model(world: World) -> None:
+    other = cast("Embedder", HashingEmbedder(dim=24, fingerprint="fedcba9876543210"))
+    with embed_lock(world.locations.database), _writer(world) as writer:
+        embed(writer, other, EmbedRequest(), on_start=None, on_progress=None, should_stop=None)
 
 
 def _index(world: World) -> None:
@@ -247,7 +256,8 @@ SCENARIOS = (
     Scenario("update", _stale, _update),
     Scenario("update beside a reader", _stale, _update, beside_reader=True),
     Scenario("embed", _after(_notes, _configure, _update), _embed),
-    Scenario("embed --force", _indexed, _embed_anew, checkpoint_pages=10),
+    Scenario("embed --force", _indexed, _embed_anew, checkpoint_pages=10, keeps_vectors=True),
+    Scenario("embed by another model", _indexed, _embed_by_another_model, checkpoint_pages=10, keeps_vectors=True),
     Scenario("cleanup", _unclean, _cleanup),
     Scenario("cleanup, many checkpoints", _unclean, _cleanup, checkpoint_pages=6),
     Scenario("collection rename", _indexed, _rename, settle=(_index, _cleanup)),

@@ -22,8 +22,7 @@ from qmd.app.engines import EnginePool
 from qmd.app.index import Index
 from qmd.app.opening import open_index
 from qmd.app.turns import StoppedError
-from qmd.app.updating import AlreadyEmbeddingError
-from qmd.errors import ModelError, NotFoundError
+from qmd.errors import AlreadyEmbeddingError, ModelError, NotFoundError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.server.behind import VectorWorker
 from qmd.store.opening import open_reader

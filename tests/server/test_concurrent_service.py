@@ -65,7 +65,7 @@ def test_a_warm_server_answers_by_the_new_vectors_after_all_were_computed_anew(t
         with open_writer(database) as writer:
             writer.mirror_config([collection], None, "digest")
             update_collection(writer, collection, verify=True)
-            writer.clear_vectors()
+            writer.keep_models({})
             embed_pending(writer, HashingEmbedder())
 
     def nearest(text: str) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qmd.app.updating import AlreadyEmbeddingError
-from qmd.errors import BusyError, ModelError, NotFoundError
+from qmd.errors import AlreadyEmbeddingError, BusyError, ModelError, NotFoundError
 from qmd.records import Collection
 from qmd.server.file_events import SystemEvents
 from qmd.server.watch import DEBOUNCE_S, MAX_DELAY_S, REPORTED_INTERVAL_S, Snapshot, Watcher

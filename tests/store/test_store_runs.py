@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from qmd.errors import AlreadyEmbeddingError
 from qmd.pace import Progress
-from qmd.store.runs import embed_lock, recorded_run, running_embedding
+from qmd.status import Runner
+from qmd.store import runs
+from qmd.store.runs import embed_lock, lock_holder, recorded_run, sole_run
 
 _HOLD = """
 import sys, time
@@ -38,7 +41,7 @@ def test_a_run_of_another_process_is_seen_and_a_killed_one_is_not_believed(datab
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
-        run = running_embedding(database)
+        run = lock_holder(database)
         assert run is not None
         assert (run.pid, run.percent, run.left_s) == (holder.pid, 43, 13.0)
         assert run.state == "43 % done, 13 s left"
@@ -46,7 +49,7 @@ def test_a_run_of_another_process_is_seen_and_a_killed_one_is_not_believed(datab
             assert not is_ours
         holder.kill()
     assert (database.parent / f".{database.name}.embed.json").exists()
-    assert running_embedding(database) is None
+    assert lock_holder(database) is None
     with embed_lock(database, 0.0) as is_ours:
         assert is_ours
 
@@ -54,14 +57,14 @@ def test_a_run_of_another_process_is_seen_and_a_killed_one_is_not_believed(datab
 def test_a_run_that_ends_leaves_nothing_behind(database: Path) -> None:
     with embed_lock(database), recorded_run(database) as record:
         record.update(Progress(1, 2))
-        assert running_embedding(database) == record.run
-    assert running_embedding(database) is None
+        assert lock_holder(database) == record.run
+    assert lock_holder(database) is None
     assert [path.name for path in database.parent.iterdir()] == [f".{database.name}.embed.lock"]
 
 
 def test_before_anything_is_counted_a_run_has_just_started(database: Path) -> None:
     with embed_lock(database), recorded_run(database):
-        run = running_embedding(database)
+        run = lock_holder(database)
         assert run is not None and run.state == "just started"
 
 
@@ -69,7 +72,7 @@ def test_asking_for_a_run_does_not_look_like_one(database: Path) -> None:
     with embed_lock(database), recorded_run(database) as record:
         record.pause()
     for _ in range(50):
-        running_embedding(database)
+        lock_holder(database)
         with embed_lock(database, 0.0) as is_ours:
             assert is_ours
 
@@ -78,7 +81,7 @@ def test_slices_of_one_run_are_one_run_to_others(database: Path) -> None:
     with embed_lock(database), recorded_run(database) as first:
         first.update(Progress(30, 100))
         first.pause()
-    assert running_embedding(database) == first.run
+    assert lock_holder(database) == first.run
     with embed_lock(database), recorded_run(database, first.run) as second:
         second.update(Progress(20, 70))
         assert (second.run.percent, second.run.started_at) == (50, first.run.started_at)
@@ -106,6 +109,46 @@ def test_a_run_that_gives_way_is_asked_to_end_and_not_back_before_the_command_ha
         assert is_ours
 
 
+def test_a_cleaning_gets_its_turn_from_a_server_that_computes_in_slices(database: Path) -> None:
+    began = threading.Event()
+
+    def server() -> None:
+        before = None
+        for _ in range(200):
+            with embed_lock(database, by="server") as is_ours:
+                if not is_ours:
+                    return
+                with recorded_run(database, before, by="server") as record:
+                    began.set()
+                    while not record.is_wanted:
+                        time.sleep(0.005)
+                    record.pause()
+                    before = record.run
+
+    with ThreadPoolExecutor() as pool:
+        serving = pool.submit(server)
+        assert began.wait(60)
+        with sole_run(database, "cleanup", "x") as cleaning:
+            assert lock_holder(database) == cleaning.run
+            serving.result(60)
+        assert lock_holder(database) is None
+
+
+def test_who_finds_the_vectors_taken_learns_by_whom_and_what_for(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_HANDOVER_S", 0.05)
+    works: dict[Runner, str] = {"embed": "computing vectors for", "cleanup": "cleaning", "copy": "filling"}
+    for by, work in works.items():
+        with sole_run(database, by, "x") as record:
+            for asking in works:
+                with pytest.raises(AlreadyEmbeddingError) as caught, sole_run(database, asking, "x"):
+                    pass
+                message = caught.value.message
+                assert message.startswith(f"another process ({record.run.who}, since {record.run.started_at}")
+                assert message.endswith(f") is {work} index 'x'")
+
+
 def test_a_command_is_not_asked_to_end(database: Path) -> None:
     with embed_lock(database), recorded_run(database) as record:
         with embed_lock(database, 0.0) as is_ours:
@@ -127,7 +170,7 @@ def test_a_pause_that_lasts_is_an_end(database: Path, monkeypatch: pytest.Monkey
         record.pause()
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 60)
-    assert running_embedding(database) is None
+    assert lock_holder(database) is None
 
 
 def test_damaged_records_are_no_run(database: Path) -> None:
@@ -135,7 +178,7 @@ def test_damaged_records_are_no_run(database: Path) -> None:
         record = database.parent / f".{database.name}.embed.json"
         for text in ("", "{}", "[", '{"pid": "x", "started_at": 1}'):
             record.write_text(text)
-            assert running_embedding(database) is None
+            assert lock_holder(database) is None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="rights of the profile hold there")

@@ -27,6 +27,8 @@ from qmd.inference.models.catalogue import Role
 
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
 """A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
+_MAX_DIM = 8192
+"""What a table of sqlite-vec takes."""
 _LEAST_CHARS = 64
 """A text shorter than this is too long for no model: the server means something else."""
 _WANTED: Mapping[Role, str] = {"embed": "usable vectors", "rerank": "usable scores", "expand": "a message"}
@@ -82,7 +84,7 @@ class ServerEngine(Generic[AskT, AnswerT]):
     def _read(self, api: Api[AskT, AnswerT], address: str, raw: Any) -> AnswerT:
         try:
             return api.read(raw)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise RefusalError(f"{self.client.named(address)} answered without {_WANTED[self.role]}", 200) from exc
 
     def _nonsense(self, what: str) -> ModelError:
@@ -169,15 +171,12 @@ class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
 
     def _embed_batch(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float32]:
         try:
-            vectors = self._vectors(texts, is_query)
+            return self._vectors(texts, is_query).astype(np.float32)
         except RefusalError as exc:
             # 422 is what text-embeddings-inference and many others answer to too many texts, with or without reasons.
             if exc.is_of_size or (exc.status == 422 and len(texts) > 1):
                 return self._embed_smaller(texts, is_query, exc)
             raise
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        result: npt.NDArray[np.float32] = (vectors / np.where(norms == 0, 1, norms)).astype(np.float32)
-        return result
 
     def _embed_smaller(self, texts: Sequence[str], is_query: bool, refusal: RefusalError) -> npt.NDArray[np.float32]:
         """The same in two halves; a text alone is cut by the server where it can do that, else halved itself."""
@@ -198,7 +197,7 @@ class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
         return self._embed_batch([text[: len(text) // 2]], is_query)
 
     def _vectors(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float64]:
-        """Vectors of the size that is wanted, which is asked for where the server's own is larger."""
+        """Vectors of length 1 and the size that is wanted, which is asked for where the server's own is larger."""
         vectors = self._vectors_of_server(texts, is_query)
         wanted = self._dim
         if wanted is not None and vectors.shape[1] > wanted and not self._asks_for_dim:
@@ -223,10 +222,16 @@ class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
             raise self._nonsense(f"{len(rows)} vectors for {len(texts)} texts")
         if len({len(row) for row in rows}) != 1 or not rows[0]:
             raise self._nonsense("vectors of several sizes")
+        if len(rows[0]) > _MAX_DIM:
+            raise self._nonsense(f"vectors of size {len(rows[0]):,}, more than the {_MAX_DIM:,} that can be kept")
         vectors = np.array(rows, np.float64)
-        if not np.isfinite(vectors).all():
+        with np.errstate(over="ignore"):
+            norms: npt.NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(norms).all():
             raise self._nonsense("vectors with values that are no numbers")
-        return vectors
+        if not norms.all():
+            raise self._nonsense("a vector of zeros")
+        return vectors / norms
 
 
 class RemoteReranker(ServerEngine[RerankAsk, dict[int, float]]):

@@ -24,7 +24,8 @@ _MAX_WAIT_S = 20.0
 _BREAKER_FAILURES = 3
 _BREAKER_REST_S = 30.0
 """After three failed calls in a row nothing is sent for half a minute: a search must not wait for a dead server."""
-_MAX_ANSWER_BYTES = 1 << 28
+_MAX_ANSWER_BYTES = 1 << 25
+"""Twice what the largest vectors of a whole batch take; reading as much JSON takes a second or two."""
 
 
 class DeadlineError(ModelError):
@@ -178,7 +179,10 @@ class RemoteClient:
         while part := response.read1(1 << 16):
             parts.append(part)
             size += len(part)
-            if size > _MAX_ANSWER_BYTES or self._clock() > ends:
+            if size > _MAX_ANSWER_BYTES:
+                message = f"{self._work} server answers with more than {_MAX_ANSWER_BYTES:,} bytes"
+                raise ModelError(message, "check the URL and the model's name")
+            if self._clock() > ends:
                 raise TimeoutError(f"its answer has not ended after {size:,} bytes")
         return b"".join(parts)
 

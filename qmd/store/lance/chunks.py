@@ -147,20 +147,16 @@ def forget_chunks(tables: OpenTables, fingerprint: str, suffixes: Sequence[str] 
     tables.delete_in("chunks", "hash", sorted(hashes), where)
 
 
-def clear_vectors(tables: OpenTables, collections: Sequence[str] | None) -> None:
-    """Forget vectors: of all models and texts, or of the texts that only the given collections hold."""
-    if collections is None:
-        for model in tables.state.models:
-            tables.state.versions.pop(model.table, None)
-        tables.state.models = []
-        tables.delete("chunks", "true")
-        return
-    inside: dict[bool, set[str]] = {True: set(), False: set()}
-    for row in tables.select("documents", ("hash", "collection")):
-        inside[row["collection"] in collections].add(row["hash"])
-    tables.delete_in("chunks", "hash", sorted(inside[True] - inside[False]))
-    # Otherwise the next run would find every key again and compute nothing.
-    drop_unused_vectors(tables)
+def keep_models(tables: OpenTables, names: Mapping[str, str]) -> None:
+    """Forget all vectors but those of these models, which get other names; see `IndexWriter`."""
+    state, kept = tables.state, []
+    for model in state.models:
+        if model.fingerprint in names:
+            kept.append(Model(model.id, names[model.fingerprint], model.dim))
+        else:
+            state.versions.pop(model.table, None)
+            tables.delete("chunks", f"model = {model.id}")
+    state.models = kept
 
 
 def drop_unused_vectors(tables: OpenTables) -> None:

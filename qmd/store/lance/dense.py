@@ -75,9 +75,9 @@ def score(
 
 def search_like(tables: Tables, document_hash: str, k: int, scope: Scope) -> list[Candidate]:
     """The top `k` by the mean of a text's chunks, of the model used last; empty when it has none of that."""
-    if not tables.state.models:
+    if not tables.state.searched:
         return []
-    model = tables.state.models[-1]
+    model = tables.state.searched[-1]
     keys = [row["key"] for row in _chunks_of(tables, model, {document_hash})]
     known, matrix = fetch_vectors(tables, model, list(set(keys)))
     row_of = {key: row for row, key in enumerate(known)}

@@ -14,8 +14,8 @@ from lancedb.table import LanceTable
 from qmd.errors import StoreError
 from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
 from qmd.store.lance import chunks
-from qmd.store.lance.tables import STATE, OpenTables, Tables, both, literal
-from qmd.store.runs import running_embedding
+from qmd.store.lance.tables import REBUILD, STATE, OpenTables, Tables, both, literal
+from qmd.store.runs import lock_holder
 
 UNINDEXED = 1_000
 """Documents that a search reads one by one because the full-text index lacks them, at most when a change is complete:
@@ -53,7 +53,7 @@ def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
 def read_status(tables: Tables, path: Path, fingerprint: str | None) -> IndexStatus:
     """Counts of what the index holds; vectors only of the given model, None standing for the one used last."""
     state = tables.state
-    model = state.model(fingerprint) if fingerprint else next(iter(state.models[-1:]), None)
+    model = state.model(fingerprint) if fingerprint else next(iter(state.searched[-1:]), None)
     fingerprint = model.fingerprint if model else fingerprint
     documents = tables.select("documents", ("collection", "hash"))
     counts = Counter(row["collection"] for row in documents)
@@ -73,7 +73,7 @@ def read_status(tables: Tables, path: Path, fingerprint: str | None) -> IndexSta
             CollectionStatus.of(one, counts.get(one.name, 0), updated.get(one.name)) for one in state.collections
         ),
         left_out=tuple(read_left_out(tables, None)),
-        embedding=running_embedding(path),
+        holder=lock_holder(path),
     )
 
 
@@ -90,24 +90,46 @@ def read_left_out(tables: Tables, collection: str | None) -> list[LeftOutFile]:
 
 def check(tables: Tables) -> list[str]:
     """Everything found wrong, one line each; empty when the index is sound. Reads all of it."""
+    unreadable = _unreadable(tables)
+    if unreadable:
+        return [error.message for error in unreadable.values()]
     found = []
-    for name in tables.state.versions:
-        try:
-            table = tables.table(name)
-            if table is not None:
-                with tables.connection.failing():
-                    for _ in table.search().limit(None).to_batches():
-                        tables.check()
-        except StoreError as error:
-            found.append(error.message)
-    if found:
-        return found
     for model in tables.state.models:
         held = {row["key"] for row in tables.select(model.table, ("key",))}
         used = [row["key"] for row in tables.select("chunks", ("key",), both(f"model = {model.id}", "seq >= 0"))]
         lost = sum(key not in held for key in used)
         if lost:
             found.append(f"{lost} chunks have no vector")
+    return found
+
+
+def forget_damaged(tables: OpenTables, *, thorough: bool) -> list[str]:
+    """Leave out tables that cannot be read, so that whatever is written next begins them anew; their names."""
+    # Through tables of its own: an open one has what is kept in memory.
+    unreadable = _unreadable(Tables(tables.connection, tables.state), thorough=thorough)
+    damaged = {name for name, error in unreadable.items() if error.hint == REBUILD}
+    # Words are written with the documents that have them.
+    damaged |= {"documents", "words"} if damaged & {"documents", "words"} else set()
+    for name in damaged:
+        tables.state.versions.pop(name, None)
+    sound = [one.fingerprint for one in tables.state.models if one.table not in damaged]
+    chunks.keep_models(tables, {name: name for name in sound})
+    return sorted(damaged)
+
+
+def _unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, StoreError]:
+    """Why tables cannot be read: all of them and their indexes, or else what says where their rows lie."""
+    found: dict[str, StoreError] = {}
+    for name in tables.state.versions:
+        try:
+            if (table := tables.table(name)) is not None:
+                with tables.connection.failing():
+                    for _ in table.search().limit(None if thorough else 1).to_batches():
+                        tables.check()
+                    for index in table.list_indices() if thorough else ():
+                        table.prewarm_index(index.name)
+        except StoreError as error:
+            found[name] = error
     return found
 
 

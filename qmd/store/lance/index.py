@@ -185,7 +185,7 @@ class LanceReader(IndexReader):
         return export.stored_files(self._tables)
 
     def models(self) -> Sequence[StoredModel]:
-        return [StoredModel(model.fingerprint, model.dim) for model in self._tables.state.models]
+        return [StoredModel(model.fingerprint, model.dim) for model in self._tables.state.searched]
 
     def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
         return export.chunk_sets(self._tables, fingerprint)

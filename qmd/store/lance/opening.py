@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from qmd.errors import NotFoundError
+from qmd.errors import NotFoundError, StoreError
 from qmd.files import make_private_folder
 from qmd.store import waiting
 from qmd.store.lance.index import LanceReader
-from qmd.store.lance.tables import Connection
+from qmd.store.lance.tables import REBUILD, Connection
 from qmd.store.lance.writer import LanceWriter
 
 
@@ -47,3 +48,21 @@ def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None)
         connection.create_state()
     wait_ms = waiting.busy_timeout_ms() if busy_timeout_ms is None else busy_timeout_ms
     return LanceWriter(connection, path, wait_ms / 1000)
+
+
+def mend(address: str, path: Path, *, thorough: bool) -> Sequence[str]:
+    """Begin damaged tables anew, which the next update and embedding fill; their names. `thorough` as for `health`."""
+    connection = Connection(address)
+    try:
+        connection.read_state(connection.open_state())
+    except NotFoundError:
+        return ()
+    except StoreError as error:
+        if error.hint != REBUILD:
+            raise
+        # Nothing tells any more which versions of the tables belong together.
+        for name in (names := connection.names()):
+            connection.drop(name)
+        return names
+    with open_writer(address, path) as writer:
+        return writer.forget_damaged(thorough=thorough)

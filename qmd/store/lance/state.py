@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from qmd.names import to_disk, to_text
 from qmd.records import Collection
+from qmd.store.records import ANEW
 
 FORMAT = 1
 """Version of the tables below; a reader refuses a higher one."""
@@ -43,6 +44,11 @@ class State(Struct):
     """The one used last at the end."""
     collections: list[Collection] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def searched(self) -> list[Model]:
+        """Those whose vectors are not just being computed beside others."""
+        return [one for one in self.models if not one.fingerprint.startswith(ANEW)]
 
     def model(self, fingerprint: str) -> Model | None:
         """The model of a fingerprint, None where nothing of it is held."""

@@ -42,6 +42,13 @@ _SAID_BY_STORE = re.compile(r"<Message>([^<]+)</Message>")
 _IN_ITS_SOURCE = re.compile(r"^(lance error: )?(LanceError\(\w+\): )?|, (location: Location|/[^ ,]*\.rs:).*", re.DOTALL)
 """What the Rust library says of itself around the reason."""
 
+_ELSEWHERE = re.compile(
+    r"Generic (?:S3|GCS|Azure|HTTP)|<Message>|denied|No space|Too many open|conflict|concurrent|timed? ?out|"
+    r"newer|not supported|unsupported|feature flag|storage version",
+    re.IGNORECASE,
+)
+"""Signs that the tables may be sound: the place is in trouble, or somebody else or another version is at them."""
+
 LOCAL = "lance:"
 """What the address of an index in a folder begins with."""
 
@@ -49,6 +56,8 @@ STATE = "state"
 """The table of the one row."""
 
 _IN_ONE_QUERY = 1_000
+
+REBUILD = "build what is damaged again from your files: qmd index --verify"
 
 Row = dict[str, Any]
 
@@ -85,7 +94,9 @@ def reason_and_hint(text: str) -> tuple[str, str]:
         return "the region of its bucket is not known, or there is no such bucket", "set AWS_REGION, or see the name"
     said = _SAID_BY_STORE.search(text)
     reason = " ".join((said[1] if said else _IN_ITS_SOURCE.sub("", text)).split())
-    return reason[:300], "see that the place can be reached and written, then run the command again"
+    if _ELSEWHERE.search(text):
+        return reason[:300], "see that the place can be reached and written, then run the command again"
+    return reason[:300], REBUILD
 
 
 class Connection:
@@ -109,8 +120,9 @@ class Connection:
             yield
         except QmdError:
             raise
-        # LanceDB raises these, with the words of the Rust library, whatever has happened.
-        except (RuntimeError, ValueError, OSError, TimeoutError) as exc:
+        # LanceDB raises errors of any kind, with the words of the Rust library, whatever has happened; a class of its
+        # own, which cannot be imported, where that meets a damaged file that it does not expect.
+        except Exception as exc:
             reason, hint = reason_and_hint(str(exc) or type(exc).__name__)
             raise StoreError(f"index '{self.address}' cannot be used: {reason}", hint) from exc
 

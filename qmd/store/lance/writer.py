@@ -235,9 +235,14 @@ class LanceWriter(LanceReader, IndexWriter):
         with self.transaction():
             chunks.put_vectors(self._open, fingerprint, dim, new_vectors)
 
-    def clear_vectors(self, collections: Sequence[str] | None = None) -> None:
+    def keep_models(self, names: Mapping[str, str]) -> None:
         with self.transaction():
-            chunks.clear_vectors(self._open, collections)
+            chunks.keep_models(self._open, names)
+
+    def forget_damaged(self, *, thorough: bool) -> Sequence[str]:
+        """See `health`."""
+        with self.transaction():
+            return health.forget_damaged(self._open, thorough=thorough)
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         if dry_run:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from qmd.batches import batches
-from qmd.store.records import ChunkRecord, PendingContent, VectorCoverage
+from qmd.store.records import ANEW, ChunkRecord, PendingContent, VectorCoverage
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.documents import fetch_texts
 
 _TEXTS_AT_ONCE = 64
+
+SEARCHED = f"fingerprint NOT GLOB '{ANEW}*'"
+"""The condition on `models` that their vectors are not just being computed beside others."""
 
 
 def vector_coverage(database: Database, fingerprint: str) -> VectorCoverage:

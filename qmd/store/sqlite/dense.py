@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from qmd.errors import StoreError
 from qmd.records import Candidate, Scope
+from qmd.store.sqlite.chunks import SEARCHED
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, score_rows, sign_products
 from qmd.store.sqlite.scope import Condition, scope_condition
@@ -109,7 +110,8 @@ class VectorCache:
 
     def search_like(self, document_id: int, k: int, scope: Scope) -> list[Candidate]:
         """The top `k` by the mean of a document's chunks, of the model used last; empty when it has none of that."""
-        found = self._database.row("SELECT id, fingerprint, dim FROM models ORDER BY id DESC LIMIT 1")
+        sql = f"SELECT id, fingerprint, dim FROM models WHERE {SEARCHED} ORDER BY id DESC LIMIT 1"
+        found = self._database.row(sql)
         if found is None:
             return []
         model, fingerprint, dim = found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qmd.batches import batches
 from qmd.store.records import ChunkRecord, StoredFile, StoredModel
-from qmd.store.sqlite.chunks import known_model
+from qmd.store.sqlite.chunks import SEARCHED, known_model
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def stored_files(database: Database) -> Iterator[list[StoredFile]]:
 
 def models(database: Database) -> list[StoredModel]:
     """The models that vectors are of, in the order of their first use."""
-    return [StoredModel(*row) for row in database.rows("SELECT fingerprint, dim FROM models ORDER BY id")]
+    return [
+        StoredModel(*row) for row in database.rows(f"SELECT fingerprint, dim FROM models WHERE {SEARCHED} ORDER BY id")
+    ]
 
 
 def chunk_sets(database: Database, fingerprint: str) -> Iterator[dict[str, list[ChunkRecord]]]:

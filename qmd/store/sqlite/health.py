@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qmd.status import CollectionStatus, IndexStatus
-from qmd.store.runs import running_embedding
+from qmd.store.runs import lock_holder
 from qmd.store.sqlite import chunks
 from qmd.store.sqlite.connection import DamagedIndexError, Database, add_checksums, forget_verified
 from qmd.store.sqlite.documents import read_collections, read_left_out
@@ -28,7 +28,7 @@ _STEPS: tuple[tuple[str, str, str], ...] = (
 
 def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
     """Counts of what the index holds; vectors only of the given model, None standing for the one used last."""
-    wanted = "fingerprint = ?1" if fingerprint else "?1 IS NULL ORDER BY id DESC LIMIT 1"
+    wanted = "fingerprint = ?1" if fingerprint else f"?1 IS NULL AND {chunks.SEARCHED} ORDER BY id DESC LIMIT 1"
     model = database.row(f"SELECT id, fingerprint FROM models WHERE {wanted}", (fingerprint,))
     model_id, fingerprint = model if model else (-1, fingerprint)
     coverage = chunks.vector_coverage(database, fingerprint or "")
@@ -57,7 +57,7 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
             for one in read_collections(database)
         ),
         left_out=tuple(read_left_out(database, None)),
-        embedding=running_embedding(database.path),
+        holder=lock_holder(database.path),
     )
 
 

@@ -366,11 +366,11 @@ class SqliteWriter(SqliteReader, IndexWriter):
         with self.transaction():
             vectors.put_vectors(self._database, fingerprint, dim, new_vectors)
 
-    def clear_vectors(self, collections: Sequence[str] | None = None) -> None:
+    def keep_models(self, names: Mapping[str, str]) -> None:
         from qmd.store.sqlite import vectors
 
         with self.transaction():
-            vectors.clear_vectors(self._database, collections)
+            vectors.keep_models(self._database, names)
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
         return health.cleanup(self._database, dry_run=dry_run)

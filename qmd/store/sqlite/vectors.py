@@ -68,25 +68,18 @@ def put_stored_rows(database: Database, fingerprint: str, dim: int, rows: Mappin
     _append(database, model_id(database, fingerprint, dim), dim, rows, np.stack(list(rows.values())))
 
 
-def clear_vectors(database: Database, collections: Sequence[str] | None) -> None:
-    """Forget vectors: of all models and texts, or of the texts that only the given collections hold."""
-    if collections is None:
-        for model, dim in database.rows("SELECT id, dim FROM models"):
-            for one in (vectors_of(database, model, dim), signs_of(database, model, dim)):
-                if one.exists():
-                    one.drop()
-        for table in ("chunks", "embedded", "vector_keys", "models"):
-            database.run(f"DELETE FROM {table}")
-        return
-    marks = ",".join("?" * len(collections))
-    only_here = (
-        f"SELECT id FROM content WHERE hash IN (SELECT hash FROM documents WHERE collection IN ({marks}))"
-        f" AND hash NOT IN (SELECT hash FROM documents WHERE collection NOT IN ({marks}))"
-    )
-    for table in ("chunks", "embedded"):
-        database.run(f"DELETE FROM {table} WHERE content IN ({only_here})", (*collections, *collections))
-    # Otherwise the next run would find every key again and compute nothing.
-    drop_unused(database)
+def keep_models(database: Database, names: Mapping[str, str]) -> None:
+    """Forget all vectors but those of these models, which get other names; see `IndexWriter`."""
+    for model, dim, fingerprint in database.rows("SELECT id, dim, fingerprint FROM models"):
+        if fingerprint in names:
+            continue
+        for one in (vectors_of(database, model, dim), signs_of(database, model, dim)):
+            if one.exists():
+                one.drop()
+        for table in ("chunks", "embedded", "vector_keys"):
+            database.run(f"DELETE FROM {table} WHERE model = ?", (model,))
+        database.run("DELETE FROM models WHERE id = ?", (model,))
+    database.run_many("UPDATE models SET fingerprint = ?2 WHERE fingerprint = ?1 AND fingerprint != ?2", names.items())
 
 
 def drop_unused(database: Database, *, dry_run: bool = False) -> int:

@@ -11,7 +11,7 @@ import pytest
 from qmd.errors import StoreError
 from qmd.records import MetadataFilter, Scope
 from qmd.store.base import IndexWriter
-from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
+from qmd.store.records import ANEW, ChunkRecord, NewDocument, VectorCoverage
 from tests.store.contract.conftest import Place
 from tests.store.made_vectors import DIM, fill, key_of, unit_vectors
 
@@ -160,17 +160,36 @@ def test_equal_keys_share_one_vector_which_outlives_its_document_until_cleanup(
     assert contract_writer.check() == []
 
 
-def test_clearing_one_collection_keeps_the_vectors_of_shared_texts(
+def test_vectors_that_are_computed_beside_others_are_seen_when_they_get_their_name(
     contract_writer: IndexWriter, make_document: MakeDocument
 ) -> None:
+    matrix = fill(contract_writer, make_document, 4)
+    [first] = contract_writer.find_docid(make_document("x", "text 1").hash)
+    other = unit_vectors(1, seed=8)[0]
+    contract_writer.put_vectors(f"{ANEW}f", DIM, {key_of(0): other})
+    contract_writer.put_chunks(f"{ANEW}f", DIM, {first.hash: [ChunkRecord(0, 0, 3, key_of(0))]})
+    assert [one.fingerprint for one in contract_writer.models()] == ["f"]
+    assert contract_writer.status(None).vectors == 12
+    assert contract_writer.search_like(first, 1, Scope())[0].score < 1
+    assert contract_writer.search_dense(matrix[2, 1], 1, Scope(), "f")[0].document_id == 3
+    contract_writer.keep_models({f"{ANEW}f": "f"})
+    assert [one.fingerprint for one in contract_writer.models()] == ["f"]
+    assert (contract_writer.status(None).vectors, contract_writer.count_pending("f")[0]) == (1, 3)
+    [found] = contract_writer.search_dense(other, 5, Scope(), "f")
+    assert found.document_id == first.id
+    assert found.score == pytest.approx(1.0, abs=0.01)
+    assert contract_writer.check() == []
+
+
+def test_models_that_are_not_kept_leave_nothing(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
     fill(contract_writer, make_document, 4)
-    contract_writer.put_documents("copy", [make_document("c.md", "text 1")])
-    contract_writer.clear_vectors(["n"])
-    assert contract_writer.status("f").vectors == 3
-    assert contract_writer.count_pending("f")[0] == 3
-    contract_writer.clear_vectors()
-    assert contract_writer.status("f").vectors == 0
+    contract_writer.put_vectors("g", DIM, {key_of(0): unit_vectors(1)[0]})
+    contract_writer.keep_models({"g": "g"})
+    assert [one.fingerprint for one in contract_writer.models()] == ["g"]
+    assert contract_writer.count_pending("f")[0] == 4
+    contract_writer.keep_models({})
     assert contract_writer.models() == []
+    assert contract_writer.status(None).chunks == 0
     matrix = fill(contract_writer, make_document, 2)
     assert contract_writer.search_dense(matrix[1, 0], 1, Scope(), "f")[0].score == pytest.approx(1.0, abs=0.01)
 
