@@ -67,9 +67,8 @@ def create_private(path: Path) -> None:
     Raises:
         OSError: If it cannot be made.
     """
-    place = path if _is_in_project(path) else Path(os.path.realpath(path))
     with suppress(FileExistsError):
-        os.close(_open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.close(_open(real_place(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def open_private(path: Path, flags: int) -> int:
@@ -94,13 +93,15 @@ def why_refused(status: os.stat_result, *, takes_any_owner: bool = False) -> str
         status: Of the file itself, not of what it leads to.
         takes_any_owner: Whether it may be another user's.
     """
-    if stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER:
+    if _is_link(status):
         return "is a link"
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if status.st_nlink > 1:
         return "is a hard link"
-    return None if takes_any_owner or _is_own(status) else "belongs to another user"
+    # Who works as another user in a folder of their own means their own files.
+    is_own = os.name != "posix" or str(status.st_uid) in (str(os.geteuid()), os.environ.get("SUDO_UID"))
+    return None if takes_any_owner or is_own else "belongs to another user"
 
 
 def real_place(path: Path) -> Path:
@@ -109,58 +110,35 @@ def real_place(path: Path) -> Path:
     Raises:
         OSError: It is refused there (`why_refused`).
     """
-    if not _is_in_project(path):
+    if path.parent.name != PROJECT_FOLDER:
         return Path(os.path.realpath(path))
     with suppress(FileNotFoundError), _folder(path.parent):
-        _refuse(path, path.lstat())
+        reason = why_refused(path.lstat(), takes_any_owner=True)
+        if reason is not None:
+            raise OSError(errno.ELOOP, f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}")
     return Path(os.path.realpath(path.parent), path.name)
-
-
-def _is_own(status: os.stat_result) -> bool:
-    if os.name != "posix":
-        return True
-    # Who works as another user in a folder of their own means their own files.
-    asked_by = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
-    return status.st_uid == os.geteuid() or asked_by == str(status.st_uid)
-
-
-def _is_in_project(path: Path) -> bool:
-    return path.parent.name == PROJECT_FOLDER
-
-
-def _refuse(path: Path, status: os.stat_result) -> None:
-    reason = why_refused(status, takes_any_owner=True)
-    if reason is not None:
-        raise OSError(errno.ELOOP, f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}", path)
 
 
 def _open(path: Path, flags: int) -> int:
     """`os.open` for a file of qmd's own: in a project's `.qmd` relative to the folder itself, and never by a link."""
-    if not _is_in_project(path):
+    if path.parent.name != PROJECT_FOLDER:
         return os.open(path, flags, PRIVATE_FILE)
-    with suppress(FileNotFoundError):
-        _refuse(path, path.lstat())
+    real_place(path)
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with _folder(path.parent) as folder:
         descriptor = os.open(path if folder is None else path.name, flags, PRIVATE_FILE, dir_fd=folder)
-    try:
-        # Also where the system opens nothing relative to a folder: what was opened is what lies there under that name.
-        opened = os.fstat(descriptor)
-        _refuse(path, opened)
-        if folder is None and not os.path.samestat(opened, path.lstat()):
-            raise OSError(errno.ELOOP, f"'{path}' has changed while it was opened", path)
-    except BaseException:
+    # Where the system opens nothing relative to a folder, what was opened must be what lies there under that name.
+    if folder is None and not os.path.samestat(os.fstat(descriptor), path.lstat()):
         os.close(descriptor)
-        raise
+        raise OSError(errno.ELOOP, f"'{path}' has changed while it was opened")
     return descriptor
 
 
 @contextmanager
 def _folder(folder: Path) -> Iterator[int | None]:
     """A handle of a folder that is no link itself; None where the system has none."""
-    found = folder.lstat()
-    if stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER:
-        raise OSError(errno.ELOOP, f"'{folder}' is a link", folder)
+    if _is_link(folder.lstat()):
+        raise OSError(errno.ELOOP, f"'{folder}' is a link")
     if os.open not in os.supports_dir_fd:
         yield None
         return
@@ -169,6 +147,10 @@ def _folder(folder: Path) -> Iterator[int | None]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _is_link(status: os.stat_result) -> bool:
+    return stat.S_ISLNK(status.st_mode) or bool(getattr(status, "st_reparse_tag", 0) & _STANDS_FOR_ANOTHER)
 
 
 def is_open_to_others(path: Path) -> bool:
@@ -196,7 +178,7 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         OSError: If the folder or the file cannot be written.
     """
-    target = path if _is_in_project(path) else Path(os.path.realpath(path))
+    target = real_place(path)
     make_private_folder(target.parent)
     _sweep_temporaries(target)
     mode = _mode_for(path, target)
@@ -216,11 +198,9 @@ def write_atomically(path: Path, text: str) -> None:
 def _mode_for(path: Path, target: Path) -> int:
     """The permissions of what replaces `target`: its own where it is linked to or another's, else the owner's alone."""
     try:
-        found = target.lstat()
+        found = target.stat()
     except FileNotFoundError:
         return PRIVATE_FILE
-    if _is_in_project(target):
-        _refuse(target, found)
     is_linked = path.is_symlink() or path.parent.is_symlink()
     is_foreign = os.name == "posix" and found.st_uid != os.geteuid()
     mode = stat.S_IMODE(found.st_mode)
