@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from datetime import date, datetime
 
+UNKNOWN_TIME_NS = -1
+"""Instead of a time that need not tell a change."""
+
 
 def utc_now() -> datetime:
     """The time now, aware of its zone."""
@@ -31,9 +34,21 @@ def file_time_text(time_ns: int) -> str:
 
     try:
         moment = datetime.fromtimestamp(time_ns / 1e9, UTC)
+        if moment.year in (1, 9999):
+            raise OverflowError  # east or west of here it is another
     except (OverflowError, ValueError, OSError):
         moment = datetime.fromtimestamp(0, UTC)
     return time_text(moment)
+
+
+def settled_time(time_ns: int, looked_at_ns: int) -> int:
+    """The time by which a file or folder may be known again after a look.
+
+    What changed shortly before may change again within the same tick of its file system's clock, with equal size and
+    time. 50 ms cover every clock with fractions of a second, 2 s those that count whole or even seconds.
+    """
+    tick_ns = 50_000_000 if time_ns % 1_000_000_000 else 2_000_000_000
+    return time_ns if abs(looked_at_ns - time_ns) > tick_ns else UNKNOWN_TIME_NS
 
 
 def parse_time(text: str) -> datetime:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
+from qmd.clock import parse_time
 from qmd.names import to_disk
 
 if TYPE_CHECKING:
@@ -231,8 +232,8 @@ class StoredDocument(Struct, frozen=True):
 
     @property
     def day(self) -> str:
-        """Its date, else the time at which its file was written."""
-        return self.date or self.modified_at
+        """Its date, else the day on which its file was written, where the user is."""
+        return self.date or str(parse_time(self.modified_at).astimezone().date())
 
     @property
     def tags(self) -> tuple[str, ...]:

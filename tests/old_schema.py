@@ -1,4 +1,4 @@
-"""Indexes as older versions wrote them."""
+"""Indexes with the tables of each older version; `tests/upgrade` keeps whole ones as versions left them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def hit_notes(hits: Sequence[Hit]) -> list[Row]:
 
 def latest_notes(hits: Sequence[Hit]) -> list[Row]:
     """The notes that are there before anything is asked, each with its day."""
-    return [Note(one.document, detail=one.document.day[:10]) for one in hits]
+    return [Note(one.document, detail=one.document.day) for one in hits]
 
 
 def connected_notes(links: NoteLinks, related: RelatedNotes) -> list[Row]:

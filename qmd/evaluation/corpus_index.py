@@ -57,5 +57,5 @@ def _as_markdown(entry: CorpusText) -> NewDocument:
     source = f"# {entry.title}\n\n{entry.text}\n" if entry.title else f"{entry.text}\n"
     raw = source.encode("utf-8", "replace")
     path = entry.id + SUFFIX
-    document = parse_document(path, raw, max_size_bytes=len(raw))
+    document = parse_document(path, raw)
     return stored_form(document, len(raw), 0, 0, 0)

@@ -222,7 +222,7 @@ def parse_stored(path: str, text: str) -> Document:
     """The document of a text of the index, which was decoded once already."""
     # NUL would make the parser take it for a binary file; as a blank it keeps every offset.
     raw = text.replace("\0", " ").encode("utf-8", "surrogatepass")
-    return parse_document(path, raw, max_size_bytes=len(raw))
+    return parse_document(path, raw)
 
 
 def embedded_text(document: Document, chunk: Chunk) -> str:

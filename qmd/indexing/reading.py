@@ -14,21 +14,13 @@ from msgspec.structs import replace
 from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_key
 from qmd.chunking.declarations import GrammarError, declared_headings, find_declarations
-from qmd.clock import file_time_text
+from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.file_names import file_name
 from qmd.ingest.document import read_document
 from qmd.ingest.errors import UnindexableFileError, UnindexableReason
 from qmd.records import Document, FileEntry, NameKind
 from qmd.store.packing import pack_links, pack_text
 from qmd.store.records import NewDocument
-
-_RACY_NS = 50_000_000
-_RACY_COARSE_NS = 2_000_000_000
-"""A file changed this shortly before it was read may change again within the same tick of its file system's clock, with
-equal size and time. 50 ms cover every clock with fractions of a second, 2 s those that count whole or even seconds."""
-
-_UNKNOWN_TIME_NS = -1
-"""Stored instead of such a time, so that the next update reads the file again."""
 
 _MAX_REASON_CHARACTERS = 160
 
@@ -42,7 +34,7 @@ class FileReading(Struct, frozen=True):
     failure: UnindexableFileError | None = None
     is_plain: bool = False
     """True for source code whose declarations cannot be told, because the grammar is missing."""
-    mtime_ns: int = _UNKNOWN_TIME_NS
+    mtime_ns: int = UNKNOWN_TIME_NS
     """The time by which the next update may know an unchanged file again."""
 
     def pack(self) -> bytes:
@@ -72,7 +64,7 @@ def read_file(entry: FileEntry) -> FileReading:
     try:
         return _read(entry, read_at_ns)
     except UnindexableFileError as exc:
-        return FileReading(entry, None, (exc.message,), exc, mtime_ns=_known_time(entry, read_at_ns))
+        return FileReading(entry, None, (exc.message,), exc, mtime_ns=settled_time(entry.mtime_ns, read_at_ns))
     except MemoryError:
         return leave_out(entry, f"'{entry.path}' needs more memory than one file may use", "failed")
     # Parsers fail in ways that nobody has foreseen; a broad net here is what keeps the rest of the run.
@@ -88,7 +80,7 @@ def short_reason(error: Exception) -> str:
 def leave_out(entry: FileEntry, message: str, reason: UnindexableReason) -> FileReading:
     """What stands for a file that was given up."""
     failure = UnindexableFileError(message, reason, "exclude it with a .qmdignore file")
-    return FileReading(entry, None, (message,), failure, mtime_ns=_known_time(entry, time.time_ns()))
+    return FileReading(entry, None, (message,), failure, mtime_ns=settled_time(entry.mtime_ns, time.time_ns()))
 
 
 def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
@@ -100,7 +92,7 @@ def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
     except GrammarError as exc:
         warnings.append(f"{exc.message}; {exc.hint}")
         is_plain = True
-    new = stored_form(document, entry.size_bytes, _known_time(entry, read_at_ns), read_at_ns, entry.mtime_ns)
+    new = stored_form(document, entry.size_bytes, settled_time(entry.mtime_ns, read_at_ns), read_at_ns, entry.mtime_ns)
     # What the index cannot store must be noticed here, where it concerns this file alone.
     "".join((new.title, new.metadata_json, new.terms.headings, new.terms.extra)).encode()
     return FileReading(entry, new, tuple(warnings), is_plain=is_plain, mtime_ns=new.mtime_ns)
@@ -154,8 +146,3 @@ def _names(document: Document) -> dict[str, NameKind]:
     for name, kind in (*named, *((alias, "alias") for alias in document.aliases)):
         names.setdefault(name_key(name), kind)
     return names
-
-
-def _known_time(entry: FileEntry, read_at_ns: int) -> int:
-    window = _RACY_NS if entry.mtime_ns % 1_000_000_000 else _RACY_COARSE_NS
-    return _UNKNOWN_TIME_NS if 0 <= read_at_ns - entry.mtime_ns < window else entry.mtime_ns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -12,8 +13,10 @@ from qmd import __version__
 from qmd.addresses import is_below
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking.languages import suffix_of
+from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import QmdError
 from qmd.indexing.stamps import Stamp, stamp_analysis
+from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry
 from qmd.status import LeftOutFile
@@ -82,6 +85,7 @@ class _Update(Struct):
     left_out: list[LeftOutFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
+    settled: list[tuple[int, FileEntry]] = field(default_factory=list)
 
     def leave_out(self, file: LeftOutFile) -> None:
         """Count a file that was not even read."""
@@ -94,13 +98,28 @@ class _Update(Struct):
         for entry in entries:
             if self.outdated is not None and self.outdated(entry.path):
                 changed.append(entry)
-            elif _is_known(entry, self.known.get(entry.path)):
+            elif _is_known(entry, known := self.known.get(entry.path)) or self._is_equal(entry, known):
                 self.unchanged += 1
             elif _is_known(entry, left_out.get(entry.path)):
                 self.leave_out(left_out[entry.path])
             else:
                 changed.append(entry)
         return changed
+
+    def _is_equal(self, entry: FileEntry, known: KnownFile | None) -> bool:
+        """Whether a file that may have changed in the tick of its reading has not. Few may, as a tick is short."""
+        if known is None or (known.mtime_ns, known.size_bytes) != (UNKNOWN_TIME_NS, entry.size_bytes):
+            return False
+        from qmd.ingest.document import read_hash
+
+        read_at_ns = time.time_ns()
+        with suppress(UnindexableFileError):
+            if read_hash(entry) == known.hash:
+                # No later look asks again, unless this one comes within the tick as well.
+                if settled_time(entry.mtime_ns, read_at_ns) == entry.mtime_ns:
+                    self.settled.append((known.document_id, entry))
+                return True
+        return False
 
     def take(
         self, changed: Sequence[FileEntry], *, stamps_early: bool, on_progress: Callable[[int, int], None] | None
@@ -141,7 +160,7 @@ class _Update(Struct):
             if read.failure is not None:
                 # Permissions may change and leave size and time as they are.
                 is_unreadable = read.failure.code == "unreadable"
-                mtime_ns = -1 if is_unreadable else read.mtime_ns
+                mtime_ns = UNKNOWN_TIME_NS if is_unreadable else read.mtime_ns
                 reason = read.failure.message
                 self.left_out.append(LeftOutFile(self.collection, path, reason, size_bytes, mtime_ns, __version__))
                 # What cannot be read today may be as it was; what has become binary or too large is not.
@@ -217,7 +236,10 @@ def update_collection(
     present = {entry.path for entry in scan.files}
     gone = [path for path in known if path not in present and not scan.is_undecided(path)]
     if only_if_quick:
-        _refuse_much(collection.name, changed, gone, is_emptied=bool(gone) and not below and not present)
+        # What is tried anew whenever its folder is looked at has not changed for that.
+        retried = {one.path for one in left_out_before if one.mtime_ns == UNKNOWN_TIME_NS}
+        news = [entry for entry in changed if entry.path not in retried]
+        _refuse_much(collection.name, news, gone, is_emptied=bool(gone) and not below and not present)
     # While an older version's documents are being replaced, only the end may say that this version made them all.
     stamps_early = not known or is_current
     update.take(changed, stamps_early=stamps_early, on_progress=on_progress)
@@ -226,6 +248,8 @@ def update_collection(
     with writer.transaction():
         # Last, so that a renamed file finds its text still in place.
         removed = writer.remove_documents(collection.name, [*gone, *update.stale])
+        for document_id, entry in update.settled:
+            writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
         writer.settle_titles(collection.name)
         writer.settle_anchors(collection.name)
         writer.put_left_out(collection.name, [*elsewhere, *update.left_out])

@@ -27,31 +27,40 @@ def read_document(entry: FileEntry, *, max_size_bytes: int = MAX_SIZE_BYTES) -> 
     Raises:
         UnindexableFileError: If the file cannot be read, is binary, or is larger than `max_size_bytes`.
     """
-    if entry.size_bytes > max_size_bytes:
-        raise _too_large(entry.path, entry.size_bytes, max_size_bytes)
+    return parse_document(entry.path, _read(entry, max_size_bytes))
+
+
+def read_hash(entry: FileEntry) -> str:
+    """The hash that the document of a file has, unparsed; raises as `read_document` does."""
+    return _decode(entry.path, _read(entry, MAX_SIZE_BYTES))[1]
+
+
+def _read(entry: FileEntry, max_size_bytes: int) -> bytes:
     try:
-        raw = read_regular_file(entry.absolute, max_size_bytes + 1)
+        raw = b"" if entry.size_bytes > max_size_bytes else read_regular_file(entry.absolute, max_size_bytes + 1)
     except OSError as exc:
         raise UnindexableFileError(
             f"cannot read '{entry.path}': {exc.strerror or exc}", "unreadable", "check the file's permissions"
         ) from exc
-    return parse_document(entry.path, raw, max_size_bytes=max_size_bytes)
+    if (size := max(entry.size_bytes, len(raw))) > max_size_bytes:
+        raise UnindexableFileError(
+            f"'{entry.path}' has {size:,} bytes, more than the limit of {max_size_bytes:,}",
+            "too_large",
+            "exclude it with the collection's ignore list or a .qmdignore file",
+        )
+    return raw
 
 
-def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTES) -> Document:
+def parse_document(path: str, raw: bytes) -> Document:
     """The document in `raw`; `path` gives the format (by extension) and the title of last resort.
 
     UTF-8 (UTF-16 where a byte order mark says so) with U+FFFD and a warning for invalid bytes; a byte order mark is
     dropped. Whitespace alone gives an empty text, so that it replaces what the index held.
 
     Raises:
-        UnindexableFileError: If the bytes are binary (a NUL in the first 8 KiB) or more than `max_size_bytes`.
+        UnindexableFileError: If the bytes are binary (a NUL in the first 8 KiB).
     """
-    if len(raw) > max_size_bytes:
-        raise _too_large(path, len(raw), max_size_bytes)
-    text, warnings = _decode(path, raw)
-    if text.isspace():
-        text = ""
+    text, text_hash, warnings = _decode(path, raw)
     outline = read_outline(path, text)
     structure, headings, code = outline.structure, outline.headings, outline.fences
     metadata, body_offset = outline.front.metadata, outline.front.body_offset
@@ -72,7 +81,7 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
         title_source=title.source,
         aliases=aliases_of(metadata),
         text=text,
-        hash=hashlib.sha256(text.encode("utf-8")).hexdigest(),
+        hash=text_hash,
         body_offset=body_offset,
         headings=headings,
         metadata=metadata,
@@ -83,15 +92,8 @@ def parse_document(path: str, raw: bytes, *, max_size_bytes: int = MAX_SIZE_BYTE
     )
 
 
-def _too_large(path: str, size: int, limit: int) -> UnindexableFileError:
-    return UnindexableFileError(
-        f"'{path}' has {size:,} bytes, more than the limit of {limit:,}",
-        "too_large",
-        "exclude it with the collection's ignore list or a .qmdignore file",
-    )
-
-
-def _decode(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
+def _decode(path: str, raw: bytes) -> tuple[str, str, tuple[str, ...]]:
+    """The text of a file, its hash, and what was wrong with its bytes."""
     encoding = "utf-8"
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
@@ -99,11 +101,14 @@ def _decode(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
         raise UnindexableFileError(
             f"'{path}' is binary", "binary", "narrow the collection's mask, or add it to the ignore list"
         )
+    warnings: tuple[str, ...] = ()
     try:
-        return raw.decode(encoding).removeprefix("\ufeff"), ()
+        text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError:
         text = raw.decode(encoding, errors="replace").removeprefix("\ufeff")
-        return text, (f"not valid {encoding.upper()}: undecodable bytes were replaced",)
+        warnings = (f"not valid {encoding.upper()}: undecodable bytes were replaced",)
+    text = "" if text.isspace() else text
+    return text, hashlib.sha256(text.encode("utf-8")).hexdigest(), warnings
 
 
 def _as_tuple(value: MetadataValue | None) -> tuple[str, ...]:

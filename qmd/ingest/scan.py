@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from qmd.addresses import is_below
+from qmd.clock import settled_time
 from qmd.errors import NotFoundError
 from qmd.ingest.globs import PathMatcher, compile_globs, literal_paths, literal_segments, parse_mask, portable
 from qmd.ingest.ignores import (
@@ -189,7 +190,7 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
     directory = f"{walk.base}{to_disk(prefix)}"
     try:
         # Before it is listed: what comes while it is being listed must show as a change later.
-        mtime_ns = _settled(Path(directory).stat().st_mtime_ns)
+        mtime_ns = settled_time(Path(directory).stat().st_mtime_ns, time.time_ns())
         with os.scandir(directory) as listing:
             entries = list(listing)
     except OSError as exc:
@@ -226,12 +227,6 @@ def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
         except OSError as exc:
             walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
     return below
-
-
-def _settled(mtime_ns: int) -> int:
-    # Clocks of file systems tick every ten milliseconds, or every one or two seconds, and then they count in seconds.
-    tick_ns = 20_000_000 if mtime_ns % 1_000_000_000 else 2_000_000_000
-    return mtime_ns if abs(time.time_ns() - mtime_ns) > tick_ns else 0
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:

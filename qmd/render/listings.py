@@ -123,7 +123,7 @@ def render_files(documents: Sequence[StoredDocument], now: datetime) -> str:
 
 def listing_time(moment: str, now: datetime) -> str:
     """`Nov 22 10:11`; the year in place of the time where it was long ago."""
-    at = parse_time(moment)
+    at = parse_time(moment).astimezone()
     day = f"{at:%b} {at.day:>2}"
     return f"{day}  {at.year}" if (now - at).days > _OLD_DAYS else f"{day} {at:%H:%M}"
 

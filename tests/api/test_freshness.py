@@ -166,6 +166,51 @@ def test_many_changes_are_left_to_an_update_and_a_warning_says_so(index: qmd.Ind
     assert index.search("wombat", mode="lexical", limit=300).warnings == ()
 
 
+@pytest.mark.parametrize("content", ["wombat", "\ufeffwombat", "\ufeff \n", b"wombat\xff", "wombat".encode("utf-16")])
+def test_files_that_were_read_as_soon_as_they_were_written_are_not_called_changed(
+    index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes
+) -> None:
+    for number in range(201):
+        (folder / f"notes/{number}.md").write_bytes(content.encode() if isinstance(content, str) else content)
+    settle(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: LONG_AGO * 1_000_000_000)
+        index.update()
+    response = index.search("pricing", mode="lexical")
+    assert (response.warnings, response.refreshed, response.is_fresh) == ((), 0, True)
+    before = index.path.stat().st_mtime_ns
+    assert found(rested(index), "pricing") == (["pricing.md"], 0, True)
+    assert index.path.stat().st_mtime_ns == before
+
+
+def test_files_that_could_not_be_indexed_do_not_keep_a_search_from_taking_up_another(
+    index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(201):
+        (folder / f"notes/{number}.md").write_bytes(b"\0")
+    settle(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: LONG_AGO * 1_000_000_000)
+        index.update()
+    (folder / "notes/new.md").write_text("wombat")
+    assert found(index, "wombat") == (["new.md"], 1, True)
+
+
+def test_a_text_that_was_written_within_the_tick_of_the_reading_of_another_is_found(
+    index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = folder / "notes/new.md"
+    note.write_text("potato")
+    settle(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: LONG_AGO * 1_000_000_000)
+        index.update()
+    note.write_text("wombat")
+    settle(folder)
+    assert found(index, "wombat") == (["new.md"], 1, True)
+    assert found(rested(index), "potato") == ([], 0, True)
+
+
 def test_a_search_does_not_wait_for_another_writer(index: qmd.Index, folder: Path) -> None:
     (folder / "notes/new.md").write_text("wombat")
     with open_writer(index.path) as writer, writer.transaction():

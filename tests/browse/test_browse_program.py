@@ -81,7 +81,7 @@ def test_a_terminal_is_handed_back_when_the_program_is_ended_from_outside(
     indexed: Qmd, home: Path, terminal: Terminal
 ) -> None:
     program = f"{shlex.quote(sys.executable)} -m qmd browse --no-gpu window"
-    terminal.press(f"sh -c 'echo $$ > {home}/pid; exec {program}'; stty -a | grep -c ' icanon'", "Enter")
+    terminal.press(f"sh -c 'echo $$ > \"{home}/pid\"; exec {program}'; stty -a | grep -c ' icanon'", "Enter")
     terminal.until(lambda screen: "● Sunday" in screen)
     os.kill(int((home / "pid").read_text()), signal.SIGTERM)
     terminal.until(lambda screen: screen.rstrip().splitlines()[-2].strip() == "1" and "● Sunday" not in screen)
@@ -94,7 +94,7 @@ def test_a_mistake_of_the_program_is_one_line_on_the_terminal_as_it_was(
         "import sys\nfrom qmd.browse.app import BrowseApp\nfrom qmd.__main__ import run\n"
         "BrowseApp._take_answer = lambda *given: 1 / 0\nsys.argv = ['qmd', 'browse', '--no-gpu']\nrun()\n"
     )
-    terminal.press(f"{shlex.quote(sys.executable)} {home}/mistaken.py; echo status $?", "Enter")
+    terminal.press(f"{shlex.quote(sys.executable)} {shlex.quote(str(home / 'mistaken.py'))}; echo status $?", "Enter")
     screen = terminal.until(lambda screen: "status 1" in screen)
     assert "error: unexpected ZeroDivisionError: division by zero" in screen
     assert "Traceback" not in screen

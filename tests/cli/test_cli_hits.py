@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
@@ -88,7 +88,7 @@ def test_in_a_vault_a_click_opens_obsidian(indexed: Qmd, notes: Path) -> None:
 def test_a_chosen_editor_opens_at_the_line(indexed: Qmd, notes: Path) -> None:
     (notes / ".obsidian").mkdir()
     (link,) = LINK.findall(on_terminal("search", "limiter", QMD_EDITOR_URI="edit://{path}?{line}").out)
-    assert link == f"edit://{(notes / 'daily' / 'sunday.md').resolve()}?3"
+    assert link == f"edit://{quote(str((notes / 'daily' / 'sunday.md').resolve()))}?3"
 
 
 @pytest.mark.parametrize("folder", [None, ".obsidian"])

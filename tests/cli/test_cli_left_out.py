@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -40,7 +41,10 @@ def test_index_of_a_folder_without_notes_says_what_is_there(
     folder = fill(home / "x", *files.split())
     run = qmd("index", "x")
     assert (run.status, run.out) == (3, "")
-    assert run.err == f"error: no file in '{folder}' matches **/*.md; {there}\nhint: {hint.format(folder)}\n"
+    assert (
+        run.err
+        == f"error: no file in '{folder}' matches **/*.md; {there}\nhint: {hint.format(shlex.quote(str(folder)))}\n"
+    )
     assert names(qmd) == []
 
 
@@ -56,7 +60,7 @@ def test_index_of_a_folder_whose_notes_are_ignored_says_so(qmd: Qmd, home: Path)
     assert run.status == 3
     assert run.err == (
         f"error: no file in '{folder}' to index: 2 left out by .gitignore (MEMORY.md, out/a.md)\n"
-        f"hint: qmd index {folder} --no-ignore\n"
+        f"hint: qmd index {shlex.quote(str(folder))} --no-ignore\n"
     )
     assert "x: 2 new" in qmd("index", "x", "--no-ignore", "--no-embed").out
 
@@ -72,7 +76,7 @@ def test_a_new_collection_that_holds_nothing_is_added_with_a_warning(qmd: Qmd, h
     run = qmd("collection", "add", "x")
     assert run.status == 0
     assert "No files found matching pattern.\n" in run.out
-    command = f"qmd collection remove x && qmd index {folder} --glob '**/*.txt'"
+    command = f"qmd collection remove x && qmd index {shlex.quote(str(folder))} --glob '**/*.txt'"
     warning = f"warning: no file in '{folder}' matches **/*.md; there is 1 .txt\nhint: {command}\n"
     assert run.err == warning
     for argv in (("update",), ("index", "--no-embed")):
@@ -86,7 +90,7 @@ def test_a_folder_of_a_collection_that_holds_nothing_says_what_is_there(indexed:
     assert (run.status, run.err) == (
         0,
         f"warning: no file in '{folder}' matches **/*.md; there is 1 .txt\n"
-        f"hint: qmd index {folder} --glob '**/*.txt'\n",
+        f"hint: qmd index {shlex.quote(str(folder))} --glob '**/*.txt'\n",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import gguf
@@ -37,7 +38,7 @@ def test_one_command_takes_over_the_models_of_tobis_qmd(models: Path, capsys: py
     _tobi(models)
     assert main(["models", "list"]) == 0
     listed = capsys.readouterr().out
-    assert f"qmd models import {models}/hf_tobil_{EXPANDER}.gguf" in listed
+    assert f"qmd models import {shlex.quote(str(models / f'hf_tobil_{EXPANDER}.gguf'))}" in listed
     assert main(["models", "import", str(models)]) == 0
     shown = capsys.readouterr()
     assert [line.split()[2:4] for line in shown.out.splitlines()] == [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -15,10 +17,10 @@ from tests.cli.conftest import Qmd
 def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file in which an editor of ours writes its arguments, a line each."""
     program, seen = tmp_path / "vim", tmp_path / "seen"
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {seen}\n')
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{seen}"\n')
     program.chmod(0o755)
     monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setenv("EDITOR", str(program))
+    monkeypatch.setenv("EDITOR", shlex.quote(str(program)))
     return seen
 
 
@@ -50,7 +52,7 @@ def test_a_hit_of_the_last_search_on_a_terminal_is_opened_by_its_number(
 ) -> None:
     monkeypatch.setenv("VISUAL", "vim")
     assert indexed("search", "window", "--color", "always").status == 0
-    assert indexed("open", "1", "--print").out == f"vim +4 {notes}/daily/sunday.md\n"
+    assert indexed("open", "1", "--print").out == f"vim +4 {shlex.quote(str(notes / 'daily/sunday.md'))}\n"
     run = indexed("open", "2", "--print")
     assert (run.status, run.err) == (
         3,
@@ -76,7 +78,7 @@ def test_each_index_has_numbers_of_its_own(indexed: Qmd) -> None:
 def test_a_template_for_links_opens_the_note_too(indexed: Qmd, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "vim")
     monkeypatch.setenv("QMD_EDITOR_URI", "zed://file{path}:{line}")
-    assert f"zed://file{notes}/pricing.md:5" in indexed("open", "pricing.md:5", "--print").out
+    assert f"zed://file{quote(str(notes))}/pricing.md:5" in indexed("open", "pricing.md:5", "--print").out
 
 
 def test_a_note_whose_file_is_gone_names_the_next_command(indexed: Qmd, notes: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import socket
 import subprocess
@@ -101,9 +102,9 @@ def test_beyond_this_machine_it_needs_a_token(home: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="the browser is a shell script")
 def test_it_opens_the_browser_when_asked(home: Path) -> None:
     browser, seen = home / "browser", home / "seen"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.new; mv {seen}.new {seen}\n', encoding="utf-8")
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{seen}.new"; mv "{seen}.new" "{seen}"\n', encoding="utf-8")
     browser.chmod(0o700)
-    with serving(home, "--port", "0", "--open", BROWSER=str(browser)) as (_, address):
+    with serving(home, "--port", "0", "--open", BROWSER=f"{shlex.quote(str(browser))} %s") as (_, address):
         deadline = time.monotonic() + 20
         while not seen.exists() and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -6,6 +6,7 @@ In a block `console` the lines below a command are what it prints on a terminal;
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def _script(page: str, outputs: Path) -> tuple[str, list[str]]:
             continue
         for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
             command, _, printed = part.partition("\n")
-            lines.append(f"{{ {command}\n}} > {outputs / str(len(expected))} 2>&1")
+            lines.append(f"{{ {command}\n}} > {shlex.quote(str(outputs / str(len(expected))))} 2>&1")
             expected.append(printed)
     return "\n".join(lines), expected
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -393,7 +394,7 @@ def test_an_address_of_a_configuration_means_the_model_imported_from_that_file(t
     settings = EngineSettings(models, expand=TOBI, allow_gpu=False, threads=1)
     before = choose_model(settings, "expand")
     assert before.record is None and before.note is not None
-    assert f"qmd models import {models / TOBI_FILE}" in before.note
+    assert f"qmd models import {shlex.quote(str(models / TOBI_FILE))}" in before.note
     import_weights(models / TOBI_FILE, models)
     after = choose_model(settings, "expand")
     assert after.record is not None and after.note is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -35,7 +36,8 @@ def drawn(text: str, path: str = "sync.md", screen: Screen = PLAIN, **more: obje
     return body(draw_pages(screen, [page(text, path, **more)], NOW))  # type: ignore[arg-type]
 
 
-def test_a_document_begins_with_what_it_is() -> None:
+def test_a_document_begins_with_what_it_is(set_zone: Callable[[str], None]) -> None:
+    set_zone("UTC")
     assert draw_pages(PLAIN, [page("text\n")], NOW).splitlines()[:4] == [
         "notes/sync.md  #abcdef",
         "5 B · changed Mar  1 10:00",

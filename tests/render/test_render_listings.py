@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -65,12 +66,19 @@ def test_status_json_starts_with_the_keys_of_the_mcp_tool() -> None:
     assert status["collections"][0]["documents"] == 3
 
 
-def test_listed_files_align_sizes_and_show_the_year_of_old_ones() -> None:
+def test_listed_files_align_sizes_and_show_the_year_of_old_ones(set_zone: Callable[[str], None]) -> None:
+    set_zone("UTC")
     new = StoredDocument(1, "c", "a.md", "", "0" * 64, "2026-05-31T08:05:00.000Z", 5)
     old = StoredDocument(2, "c", "b c.md", "", "0" * 64, "2024-01-02T08:05:00.000Z", 2048)
     assert render_files([new, old], NOW) == (
         "   5 B  May 31 08:05  qmd://c/a.md\n2.0 KB  Jan  2  2024  qmd://c/b c.md\n"
     )
+
+
+def test_listed_files_show_the_time_where_the_user_is(set_zone: Callable[[str], None]) -> None:
+    set_zone("Pacific/Kiritimati")
+    note = StoredDocument(1, "c", "a.md", "", "0" * 64, "2026-05-31T18:05:00.000Z", 5)
+    assert render_files([note], NOW) == "5 B  Jun  1 08:05  qmd://c/a.md\n"
 
 
 def test_contexts_are_listed_under_their_collection_and_the_global_one_first() -> None:

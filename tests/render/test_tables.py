@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -111,7 +112,8 @@ def test_a_collection_whose_folder_is_gone_is_marked_with_the_command_that_remov
     assert "qmd collection remove gone" in drawn
 
 
-def test_files_are_links_and_folders_faint(tmp_path: Path) -> None:
+def test_files_are_links_and_folders_faint(tmp_path: Path, set_zone: Callable[[str], None]) -> None:
+    set_zone("UTC")
     screen = Screen(width=80, colours="256")
     drawn = draw_files(screen, Listing("notes", "", (stored("daily/50% off.md"),)), tmp_path, link, NOW)
     assert f"{tmp_path.as_uri()}/daily/50%25%20off.md\x07\x1b[2mdaily/\x1b[0m50% off.md\x1b]8;;\x07\n" in drawn

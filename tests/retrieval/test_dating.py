@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -42,8 +43,9 @@ def paths(answer: SearchResponse) -> list[str]:
 
 
 @pytest.fixture
-def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_noon(monkeypatch: pytest.MonkeyPatch, set_zone: Callable[[str], None]) -> None:
     """Wednesday 17 October 2018."""
+    set_zone("UTC")
     monkeypatch.setattr(clock, "utc_now", lambda: datetime(2018, 10, 17, 12, tzinfo=UTC))
 
 
@@ -136,3 +138,13 @@ def test_hits_are_sorted_by_date_among_those_that_are_shown() -> None:
     assert paths(ask(index, "budget sort:date", limit=4)) == sorted(best, reverse=True)
     assert paths(ask(index, "budget sort:-date", limit=4)) == sorted(best)
     assert paths(ask(index, "path:journal sort:-date", limit=2)) == ["journal/2018-10-10.md", "journal/2018-10-11.md"]
+
+
+def test_hits_of_one_day_where_the_user_is_stay_in_order_of_relevance(set_zone: Callable[[str], None]) -> None:
+    set_zone("Pacific/Kiritimati")
+    index = NoteIndex()
+    index.add("morning.md", "# Budget\n\nbudget, budget and budget\n", modified_at="2026-01-01T23:00:00.000Z")
+    index.add("evening.md", "# Plans\n\nbudget and other things of the day\n", modified_at="2026-01-02T09:00:00.000Z")
+    index.add("2026-01-03.md", "# Diary\n\nbudget of one more\n")
+    assert paths(ask(index, "budget sort:date")) == ["2026-01-03.md", "morning.md", "evening.md"]
+    assert paths(ask(index, "sort:date")) == ["2026-01-03.md", "evening.md", "morning.md"]

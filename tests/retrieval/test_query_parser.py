@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -126,8 +127,9 @@ def test_filters_alone_are_a_query() -> None:
     ],
 )
 def test_date_filters_take_dates_as_people_say_them(
-    text: str, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    text: str, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch, set_zone: Callable[[str], None]
 ) -> None:
+    set_zone("UTC")
     monkeypatch.setattr(clock, "utc_now", lambda: datetime(2026, 3, 18, 12, tzinfo=UTC))
     assert parse_query(f"x {text}").scope.filters == (MetadataFilter(expected[0], "=", expected[1]),)
 

@@ -95,8 +95,19 @@ def _children(pid: int) -> list[int]:
 
 def read_traffic(log: Path) -> Traffic:
     """The trace in a folder."""
-    lines = [line for file in log.iterdir() for line in file.read_text("utf-8", "replace").splitlines()]
+    lines = [_spelled(line) for file in log.iterdir() for line in file.read_text("utf-8", "replace").splitlines()]
     return Traffic(frozenset(_peers(lines)), frozenset(_written(lines)))
+
+
+def _spelled(line: str) -> str:
+    """A line with the characters that strace writes as octal numbers."""
+    if "\\" not in line:
+        return line
+    return (
+        re.sub(r"\\([0-7]{1,3})", lambda octal: chr(int(octal[1], 8)), line)
+        .encode("latin-1", "replace")
+        .decode("utf-8", "surrogateescape")
+    )
 
 
 def _peers(lines: Iterable[str]) -> Iterator[str]:

@@ -283,7 +283,8 @@ def test_strangers_get_nothing(warm: WarmProcess, locations: Locations, environ:
     record = read_record(files)
     assert record is not None and record.address is not None
     if sys.platform != "win32":
-        assert (files.record.stat().st_mode | files.socket.stat().st_mode) & 0o077 == 0
+        # Where the path is too long for a socket there is a port instead.
+        assert [file for file in (files.record, files.socket) if file.exists() and file.stat().st_mode & 0o077] == []
     body = to_json(REQUEST)
     for path in (SEARCH_PATH, "/query", "/health", "/mcp"):
         for token, host, status in (("wrong", "localhost", b"401"), (record.token, "evil.example", b"403")):

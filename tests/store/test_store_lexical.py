@@ -92,8 +92,15 @@ def test_a_tag_holds_the_tags_nested_in_it(writer: SqliteWriter, make_document: 
     ],
 )
 def test_filters_select_by_front_matter_title_path_and_date(
-    writer: SqliteWriter, make_document: MakeDocument, field: str, op: str, value: str, expected: list[str]
+    writer: SqliteWriter,
+    make_document: MakeDocument,
+    set_zone: Callable[[str], None],
+    field: str,
+    op: str,
+    value: str,
+    expected: list[str],
 ) -> None:
+    set_zone("UTC")
     documents = [
         make_document("a", "apple", title="über uns", tags=["work", "x"], priority=10, date="2025-02-01"),
         make_document("b", "apple pie", title="two", tag="home", priority=9, draft=True),

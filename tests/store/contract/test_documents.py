@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +14,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from qmd.analysis.note_names import name_key
+from qmd.clock import UNKNOWN_TIME_NS
 from qmd.errors import NotFoundError, UsageError
 from qmd.indexing.update import update_collection
-from qmd.records import Collection, LexicalTerm, Scope
+from qmd.records import Collection, LexicalTerm, MetadataFilter, Scope
 from qmd.status import LeftOutFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import NewDocument
 from tests.store.contract.conftest import Place
 
 MakeDocument = Callable[..., NewDocument]
+TICK_NS = 1_600_000_000_123_456_789
 
 
 def found(writer: IndexWriter, text: str, scope: Scope = Scope(), *, anchors: bool = False) -> list[str]:
@@ -150,7 +154,10 @@ def test_status_counts_documents_and_collections(
     assert status.size_bytes > 0
 
 
-def test_notes_are_found_by_their_days(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
+def test_notes_are_found_by_their_days(
+    contract_writer: IndexWriter, make_document: MakeDocument, set_zone: Callable[[str], None]
+) -> None:
+    set_zone("UTC")
     made = [
         make_document("day", "a", date="2024-02-02"),
         make_document("month", "b", date="2024-02"),
@@ -164,6 +171,60 @@ def test_notes_are_found_by_their_days(contract_writer: IndexWriter, make_docume
     assert contract_writer.find_dated([day], Scope(), 9, by_file_time=True) == [ids["file"]]
     assert contract_writer.find_dated([day, february], Scope(), 1) == [min(ids["day"], ids["month"])]
     assert contract_writer.find_dated([day], Scope(collections=("m",)), 9) == []
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_a_note_without_a_date_is_of_the_day_on_which_it_was_written_where_the_user_is(
+    contract_writer: IndexWriter, make_document: MakeDocument, set_zone: Callable[[str], None], zone: str
+) -> None:
+    set_zone(zone)
+    for hour in range(24):
+        moment = f"2024-02-02T{hour:02}:30:00.000Z"
+        contract_writer.put_documents("n", [make_document(f"{hour}.md", f"text {hour}", modified_at=moment)])
+    for stored in contract_writer.iter_documents():
+        found_by_day = contract_writer.find_dated([(stored.day, stored.day)], Scope(), 24, by_file_time=True)
+        assert stored.id in found_by_day
+        on_that_day = Scope(filters=(MetadataFilter("on", "=", stored.day),))
+        assert stored.id in [one.id for one in contract_writer.iter_documents(on_that_day)]
+    noon = contract_writer.find_path("n", "12.md")
+    assert noon is not None
+    assert noon.day == {"Pacific/Kiritimati": "2024-02-03"}.get(zone, "2024-02-02")
+
+
+def test_a_file_written_twice_within_the_tick_of_its_reading_is_found_by_its_second_text(
+    contract_writer: IndexWriter, notes: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_in_tick(notes, "apple")
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: TICK_NS + 1)
+        update_collection(contract_writer, notes)
+    write_in_tick(notes, "mango")
+    report = update_collection(contract_writer, notes)
+    assert (report.updated, report.unchanged) == (1, 0)
+    assert (found(contract_writer, "apple"), found(contract_writer, "mango")) == ([], ["a.md"])
+
+
+def test_a_file_read_in_the_tick_of_its_writing_is_compared_once_when_that_is_over(
+    contract_writer: IndexWriter, notes: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_in_tick(notes, "apple")
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: TICK_NS + 1)
+        for _ in range(2):
+            update_collection(contract_writer, notes)
+            assert contract_writer.known_files("notes")["a.md"].mtime_ns == UNKNOWN_TIME_NS
+    before = contract_writer.find_path("notes", "a.md")
+    report = update_collection(contract_writer, notes)
+    assert (report.updated, report.unchanged, report.n_bytes) == (0, 1, 0)
+    assert contract_writer.known_files("notes")["a.md"].mtime_ns == TICK_NS
+    assert contract_writer.find_path("notes", "a.md") == before
+    write_in_tick(notes, "mango")
+    assert update_collection(contract_writer, notes).unchanged == 1
+
+
+def write_in_tick(notes: Collection, text: str) -> None:
+    (notes.path / "a.md").write_text(text)
+    os.utime(notes.path / "a.md", ns=(TICK_NS, TICK_NS))
 
 
 def test_titles_names_and_links_follow_the_files(contract_writer: IndexWriter, notes: Collection) -> None:

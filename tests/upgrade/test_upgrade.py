@@ -1,0 +1,171 @@
+"""What an older version of qmd left on a machine is read by this one, with the same answers and nothing made again."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from qmd.app import freshness
+from qmd.cli.app import main
+from tests.upgrade.world import HERE, lay_out, variables
+
+VERSIONS = sorted(folder.parent.name for folder in HERE.glob("*/answers.json"))
+TOLERANCE = 0.02
+"""Of scores: other processors round otherwise. Within it the order of two may be another as well."""
+
+FREE = {"sizeBytes", "tips", "snippet"}
+"""What a later version may say otherwise."""
+
+Qmd = Callable[..., str]
+
+
+@pytest.fixture(params=VERSIONS)
+def kept(request: pytest.FixtureRequest) -> Path:
+    """The folder of an older version."""
+    return HERE / str(request.param)
+
+
+@pytest.fixture
+def root(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_zone: Callable[[str], None]
+) -> Iterator[Path]:
+    """A machine as that version left it, elsewhere."""
+    set_zone("UTC")
+    monkeypatch.setattr(freshness, "_LOOK_S", 60.0)
+    lay_out(tmp_path)
+    for name, value in variables(tmp_path):
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    cache = tmp_path / "cache" / "qmd"
+    cache.mkdir(parents=True)
+    for packed in kept.glob("*.sqlite.xz"):
+        (cache / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+    with tarfile.open(kept / "models.tar.xz") as models:
+        models.extractall(cache, filter="data")
+    yield tmp_path
+
+
+@pytest.fixture
+def qmd(root: Path, capsys: pytest.CaptureFixture[str]) -> Qmd:
+    """Runs a command that has to succeed, with what it printed."""
+
+    def run(*argv: str, status: int = 0) -> str:
+        capsys.readouterr()
+        assert main(argv) == status
+        shown = capsys.readouterr()
+        return (shown.err if status else shown.out).replace(str(root), "ROOT")
+
+    return run
+
+
+def asked(kept: Path) -> Iterator[tuple[list[str], str]]:
+    for one in json.loads((kept / "answers.json").read_text("utf-8")):
+        yield one["argv"], one["out"]
+
+
+def assert_same(found: Any, kept: Any, where: str) -> None:
+    """That an answer holds all that the kept one does."""
+    if isinstance(kept, dict):
+        for key, value in kept.items():
+            if key not in FREE:
+                assert_same(found[key], value, f"{where} {key}")
+    elif isinstance(kept, list):
+        assert len(found) == len(kept), where
+        for place, (one, other) in enumerate(zip(in_order(found, kept), kept, strict=True)):
+            assert_same(one, other, f"{where} {place}")
+    elif isinstance(kept, float):
+        assert found == pytest.approx(kept, abs=TOLERANCE), where
+    else:
+        assert found == kept, where
+
+
+def in_order(found: list[Any], kept: list[Any]) -> list[Any]:
+    """The hits of an answer, those of equal score as the kept ones have them."""
+    if not kept or not isinstance(kept[0], dict) or "score" not in kept[0]:
+        return found
+    assert sorted(one["uri"] for one in found) == sorted(one["uri"] for one in kept)
+    scores = [one["score"] for one in found]
+    assert all(later <= earlier + TOLERANCE for earlier, later in pairwise(scores))
+    by_uri = {one["uri"]: one for one in found}
+    return [by_uri[one["uri"]] for one in kept]
+
+
+def test_indexes_of_an_older_version_answer_as_they_did(kept: Path, qmd: Qmd) -> None:
+    for argv, out in asked(kept):
+        shown = qmd(*argv)
+        if "--json" in argv:
+            assert_same(json.loads(shown), json.loads(out), " ".join(argv))
+        else:
+            assert shown == out, argv
+
+
+@pytest.mark.parametrize("index", ["index", "imported"])
+def test_an_index_of_an_older_version_needs_nothing_made_again(qmd: Qmd, root: Path, index: str) -> None:
+    before = json.loads(qmd("status", "--json", "--index", index))
+    vectors = stored_vectors(root / "cache" / "qmd" / f"{index}.sqlite")
+    shown = qmd("index", "--index", index)
+    done = [line for line in shown.splitlines() if " unchanged, " in line]
+    assert done and all(": 0 new, 0 updated, " in line and ", 0 removed " in line for line in done)
+    assert "All content hashes already have embeddings" in shown
+    after = json.loads(qmd("status", "--json", "--index", index))
+    for key in ("totalDocuments", "needsEmbedding", "chunks", "vectors", "fingerprint"):
+        assert after[key] == before[key], key
+    assert vectors and stored_vectors(root / "cache" / "qmd" / f"{index}.sqlite") == vectors
+
+
+def stored_vectors(index: Path) -> list[Any]:
+    """Every row of the tables that hold vectors, as bytes."""
+    sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB '*_vector_chunks*' ORDER BY name"
+    with closing(apsw.Connection(str(index))) as connection:
+        tables = [str(name) for (name,) in connection.execute(sql)]
+        return [row for table in tables for row in connection.execute(f'SELECT * FROM "{table}"')]
+
+
+def test_a_model_that_an_older_version_imported_is_listed_verified_and_used(qmd: Qmd) -> None:
+    rows = {row["name"]: row for row in json.loads(qmd("models", "list", "--json"))}
+    assert rows["small"]["present"] and rows["small"]["role"] == "embed"
+    assert "small: model.onnx" in qmd("models", "verify", "small")
+    assert "small" in json.dumps(json.loads(qmd("doctor", "--json", "--index", "imported")))
+    hits = json.loads(qmd("vsearch", "the canteen buys pretzels on Fridays", "--json", "--index", "imported"))
+    assert hits[0]["path"] == "orders/School.md"
+
+
+def test_a_configuration_keeps_its_comments_and_what_only_another_version_knows(qmd: Qmd, root: Path) -> None:
+    file = root / "config" / "index.yml"
+    text = file.read_text("utf-8")
+    foreign = "thinking:\n  of: tomorrow  # not of this version\n"
+    file.write_text(foreign + text.replace("    update: ", "    colour: blue\n    update: "), "utf-8")
+    assert "pricing.md" in qmd("search", "supermarket")
+    qmd("context", "add", "qmd://work/", "Decisions")
+    edited = file.read_text("utf-8")
+    assert edited.startswith(foreign) and "    colour: blue\n" in edited
+    for line in text.splitlines():
+        assert line in edited.splitlines()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("search", "oven"), ("vsearch", "oven"), ("get", "Oven"), ("ls", "bakery"), ("status",), ("update",), ("index",),
+     ("embed",), ("cleanup",), ("collection", "add", "notes")],
+    ids=lambda argv: argv[0],
+)  # fmt: skip
+def test_an_index_of_a_newer_version_is_refused_in_one_line_and_left_as_it_is(
+    qmd: Qmd, root: Path, argv: tuple[str, ...]
+) -> None:
+    index = root / "cache" / "qmd" / "index.sqlite"
+    with closing(apsw.Connection(str(index))) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    before = index.read_bytes()
+    assert qmd(*argv, status=1) == (
+        "error: index 'ROOT/cache/qmd/index.sqlite' was written by a newer qmd (version 999)\nhint: upgrade qmd\n"
+    )
+    assert index.read_bytes() == before
