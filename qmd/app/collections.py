@@ -99,9 +99,9 @@ def add_collection(
                 f"A collection already exists for this path and pattern: {one.name} (qmd://{one.name}/)",
                 "Use 'qmd update' to re-index it, or remove it first with 'qmd collection remove'",
             )
-    config = edits.add_collection(configuration.target, name, folder, pattern, ignore, gitignore=gitignore)
-    configuration.vouch()
-    return config
+    edited = edits.add_collection(configuration.target, name, folder, pattern, ignore, gitignore=gitignore)
+    configuration.vouch(config)
+    return edited
 
 
 def ensure_collection(
@@ -128,7 +128,7 @@ def ensure_collection(
         # Refused when another process has taken the name since; then the next turn chooses another.
         with suppress(UsageError):
             edits.add_collection(configuration.target, new, path, pattern or DEFAULT_PATTERN, gitignore=gitignore)
-            configuration.vouch()
+            configuration.vouch(config)
     if not gitignore:
         edits.take_git_ignored(configuration.target, known)
     return Part(known)

@@ -50,8 +50,8 @@ class Configuration(Protocol):
         """Whether a server computes missing vectors while nobody asks it anything; not for what is not trusted."""
         ...
 
-    def vouch(self) -> None:
-        """Trust what the configuration holds now: its user has just edited it."""
+    def vouch(self, before: Config) -> None:
+        """Trust what the configuration holds now, if it was trusted before: its user has just edited it."""
         ...
 
     def open_reader(self) -> IndexReader: ...
@@ -135,12 +135,13 @@ class FileConfiguration:
         """See `Configuration`."""
         return self._read().auto_embed and bool(self.trusted())
 
-    def vouch(self) -> None:
+    def vouch(self, before: Config) -> None:
         """See `Configuration`; does nothing unless edits are vouched for."""
-        from qmd.config.trust import gated_items, record_trust
+        from qmd.config.trust import gated_items, is_trusted, record_trust
 
         items = gated_items(self._read(), self._locations)
-        if items and self._vouches:
+        was_trusted = is_trusted(gated_items(before, self._locations), self._locations, self._environ)
+        if items and self._vouches and was_trusted:
             record_trust(items, self._locations)
 
     def open_reader(self) -> IndexReader:
@@ -230,7 +231,7 @@ class MappingConfiguration:
         """See `Configuration`."""
         return self.load().auto_embed
 
-    def vouch(self) -> None:
+    def vouch(self, before: Config) -> None:
         """Nothing: who gives a mapping is trusted."""
 
     def open_reader(self) -> IndexReader:
@@ -292,7 +293,7 @@ class IndexConfiguration:
 
     auto_embed = auto_update
 
-    def vouch(self) -> None:
+    def vouch(self, before: Config) -> None:
         """Nothing: there is no file that anybody else could have written."""
 
     def open_reader(self) -> IndexReader:

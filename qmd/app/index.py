@@ -139,8 +139,9 @@ class Index(ReadingIndex):
         from qmd.config import edits
 
         self.collection(name)
+        before = self._configuration.written()
         config = edits.set_update_command(self._configuration.target, name, command)
-        self._configuration.vouch()
+        self._configuration.vouch(before)
         self._edited(config)
 
     def contexts(self) -> tuple[ContextNote, ...]:

@@ -95,3 +95,23 @@ def test_an_index_of_the_original_stays_and_ours_is_made_beside_it(qmd: Qmd, pro
     assert f"this index is '{database.with_name('index.qmd.sqlite')}'" in run.err
     assert database.read_bytes() == before
     assert len(json.loads(qmd("search", "inside", "--json").out)) == 1
+
+
+def test_an_edit_of_an_untrusted_project_trusts_nothing_of_it(qmd: Qmd, project: Path) -> None:
+    write_config(project, "collections:\n  in: {path: docs, update: touch ran}\n")
+    (project / "more").mkdir()
+    (project / "more/b.md").write_text("# More\n")
+    assert qmd("index", "more", "--no-embed").status == 0
+    assert qmd("collection", "add", str(project), "--name", "all").status == 0
+    assert qmd("collection", "update-cmd", "all", "touch mine").status == 0
+    qmd("update")
+    assert not list(project.rglob("ran"))
+    assert qmd("trust", "list").out == "No trusted project configs.\n"
+
+
+def test_an_edit_of_a_trusted_project_is_trusted(qmd: Qmd, project: Path) -> None:
+    qmd("init")
+    qmd("index", "docs", "--no-embed")
+    assert qmd("collection", "update-cmd", "docs", "touch mine").status == 0
+    qmd("update")
+    assert (project / "docs/mine").exists()

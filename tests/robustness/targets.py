@@ -19,7 +19,7 @@ from pathlib import Path
 
 from qmd.errors import ConfigError, QmdError
 from tests.processes import environment
-from tests.robustness import generators
+from tests.robustness import generators, strangers
 
 Check = Callable[[bytes], None]
 
@@ -314,5 +314,8 @@ TARGETS = {
         Target("queries", lambda dice, _: generators.query_text(dice), _open_queries),
         Target("globs", lambda dice, _: generators.glob(dice), _open_globs),
         Target("messages", lambda dice, _: generators.message_lines(dice), _open_messages),
+        Target("projects", lambda dice, _: strangers.project(dice), strangers.open_projects),
+        Target("hub", lambda dice, _: strangers.hub_answers(dice), strangers.open_hub),
+        Target("servers", lambda dice, _: strangers.server_answer(dice), strangers.open_servers),
     )
 }

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.robustness.fuzz import Job, case_of, run
+from tests.robustness.strangers import Touched, Watch
 from tests.robustness.targets import TARGETS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes cannot be waited for there")
 
 SEED = 2_026
-_CASES = {"files": 120, "configurations": 150, "queries": 100, "globs": 80, "messages": 50}
+_CASES = {"files": 120, "configurations": 150, "queries": 100, "globs": 80, "messages": 50} | {
+    "projects": 300,
+    "hub": 300,
+    "servers": 300,
+}
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
@@ -22,6 +27,26 @@ def test_no_input_ends_in_anything_but_an_answer_or_one_line_of_refusal(name: st
     row = run(Job(TARGETS[name], SEED, tmp_path, silence_s=60), _CASES[name], keep=tmp_path / "failing")
     assert row.tries == _CASES[name]
     assert row.failures == []
+
+
+@pytest.mark.parametrize("deed", ["make", "change", "read", "link"])
+def test_the_watch_over_everything_outside_notices_what_is_done_there(tmp_path: Path, deed: str) -> None:
+    (tmp_path / "precious").write_text("mine")
+    watch = Watch([tmp_path], (tmp_path / "inside",))
+    (tmp_path / "inside").write_text("allowed")
+    watch.check()
+    if deed == "make":
+        (tmp_path / "new").touch()
+    elif deed == "change":
+        (tmp_path / "precious").write_text("gone")
+    elif deed == "read":
+        (tmp_path / "precious").read_text()
+        if (tmp_path / "precious").stat().st_atime < 1_100_000_000:
+            pytest.skip("this file system keeps no times of access")
+    else:
+        (tmp_path / "new").symlink_to("precious")
+    with pytest.raises(Touched):
+        watch.check()
 
 
 def test_a_case_is_made_from_seed_and_number_alone() -> None:
