@@ -256,6 +256,28 @@ def test_an_index_goes_on_where_its_project_is_moved(qmd: Qmd, clone: Path, monk
     assert qmd("search", "alpha").status == 1
 
 
+def test_an_index_that_a_newer_version_has_written_is_not_taken_for_a_strangers(qmd: Qmd, clone: Path) -> None:
+    assert qmd("index", "--no-embed").status == 0
+    connection = apsw.Connection(str(clone / ".qmd/index.sqlite"))
+    connection.execute("CREATE TABLE more (a); PRAGMA user_version = 99")
+    connection.close()
+    for words in (("search", "alpha"), ("index", "--no-embed")):
+        assert "was written by a newer qmd (version 99)" in qmd(*words).err
+    assert not (clone / ".qmd/index.sqlite.strange").exists()
+
+
+def test_an_index_of_a_project_into_which_the_original_wrote_goes_on_beside_it(qmd: Qmd, clone: Path) -> None:
+    assert qmd("index").status == 0
+    connection = apsw.Connection(str(clone / ".qmd/index.sqlite"))
+    connection.execute(
+        "CREATE TABLE content_vectors (a); CREATE TRIGGER t AFTER INSERT ON documents BEGIN SELECT 1; END"
+    )
+    connection.close()
+    assert "a.md" in qmd("vsearch", "alpha").out
+    assert "set aside" not in qmd("index").err
+    assert (clone / ".qmd/index.qmd.sqlite").exists()
+
+
 HARMS = (
     "CREATE TRIGGER t AFTER INSERT ON documents BEGIN DELETE FROM documents; END",
     "CREATE VIEW v AS SELECT * FROM documents",

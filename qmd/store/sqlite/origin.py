@@ -18,7 +18,7 @@ from qmd.errors import StrangeIndexError
 from qmd.files import PROJECT_FOLDER, make_private_folder, read_regular_file, write_atomically
 from qmd.names import to_text, typed_path
 from qmd.store.sqlite.connection import APPLICATION_ID, Database
-from qmd.store.sqlite.schema import META, is_as_made, is_mixed
+from qmd.store.sqlite.schema import META, MIGRATIONS, is_as_made, is_mixed
 
 ORIGIN = "made_here"
 """Key of the random id in `meta`."""
@@ -41,8 +41,9 @@ def refuse_stranger(database: Database) -> None:
     if not database.value("SELECT count(*) FROM sqlite_schema"):
         return
     is_ours = is_vouched_for(os.environ) or _has_record(database) or _was_here_before(path)
-    # What the original adds to an index of ours is dealt with where it is opened.
-    if not is_ours or not (is_mixed(database) or is_as_made(database)):
+    # What the original adds to an index of ours, and what a newer version makes, is dealt with where it is opened.
+    is_judged_later = is_mixed(database) or int(database.value("PRAGMA user_version")) > len(MIGRATIONS)
+    if not is_ours or not (is_judged_later or is_as_made(database)):
         raise StrangeIndexError(path)
 
 
