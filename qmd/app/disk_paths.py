@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePath
 
 from qmd.names import to_disk
 from qmd.records import Collection, StoredDocument
 
 Linker = Callable[[str, int], str]
-"""Path on disk and line → the address that opens the file there."""
+"""Path on disk and line → the address that opens the file there; empty where that might run it."""
+
+_NOTES = frozenset(
+    {".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdwn", ".mdx"}
+    | {".txt", ".text", ".org", ".rst", ".adoc", ".asciidoc", ".textile"}
+)
+"""Endings of files that desktops show. Many another is run, and RStudio runs the `.Rprofile` beside an `.Rmd`."""
+
+_NO_FILE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+"""How an address begins that a program of its own takes; one letter is a drive of Windows."""
 
 
 def disk_paths(
@@ -36,13 +48,40 @@ def disk_paths(
     return found
 
 
-def linker(template: str | None) -> Linker:
-    """What makes a link of a path and a line: the template, else Obsidian for its own files, else the file itself."""
-    if template:
-        return partial(_editor_link, template)
+def linker(template: str | None, platform: str = sys.platform) -> Linker:
+    """What makes a link of a path and a line: the template, else Obsidian for its own files, else the file itself.
+
+    Desktops, and Obsidian too, run what they are handed, so of a file that is no note there is no link, unless the
+    template names a program. All that leads to a file asks here.
+    """
     # Thousands of files lie in few folders.
     known = cache(is_in_vault)
-    return lambda path, line: _obsidian_link(path) if known(Path(path).parent) else Path(path).as_uri()
+
+    def link(path: str, line: int) -> str:
+        if not (template and _NO_FILE.match(template)) and not _is_note(path, platform):
+            return ""
+        if template:
+            return _editor_link(template, path, line)
+        return _obsidian_link(path) if known(Path(path).parent) else Path(path).as_uri()
+
+    return link
+
+
+def _is_note(path: str, platform: str) -> bool:
+    """Whether a file's own ending is a note's and nothing takes it for a program; a link may have another's name."""
+    name = PurePath(path).name
+    # Behind the colon Windows reads a hidden part of the file before it.
+    if PurePath(name).suffix.lower() not in _NOTES or (platform == "win32" and ":" in name):
+        return False
+    try:
+        mode = os.lstat(path).st_mode
+        if not (stat.S_ISREG(mode) and mode & 0o111):
+            return stat.S_ISREG(mode)
+        # On disks of other systems every file is executable; macOS runs it whatever it begins with.
+        with Path(path).open("rb") as file:
+            return platform != "darwin" and file.read(2) != b"#!"
+    except (OSError, ValueError):
+        return False
 
 
 def is_in_vault(folder: Path) -> bool:

@@ -16,6 +16,7 @@ from qmd.cli.opening import plan_opening
 from qmd.cli.options import Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, stderr_is_terminal
 from qmd.cli.search import SCREEN_LIMIT
+from qmd.environment import install_command
 from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
 def _refuse(error: ImportError) -> NoReturn:
     if (error.name or "").partition(".")[0] != "textual":
         raise error
-    raise QmdError("the full screen needs Textual, which is not installed", "pip install 'qmd-search[browse]'")
+    raise QmdError("the full screen needs Textual, which is not installed", install_command("browse"))
 
 
 @contextmanager
@@ -105,6 +106,6 @@ def _stdout_on_the_screen() -> Iterator[None]:
 
 
 def _link(opened: OpenIndex, note: Note) -> str:
-    """What is copied: where the file is, else the address in the index."""
+    """What is copied: a link that opens the note, else the address in the index."""
     path = opened.disk_paths([note.document]).get(note.document.uri)
-    return note.document.uri if path is None else linker(None)(path, 1)
+    return (linker(None)(path, 1) if path else "") or note.document.uri
