@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
-
-_DISTRIBUTION = "qmd-search"
 
 
 def is_off(value: str | None) -> bool:
@@ -32,7 +32,7 @@ def usable_cpus() -> int:
 
 
 def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
-    """What adds an extra to this very installation, in the environment at `prefix`, as it was installed.
+    """What adds an extra to this installation, the environment at `prefix`, from where it was installed.
 
     Only what came from an index is named by its name alone: on another index that name may be a stranger's.
     """
@@ -42,26 +42,23 @@ def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str =
     from importlib import metadata
     from urllib.request import url2pathname
 
-    try:
-        distribution = metadata.distribution(_DISTRIBUTION)
+    origin: dict[str, Any] = {"url": Path(__file__).parents[1].as_uri()}
+    program, extras = "pip install", {extra}
+    with suppress(metadata.PackageNotFoundError):
+        distribution = metadata.distribution("qmd-search")
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-        program = "uv pip install" if (distribution.read_text("INSTALLER") or "").strip() == "uv" else "pip install"
-    except metadata.PackageNotFoundError:
-        origin, program = {"url": Path(__file__).parents[1].as_uri()}, "pip install"
-    extras = {extra}
-    if (receipt := prefix / "uv-receipt.toml").is_file():
-        # The extras that are not named again would go.
-        asked = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
-        extras.update(one for part in asked if part["name"] == _DISTRIBUTION for one in part.get("extras", ()))
-        program = "uv tool install"
-    elif (prefix / "pipx_metadata.json").is_file():
+        program = "uv pip install" if (distribution.read_text("INSTALLER") or "").strip() == "uv" else program
+    if (prefix / "pipx_metadata.json").is_file():
         program = f"pipx runpip {prefix.name} install"
-    url, made_from = origin.get("url", ""), origin.get("vcs_info")
-    names = f"[{','.join(sorted(extras))}]"
-    if url.startswith("file:") and not made_from:
-        wanted = url2pathname(url.removeprefix("file://")) + names
-    else:
-        place = f"{made_from['vcs']}+{url}@{made_from['commit_id']}" if made_from else url
-        wanted = f"{_DISTRIBUTION}{names}{' @ ' if place else ''}{place}"
+    elif (receipt := prefix / "uv-receipt.toml").is_file():
+        # Extras that are not named again would go.
+        asked = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
+        extras.update(one for part in asked if part["name"] == "qmd-search" for one in part.get("extras", ()))
+        program = "uv tool install"
+    place, vcs = origin.get("url", ""), origin.get("vcs_info")
+    if vcs:
+        place = f"{vcs['vcs']}+{place}@{vcs['commit_id']}"
+    named = url2pathname(place.removeprefix("file://")) if place.startswith("file:") else "qmd-search"
+    wanted = f"{named}[{','.join(sorted(extras))}]" + (f" @ {place}" if place and named == "qmd-search" else "")
     flag = " -e" if origin.get("dir_info", {}).get("editable") else ""
     return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))

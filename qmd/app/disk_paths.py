@@ -16,11 +16,10 @@ from qmd.records import Collection, StoredDocument
 Linker = Callable[[str, int], str]
 """Path on disk and line → the address that opens the file there; empty where that might run it."""
 
-_NOTES = frozenset(
-    {".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdwn", ".mdx"}
-    | {".txt", ".text", ".org", ".rst", ".adoc", ".asciidoc", ".textile"}
+_NOTES = re.compile(
+    r".*\.(?:md|markdown|mdown|mkd|mkdn|mdwn|mdx|txt|text|org|rst|adoc|asciidoc|textile)", re.A | re.I | re.S
 )
-"""Endings of files that desktops show. Many another is run, and RStudio runs the `.Rprofile` beside an `.Rmd`."""
+"""Names of files that desktops show. Many another is run, and RStudio runs the `.Rprofile` beside an `.Rmd`."""
 
 _NO_FILE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 """How an address begins that a program of its own takes; one letter is a drive of Windows."""
@@ -36,6 +35,7 @@ def disk_paths(
         collections: Those of the index.
         cwd: Paths below it become `./relative`; None leaves all absolute.
     """
+    here = cwd.resolve() if cwd else None
     roots = {collection.name: collection.path for collection in collections}
     found: dict[str, str] = {}
     for document in documents:
@@ -44,7 +44,9 @@ def disk_paths(
             continue
         file = root if root.is_file() else root / to_disk(document.path)
         if file.is_file():
-            found[document.uri] = _shown(file.resolve(), cwd)
+            file = file.resolve()
+            is_below = here and file.is_relative_to(here)
+            found[document.uri] = f".{os.sep}{file.relative_to(here)}" if here and is_below else str(file)
     return found
 
 
@@ -58,11 +60,17 @@ def linker(template: str | None, platform: str = sys.platform) -> Linker:
     known = cache(is_in_vault)
 
     def link(path: str, line: int) -> str:
+        from urllib.parse import quote
+
         if not (template and _NO_FILE.match(template)) and not _is_note(path, platform):
             return ""
-        if template:
-            return _editor_link(template, path, line)
-        return _obsidian_link(path) if known(Path(path).parent) else Path(path).as_uri()
+        if not template:
+            whole = quote(path, safe="", errors="surrogateescape")
+            return f"obsidian://open?path={whole}" if known(Path(path).parent) else Path(path).as_uri()
+        target = template.replace("{path}", quote(path, safe="/:~!*'()", errors="surrogateescape"))
+        for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
+            target = target.replace(placeholder, str(value))
+        return target
 
     return link
 
@@ -71,7 +79,7 @@ def _is_note(path: str, platform: str) -> bool:
     """Whether a file's own ending is a note's and nothing takes it for a program; a link may have another's name."""
     name = PurePath(path).name
     # Behind the colon Windows reads a hidden part of the file before it.
-    if PurePath(name).suffix.lower() not in _NOTES or (platform == "win32" and ":" in name):
+    if not _NOTES.fullmatch(name) or (platform == "win32" and ":" in name):
         return False
     try:
         mode = os.lstat(path).st_mode
@@ -89,21 +97,6 @@ def is_in_vault(folder: Path) -> bool:
     return any((one / ".obsidian").is_dir() for one in (folder, *folder.parents))
 
 
-def _obsidian_link(path: str) -> str:
-    from urllib.parse import quote
-
-    return f"obsidian://open?path={quote(path, safe='', errors='surrogateescape')}"
-
-
-def _editor_link(template: str, path: str, line: int) -> str:
-    from urllib.parse import quote
-
-    target = template.replace("{path}", quote(path, safe="/:~!*'()", errors="surrogateescape"))
-    for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
-        target = target.replace(placeholder, str(value))
-    return target
-
-
 def missing_warning(n_missing: int, n_all: int) -> str:
     """What to say about files that are gone."""
     which = "the file" if n_all == 1 else f"{n_missing} of {n_all} results"
@@ -111,11 +104,3 @@ def missing_warning(n_missing: int, n_all: int) -> str:
         f"--full-path could not resolve {which} on disk (moved or deleted since indexing); "
         "showing qmd:// + docid instead. Run 'qmd update' to refresh the index."
     )
-
-
-def _shown(file: Path, cwd: Path | None) -> str:
-    if cwd is not None:
-        here = cwd.resolve()
-        if file.is_relative_to(here):
-            return f".{os.sep}{file.relative_to(here)}"
-    return str(file)

@@ -28,8 +28,8 @@ _AT_LINE: Mapping[str, tuple[str, ...]] = {
 
 _DESKTOP = {"darwin": "open", "win32": "startfile"}
 _NO_PROGRAM = "choose one: export EDITOR=nano; or read it here: qmd get"
-_READ_BY_CMD = frozenset('&|<>^%!"\n')
-"""Read as commands where a program of Windows is a batch file, as `code.cmd` is, whatever quotes stand around."""
+_READ_BY_CMD = frozenset('&|<>^%"\n')
+"""What a batch file of Windows, as `code.cmd` is, may take for more than a name."""
 
 
 class Launch(Struct, frozen=True):
@@ -94,7 +94,10 @@ def launch(plan: Launch) -> None:
     """
     program = plan.argv[0]
     if program == "startfile":
-        _start_file(plan.argv[1])
+        try:
+            os.startfile(plan.argv[1])  # type: ignore[attr-defined,unused-ignore]
+        except OSError as exc:
+            raise QmdError(f"Windows cannot open '{plan.argv[1]}': {exc.strerror}", _NO_PROGRAM) from exc
         return
     found = shutil.which(program)
     if found is None:
@@ -109,10 +112,3 @@ def launch(plan: Launch) -> None:
         raise QmdError(f"cannot run '{program}': {exc.strerror}", _NO_PROGRAM) from exc
     if status:
         raise QmdError(f"'{program}' ended with status {status}", _NO_PROGRAM)
-
-
-def _start_file(target: str) -> None:
-    try:
-        os.startfile(target)  # type: ignore[attr-defined,unused-ignore]
-    except OSError as exc:
-        raise QmdError(f"Windows cannot open '{target}': {exc.strerror}", _NO_PROGRAM) from exc

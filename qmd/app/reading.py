@@ -237,8 +237,8 @@ class ReadingIndex(OpenedIndex):
         from qmd.app.disk_paths import linker
 
         paths, link = self.disk_paths([document for document, _ in places]), linker(self.editor_uri())
-        links = {one.uri: link(paths[one.uri], line) for one, line in places if one.uri in paths}
-        return {uri: link for uri, link in links.items() if link}
+        found = ((one.uri, link(paths[one.uri], line)) for one, line in places if one.uri in paths)
+        return {uri: target for uri, target in found if target}
 
     # --- state ------------------------------------------------------------------------------------
 

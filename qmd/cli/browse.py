@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from qmd.app.disk_paths import linker
 from qmd.app.launching import launch
@@ -56,8 +56,10 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
     try:
         from qmd.browse.app import BrowseApp, Picker
         from qmd.browse.background import is_light
-    except ImportError as error:
-        _refuse(error)
+    except ImportError as exc:
+        if (exc.name or "").partition(".")[0] != "textual":
+            raise
+        raise QmdError("the full screen needs Textual, which is not installed", install_command("browse")) from exc
     if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
         raise QmdError(f"'qmd {invocation.command}' needs a terminal to draw on", "in a script: qmd query --json")
     # Asks for trust in a project's configuration, if need be, while questions can still be read.
@@ -81,12 +83,6 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
     if app._exception is not None:
         raise app._exception
     return note
-
-
-def _refuse(error: ImportError) -> NoReturn:
-    if (error.name or "").partition(".")[0] != "textual":
-        raise error
-    raise QmdError("the full screen needs Textual, which is not installed", install_command("browse"))
 
 
 @contextmanager
