@@ -45,8 +45,8 @@ def disk_paths(
         file = root if root.is_file() else root / to_disk(document.path)
         if file.is_file():
             file = file.resolve()
-            is_below = here and file.is_relative_to(here)
-            found[document.uri] = f".{os.sep}{file.relative_to(here)}" if here and is_below else str(file)
+            below = file.relative_to(here) if here and file.is_relative_to(here) else None
+            found[document.uri] = f".{os.sep}{below}" if below else str(file)
     return found
 
 

@@ -107,8 +107,8 @@ def _confirm_all(path: Path, pattern: str) -> None:
     end = time.monotonic() + _COUNTING_S
     n_files = len(selected_files(Collection("", path, pattern), end=end))
     more = "" if time.monotonic() < end else "more than "
-    found = f"'{to_text(path)}' is a whole disk or home folder, where {more}{n_files:,} files match {pattern}"
-    if not confirm(f"{found}: index them all?"):
+    found = f"'{to_text(path)}' is a whole disk or home folder; files that match {pattern}: {more}{n_files:,}"
+    if not confirm(f"{found}. Index them all?"):
         raise UsageError(found, f"name the folder of your notes, or: qmd index {shlex.quote(to_text(path))} --yes")
 
 

@@ -29,10 +29,7 @@ def count_kinds(folder: Path) -> Counter[str]:
 
 
 def selected_files(collection: Collection, below: Sequence[str] = ("",), end: float | None = None) -> list[str]:
-    """Paths in these folders of a collection (with a `/` at the end, or empty) that its mask selects, also ignored.
-
-    Those that are found until `end`, of the monotonic clock, or in a first part of the names.
-    """
+    """Paths in folders (with a `/` at the end, or empty) that the mask selects, also ignored, found until `end`."""
     wanted, excluded = map(compile_globs, parse_mask(collection.pattern))
     return [
         path

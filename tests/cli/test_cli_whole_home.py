@@ -28,7 +28,7 @@ def test_the_home_folder_is_not_indexed_without_a_question(qmd: Qmd, home: Path,
     folder = home.parent if form == "{above}" else home
     assert (run.status, run.out) == (2, "")
     assert run.err == (
-        f"error: '{folder}' is a whole disk or home folder, where 3 files match **/*.md\n"
+        f"error: '{folder}' is a whole disk or home folder; files that match **/*.md: 3\n"
         f"hint: name the folder of your notes, or: qmd index {folder} --yes\n"
     )
     assert names(qmd) == []
@@ -76,7 +76,7 @@ def test_what_holds_everything(path: str, home: str, is_everything: bool) -> Non
 def test_the_root_of_the_disk_is_counted_for_a_while_only(qmd: Qmd, home: Path) -> None:
     run = qmd("index", "/", "--glob", "**/*", "--no-embed")
     assert run.status == 2
-    assert run.err.startswith("error: '/' is a whole disk or home folder, where ")
+    assert run.err.startswith("error: '/' is a whole disk or home folder; files that match **/*: ")
     assert run.err.endswith("hint: name the folder of your notes, or: qmd index / --yes\n")
 
 
@@ -93,5 +93,5 @@ def test_a_person_is_asked_with_the_count(home: Path, notes: Path, answer: str, 
         shown = b"" if status else os.read(ours, 4096)
         assert run.wait() == status
     os.close(ours)
-    assert f"'{home}' is a whole disk or home folder, where 3 files match **/*.md: index them all? [y/N] " in said
+    assert f"'{home}' is a whole disk or home folder; files that match **/*.md: 3. Index them all? [y/N] " in said
     assert (b"3 new" in shown) is (status == 0)
