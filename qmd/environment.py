@@ -1,9 +1,12 @@
-"""What the process was given: switches in environment variables, and CPUs."""
+"""What the process was given: switches in environment variables, CPUs, and the place that it was installed from."""
 
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
 
@@ -26,3 +29,36 @@ def usable_cpus() -> int:
         return max(1, min(cpus, round(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):
         return cpus
+
+
+def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
+    """What adds an extra to this installation, the environment at `prefix`, from where it was installed.
+
+    Only what came from an index is named by its name alone: on another index that name may be a stranger's.
+    """
+    import json
+    import shlex
+    import tomllib
+    from importlib import metadata
+    from urllib.request import url2pathname
+
+    origin: dict[str, Any] = {"url": Path(__file__).parents[1].as_uri()}
+    program, extras = "pip install", {extra}
+    with suppress(metadata.PackageNotFoundError):
+        distribution = metadata.distribution("qmd-search")
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        program = "uv pip install" if (distribution.read_text("INSTALLER") or "").strip() == "uv" else program
+    if (prefix / "pipx_metadata.json").is_file():
+        program = f"pipx runpip {prefix.name} install"
+    elif (receipt := prefix / "uv-receipt.toml").is_file():
+        # Extras that are not named again would go.
+        asked = tomllib.loads(receipt.read_text("utf-8"))["tool"]["requirements"]
+        extras.update(one for part in asked if part["name"] == "qmd-search" for one in part.get("extras", ()))
+        program = "uv tool install"
+    place, vcs = origin.get("url", ""), origin.get("vcs_info")
+    if vcs:
+        place = f"{vcs['vcs']}+{place}@{vcs['commit_id']}"
+    named = url2pathname(place.removeprefix("file://")) if place.startswith("file:") else "qmd-search"
+    wanted = f"{named}[{','.join(sorted(extras))}]" + (f" @ {place}" if place and named == "qmd-search" else "")
+    flag = " -e" if origin.get("dir_info", {}).get("editable") else ""
+    return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))

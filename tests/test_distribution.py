@@ -19,6 +19,7 @@ _INSTALLERS = (
 )
 _INSTALLS = re.compile(rf"\b(?:{_INSTALLERS})\b([^\n`|;&]*)")
 _STRANGER = re.compile(r"(?<![\w./@-])qmd(?:\[[^\]]*\])?(?:[=<>~!][^\s'\"]*)?(?![\w./-])")
+_UNHELD = re.compile(r"\b(?:install|download|add|inject|uvx|tool run)\b[^`|;&.,]{0,40}\bqmd-search\b")
 _EXTRA = re.compile(r"(?<![\w-])qmd\[\w")
 
 
@@ -41,6 +42,13 @@ def test_no_file_says_to_install_the_project_of_another_author() -> None:
     found = {str(file.relative_to(ROOT)): _mistakes(file.read_text("utf-8", "replace")) for file in _files()}
     assert len(found) > 150
     assert {file: mistakes for file, mistakes in found.items() if mistakes} == {}
+
+
+def test_no_file_says_to_install_a_name_that_nobody_holds_yet() -> None:
+    """Whoever registers it first could be anybody; `install_command` knows where this program came from."""
+    found = {str(file.relative_to(ROOT)): _UNHELD.findall(file.read_text("utf-8", "replace")) for file in _files()}
+    assert {file: commands for file, commands in found.items() if commands} == {}
+    assert _UNHELD.search("`pip install 'qmd-search[code]'`") and not _UNHELD.search("pipx uninstall qmd-search")
 
 
 @pytest.mark.parametrize(

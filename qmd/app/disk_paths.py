@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePath
 
 from qmd.names import to_disk
 from qmd.records import Collection, StoredDocument
 
 Linker = Callable[[str, int], str]
-"""Path on disk and line → the address that opens the file there."""
+"""Path on disk and line → the address that opens the file there; empty where that might run it."""
+
+_NOTES = re.compile(
+    r".*\.(?:md|markdown|mdown|mkd|mkdn|mdwn|mdx|txt|text|org|rst|adoc|asciidoc|textile)", re.A | re.I | re.S
+)
+"""Names of files that desktops show. Many another is run, and RStudio runs the `.Rprofile` beside an `.Rmd`."""
+
+_NO_FILE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+"""How an address begins that a program of its own takes; one letter is a drive of Windows."""
 
 
 def disk_paths(
@@ -24,6 +35,7 @@ def disk_paths(
         collections: Those of the index.
         cwd: Paths below it become `./relative`; None leaves all absolute.
     """
+    here = cwd.resolve() if cwd else None
     roots = {collection.name: collection.path for collection in collections}
     found: dict[str, str] = {}
     for document in documents:
@@ -32,37 +44,57 @@ def disk_paths(
             continue
         file = root if root.is_file() else root / to_disk(document.path)
         if file.is_file():
-            found[document.uri] = _shown(file.resolve(), cwd)
+            file = file.resolve()
+            below = file.relative_to(here) if here and file.is_relative_to(here) else None
+            found[document.uri] = f".{os.sep}{below}" if below else str(file)
     return found
 
 
-def linker(template: str | None) -> Linker:
-    """What makes a link of a path and a line: the template, else Obsidian for its own files, else the file itself."""
-    if template:
-        return partial(_editor_link, template)
+def linker(template: str | None, platform: str = sys.platform) -> Linker:
+    """What makes a link of a path and a line: the template, else Obsidian for its own files, else the file itself.
+
+    Desktops, and Obsidian too, run what they are handed, so of a file that is no note there is no link, unless the
+    template names a program. All that leads to a file asks here.
+    """
     # Thousands of files lie in few folders.
     known = cache(is_in_vault)
-    return lambda path, line: _obsidian_link(path) if known(Path(path).parent) else Path(path).as_uri()
+
+    def link(path: str, line: int) -> str:
+        from urllib.parse import quote
+
+        if not (template and _NO_FILE.match(template)) and not _is_note(path, platform):
+            return ""
+        if not template:
+            whole = quote(path, safe="", errors="surrogateescape")
+            return f"obsidian://open?path={whole}" if known(Path(path).parent) else Path(path).as_uri()
+        target = template.replace("{path}", quote(path, safe="/:~!*'()", errors="surrogateescape"))
+        for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
+            target = target.replace(placeholder, str(value))
+        return target
+
+    return link
+
+
+def _is_note(path: str, platform: str) -> bool:
+    """Whether a file's own ending is a note's and nothing takes it for a program; a link may have another's name."""
+    name = PurePath(path).name
+    # Behind the colon Windows reads a hidden part of the file before it.
+    if not _NOTES.fullmatch(name) or (platform == "win32" and ":" in name):
+        return False
+    try:
+        mode = os.lstat(path).st_mode
+        if not (stat.S_ISREG(mode) and mode & 0o111):
+            return stat.S_ISREG(mode)
+        # On disks of other systems every file is executable; macOS runs it whatever it begins with.
+        with Path(path).open("rb") as file:
+            return platform != "darwin" and file.read(2) != b"#!"
+    except (OSError, ValueError):
+        return False
 
 
 def is_in_vault(folder: Path) -> bool:
     """Whether a folder is an Obsidian vault, or lies in one."""
     return any((one / ".obsidian").is_dir() for one in (folder, *folder.parents))
-
-
-def _obsidian_link(path: str) -> str:
-    from urllib.parse import quote
-
-    return f"obsidian://open?path={quote(path, safe='', errors='surrogateescape')}"
-
-
-def _editor_link(template: str, path: str, line: int) -> str:
-    from urllib.parse import quote
-
-    target = template.replace("{path}", quote(path, safe="/:~!*'()", errors="surrogateescape"))
-    for placeholder, value in (("{line}", max(1, line)), ("{column}", 1), ("{col}", 1)):
-        target = target.replace(placeholder, str(value))
-    return target
 
 
 def missing_warning(n_missing: int, n_all: int) -> str:
@@ -72,11 +104,3 @@ def missing_warning(n_missing: int, n_all: int) -> str:
         f"--full-path could not resolve {which} on disk (moved or deleted since indexing); "
         "showing qmd:// + docid instead. Run 'qmd update' to refresh the index."
     )
-
-
-def _shown(file: Path, cwd: Path | None) -> str:
-    if cwd is not None:
-        here = cwd.resolve()
-        if file.is_relative_to(here):
-            return f".{os.sep}{file.relative_to(here)}"
-    return str(file)

@@ -12,8 +12,9 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
-from qmd.app.disk_paths import is_in_vault, linker
+from qmd.app.disk_paths import linker
 from qmd.errors import QmdError
+from qmd.names import to_text
 
 _AT_LINE: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("code", "code-insiders", "codium", "vscodium", "cursor", "windsurf"), ("-g", "{file}:{line}")),
@@ -27,6 +28,8 @@ _AT_LINE: Mapping[str, tuple[str, ...]] = {
 
 _DESKTOP = {"darwin": "open", "win32": "startfile"}
 _NO_PROGRAM = "choose one: export EDITOR=nano; or read it here: qmd get"
+_READ_BY_CMD = frozenset('&|<>^%"\n')
+"""What a batch file of Windows, as `code.cmd` is, may take for more than a name."""
 
 
 class Launch(Struct, frozen=True):
@@ -39,27 +42,36 @@ class Launch(Struct, frozen=True):
 
 
 def plan_launch(
-    file: Path, line: int, environ: Mapping[str, str], uri: str | None = None, platform: str = sys.platform
+    file: Path, line: int, environ: Mapping[str, str], template: str | None = None, platform: str = sys.platform
 ) -> Launch:
-    """What opens `file` at `line`: `uri` if the user has chosen a template, `VISUAL`, `EDITOR`, Obsidian, the desktop.
+    """What opens `file` at `line`: `template` if the user has chosen one, `VISUAL`, `EDITOR`, Obsidian, the desktop.
+
+    A file that the desktop might run goes to the system's editor of plain text; see `linker`.
 
     Args:
-        file: Absolute path.
+        file: Absolute path, no link.
         line: From 1.
         environ: The environment variables.
-        uri: The link that the user's template makes of file and line.
+        template: Of the links that open a file.
         platform: As `sys.platform`.
 
     Raises:
-        QmdError: The variable of an editor cannot be read as a command.
+        QmdError: The variable of an editor cannot be read as a command, or no program is known for the file.
     """
     desktop = _DESKTOP.get(platform, "xdg-open")
-    if uri:
-        return Launch((desktop, uri))
+    if template and (link := linker(template, platform)(str(file), line)):
+        return Launch((desktop, link))
     for variable in ("VISUAL", "EDITOR"):
         if environ.get(variable, "").strip():
             return Launch(_editor(variable, environ[variable], file, line, platform))
-    return Launch((desktop, linker(None)(str(file), line) if is_in_vault(file.parent) else str(file)))
+    if link := linker(None, platform)(str(file), line):
+        return Launch((desktop, str(file) if link.startswith("file:") else link))
+    if platform == "darwin":
+        return Launch(("open", "-t", str(file)))
+    if platform == "win32":
+        # With its folder: programs are looked for in the current one first, which may be a stranger's.
+        return Launch((environ.get("SYSTEMROOT", r"C:\Windows") + r"\System32\notepad.exe", str(file)))
+    raise QmdError(f"no program for '{to_text(file.name)}': the desktop might run it", _NO_PROGRAM)
 
 
 def _editor(variable: str, command: str, file: Path, line: int, platform: str) -> tuple[str, ...]:
@@ -78,25 +90,25 @@ def launch(plan: Launch) -> None:
     """Run the program and wait for it; it has the terminal meanwhile.
 
     Raises:
-        QmdError: It is not there, or it fails.
+        QmdError: It is not there, it fails, or running it might run something else.
     """
     program = plan.argv[0]
     if program == "startfile":
-        _start_file(plan.argv[1])
+        try:
+            os.startfile(plan.argv[1])  # type: ignore[attr-defined,unused-ignore]
+        except OSError as exc:
+            raise QmdError(f"Windows cannot open '{plan.argv[1]}': {exc.strerror}", _NO_PROGRAM) from exc
         return
     found = shutil.which(program)
     if found is None:
         raise QmdError(f"cannot run '{program}': there is no such program", _NO_PROGRAM)
+    if PurePath(program).name == program and not Path(found).is_absolute():
+        raise QmdError(f"'{program}' is a file of the current folder, which is not run", "name it with its whole path")
+    if PurePath(found).suffix.lower() in (".cmd", ".bat") and any(_READ_BY_CMD & {*word} for word in plan.argv[1:]):
+        raise QmdError(f"'{found}' might run a part of '{plan.argv[-1]}'", "rename the note, or choose another editor")
     try:
         status = subprocess.run([found, *plan.argv[1:]], check=False).returncode
     except OSError as exc:
         raise QmdError(f"cannot run '{program}': {exc.strerror}", _NO_PROGRAM) from exc
     if status:
         raise QmdError(f"'{program}' ended with status {status}", _NO_PROGRAM)
-
-
-def _start_file(target: str) -> None:
-    try:
-        os.startfile(target)  # type: ignore[attr-defined,unused-ignore]
-    except OSError as exc:
-        raise QmdError(f"Windows cannot open '{target}': {exc.strerror}", _NO_PROGRAM) from exc

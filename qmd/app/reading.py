@@ -233,11 +233,12 @@ class ReadingIndex(OpenedIndex):
             return disk_paths(documents, reader.collections(), self._locations.cwd if relative else None)
 
     def openers(self, places: Sequence[tuple[StoredDocument, int]]) -> Mapping[str, str]:
-        """Address → what opens each document at its line, as a click does; without those whose file is gone."""
+        """Address → what opens each document at its line, as a click does; without those that have no such link."""
         from qmd.app.disk_paths import linker
 
         paths, link = self.disk_paths([document for document, _ in places]), linker(self.editor_uri())
-        return {one.uri: link(paths[one.uri], line) for one, line in places if one.uri in paths}
+        found = ((one.uri, link(paths[one.uri], line)) for one, line in places if one.uri in paths)
+        return {uri: target for uri, target in found if target}
 
     # --- state ------------------------------------------------------------------------------------
 

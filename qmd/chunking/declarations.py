@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.chunking.languages import CPP, Language, language_of
+from qmd.environment import install_command
 from qmd.errors import QmdError
 from qmd.records import Heading
 
@@ -106,7 +107,7 @@ def _parse(source: _Source) -> Tree:
         grammar = tree_sitter.Language(getattr(import_module(language.module), language.function)())
         return tree_sitter.Parser(grammar).parse(source.raw)
     except ImportError as exc:
-        remedy = "pip install 'qmd-search[code]'" if language.is_extra else f"pip install {language.package}"
+        remedy = install_command("code") if language.is_extra else f"pip install {language.package}"
         message = f"{language.name} files are cut as plain text: package '{language.package}' is not installed"
         raise GrammarError(message, remedy) from exc
     except (AttributeError, OSError, TypeError, ValueError) as exc:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from qmd.app.disk_paths import linker
 from qmd.app.launching import launch
@@ -16,6 +16,7 @@ from qmd.cli.opening import plan_opening
 from qmd.cli.options import Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, stderr_is_terminal
 from qmd.cli.search import SCREEN_LIMIT
+from qmd.environment import install_command
 from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
 
 if TYPE_CHECKING:
@@ -55,8 +56,10 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
     try:
         from qmd.browse.app import BrowseApp, Picker
         from qmd.browse.background import is_light
-    except ImportError as error:
-        _refuse(error)
+    except ImportError as exc:
+        if (exc.name or "").partition(".")[0] != "textual":
+            raise
+        raise QmdError("the full screen needs Textual, which is not installed", install_command("browse")) from exc
     if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
         raise QmdError(f"'qmd {invocation.command}' needs a terminal to draw on", "in a script: qmd query --json")
     # Asks for trust in a project's configuration, if need be, while questions can still be read.
@@ -82,12 +85,6 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
     return note
 
 
-def _refuse(error: ImportError) -> NoReturn:
-    if (error.name or "").partition(".")[0] != "textual":
-        raise error
-    raise QmdError("the full screen needs Textual, which is not installed", "pip install 'qmd-search[browse]'")
-
-
 @contextmanager
 def _stdout_on_the_screen() -> Iterator[None]:
     """Lead stdout to where stderr goes: Textual draws there, and asks stdout for the size of the terminal.
@@ -105,6 +102,6 @@ def _stdout_on_the_screen() -> Iterator[None]:
 
 
 def _link(opened: OpenIndex, note: Note) -> str:
-    """What is copied: where the file is, else the address in the index."""
+    """What is copied: a link that opens the note, else the address in the index."""
     path = opened.disk_paths([note.document]).get(note.document.uri)
-    return note.document.uri if path is None else linker(None)(path, 1)
+    return (linker(None)(path, 1) if path else "") or note.document.uri

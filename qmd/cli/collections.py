@@ -10,7 +10,7 @@ from typer import Argument, Option
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json, NoIgnore
-from qmd.cli.output import out
+from qmd.cli.output import out, say
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError
 from qmd.names import to_text
@@ -131,8 +131,10 @@ def remove(invocation: Invocation, name: Name = None, index: Index = None) -> in
     if not name:
         raise invocation.missing_argument()
     with invocation.open(invocation.locate(index)) as opened:
+        folder = opened.collection(name).path
         n_documents = opened.remove_collection(name)
     out(f"✓ Removed collection '{name}'\n  Deleted {n_documents} documents\n")
+    say(f"from the index alone: the files in {to_text(folder)} stay")
     return 0
 
 

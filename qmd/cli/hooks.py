@@ -8,7 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from qmd.cli.invocation import Invocation
-from qmd.cli.output import out, warn
+from qmd.cli.output import is_interactive, out, warn
 from qmd.errors import EXIT_FAILURE
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def run_hook(invocation: Invocation, collection: Collection, command: str) -> in
     shell = shutil.which("bash") or shutil.which("sh")
     timeout_s = hook_timeout_s(invocation.environ)
     # On a terminal the command shares it: git may have to ask for a passphrase.
-    owns_group = os.name == "posix" and not invocation.is_interactive
+    owns_group = os.name == "posix" and not is_interactive()
     try:
         process = subprocess.Popen(
             [shell, "-c", command] if shell else command,
             shell=shell is None,
             cwd=collection.path if collection.path.is_dir() else collection.path.parent,
             env=dict(invocation.environ),
-            stdin=None if invocation.is_interactive else subprocess.DEVNULL,
+            stdin=None if is_interactive() else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import re
+import shlex
+import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import ChunkStrategy, Collections, Index, NoGpu, NoIgnore, cuts_declarations
-from qmd.cli.output import out, say, warn
+from qmd.cli.output import confirm, out, say, warn
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.names import to_text
+from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:
     from qmd.app.records import EmbedOptions
     from qmd.app.updating import Update
     from qmd.indexing.update import UpdateReport
-    from qmd.records import Collection
 
 Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: **/*.md].")]
 Verify = Annotated[
@@ -30,6 +32,7 @@ Background = Annotated[bool, Option("--background", help="Compute the vectors in
 Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in folders that are git checkouts.")]
 
 _WARNINGS_SHOWN = 10
+_COUNTING_S = 2.0
 
 
 def index(
@@ -42,6 +45,7 @@ def index(
     background: Background = False,
     verify: Verify = False,
     chunk_strategy: ChunkStrategy = None,
+    yes: Annotated[bool, Option("--yes", help="Index a whole disk or home folder without asking.")] = False,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
@@ -53,6 +57,10 @@ def index(
     locations = invocation.locate(index)
     absolute = [_existing(invocation, path) for path in paths or ()]
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
+        known = [one.path.resolve() for one in opened.collections()]
+        for path in () if yes else absolute:
+            if path not in known and holds_everything(path, locations.home.resolve()):
+                _confirm_all(path, glob or DEFAULT_PATTERN)
         parts = opened.ensure_collections(absolute, name=name, pattern=glob, gitignore=not no_ignore) if paths else None
         names = None if parts is None else [part.collection for part in parts]
         with opened.updating(names, verify=verify) as update:
@@ -85,6 +93,23 @@ def _existing(invocation: Invocation, path: Path) -> Path:
             f"path '{to_text(path)}' does not exist", "name an existing folder or file: qmd index ~/notes"
         )
     return absolute
+
+
+def holds_everything(path: PurePath, home: PurePath) -> bool:
+    """Whether a folder is a whole disk, or the home folder or above it; both without links."""
+    return path == path.parent or home.is_relative_to(path)
+
+
+def _confirm_all(path: Path, pattern: str) -> None:
+    """Have a person agree to index a folder that holds everything; raises `UsageError` if nobody does."""
+    from qmd.ingest.survey import selected_files
+
+    end = time.monotonic() + _COUNTING_S
+    n_files = len(selected_files(Collection("", path, pattern), end=end))
+    more = "" if time.monotonic() < end else "more than "
+    found = f"'{to_text(path)}' is a whole disk or home folder; files that match {pattern}: {more}{n_files:,}"
+    if not confirm(f"{found}. Index them all?"):
+        raise UsageError(found, f"name the folder of your notes, or: qmd index {shlex.quote(to_text(path))} --yes")
 
 
 def _folders_to_refresh(folders: Iterable[str]) -> Sequence[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.notices import Notices
-from qmd.cli.output import ask, is_interactive, out, say, warn
+from qmd.cli.output import confirm, out, say, warn
 from qmd.cli.progress import ProgressLine
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
@@ -107,11 +107,6 @@ class Invocation(Struct, frozen=True):
         """What to raise when a required word is absent: the usage line stands for itself."""
         return UsageError(f"Usage: qmd {self.usage}")
 
-    @property
-    def is_interactive(self) -> bool:
-        """Whether a person can answer a question."""
-        return is_interactive()
-
 
 class ServerNotices(Notices):
     """Tells stderr, and trusts nobody."""
@@ -132,8 +127,7 @@ class TerminalNotices(ServerNotices):
         """See `Notices`; shows in any case what a project wants."""
         for line in describe_gated(items):
             say(line)
-        question = "Trust this project's .qmd config? [y/N] "
-        return is_interactive() and ask(question).strip().lower() in ("y", "yes")
+        return confirm("Trust this project's .qmd config?")
 
 
 def working_folder() -> Path:

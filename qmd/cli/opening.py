@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from qmd.app.disk_paths import linker
 from qmd.app.last_hits import recall_hit
 from qmd.app.launching import Launch, launch, plan_launch
 from qmd.cli import completion
@@ -58,11 +57,9 @@ def plan_opening(invocation: Invocation, index: OpenIndex, document: StoredDocum
 
     Raises:
         NotFoundError: Its file is gone.
-        QmdError: The variable of an editor cannot be read as a command.
+        QmdError: The variable of an editor cannot be read as a command, or no program is known for the file.
     """
     path = index.disk_paths([document]).get(document.uri)
     if path is None:
         raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
-    template = index.editor_uri()
-    link = linker(template)(path, line) if template else None
-    return plan_launch(Path(path), line, invocation.environ, link)
+    return plan_launch(Path(path), line, invocation.environ, index.editor_uri())

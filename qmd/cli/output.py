@@ -133,10 +133,12 @@ def show_progress(text: str) -> None:
     _tell(join_styled([ERASE_LINE, text]))
 
 
-def ask(question: str) -> str:
-    """What a person types on the line after `question`."""
-    _tell(question)
-    return sys.stdin.readline()
+def confirm(question: str) -> bool:
+    """Whether a person says yes to `question`; without one at the terminal, no."""
+    if not is_interactive():
+        return False
+    _tell(f"{question} [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _tell(text: str) -> None:

@@ -114,7 +114,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("NO_PROXY", "hosts that are reached without a proxy", "", "model servers"),
     Variable("QMD_EDITOR_URI", "address that links of results open: {path}, {line}, {col}", _FILE_LINK, "terminal"),
     Variable("VISUAL", "editor of 'qmd open'", "EDITOR", "terminal"),
-    Variable("EDITOR", "editor of all programs", "what the desktop opens files with", "terminal"),
+    Variable("EDITOR", "editor of all programs", "what the desktop opens notes with", "terminal"),
     Variable("QMD_PAGER", "pager for long results; empty for none", "PAGER", "terminal"),
     Variable("PAGER", "pager of all programs; empty for none", "less", "terminal"),
     Variable("LESS", "options of less", "FRX", "terminal"),

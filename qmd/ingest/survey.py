@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -27,21 +28,21 @@ def count_kinds(folder: Path) -> Counter[str]:
     return Counter(PurePosixPath(path).suffix for path in _walk(folder, ""))
 
 
-def selected_files(collection: Collection, below: Sequence[str] = ("",)) -> list[str]:
-    """Paths in these folders of a collection (with a `/` at the end, or empty) that its mask selects, also ignored."""
+def selected_files(collection: Collection, below: Sequence[str] = ("",), end: float | None = None) -> list[str]:
+    """Paths in folders (with a `/` at the end, or empty) that the mask selects, also ignored, found until `end`."""
     wanted, excluded = map(compile_globs, parse_mask(collection.pattern))
     return [
         path
         for folder in below
-        for path in _walk(collection.path, folder)
+        for path in _walk(collection.path, folder, end)
         if wanted.fullmatch(path) and not excluded.fullmatch(path)
     ]
 
 
-def _walk(root: Path, prefix: str) -> Iterator[str]:
+def _walk(root: Path, prefix: str, end: float | None = None) -> Iterator[str]:
     """Paths of the files below a folder that could be indexed by their names."""
     todo, n_names = [prefix], 0
-    while todo and n_names < _MOST_NAMES:
+    while todo and (n_names < _MOST_NAMES if end is None else time.monotonic() < end):
         prefix = todo.pop()
         try:
             with os.scandir(root / to_disk(prefix)) as listing:

@@ -114,7 +114,8 @@ def _also(collection: Collection) -> str:
 def _folder(path: Path, home: Path) -> RenderableType:
     if not path.exists():
         return shown(f"{folded_home(path, home)} (missing)", "bad")
-    return Elided(folded_home(path, home), path.as_uri())
+    # On macOS a folder with an ending is a program.
+    return Elided(folded_home(path, home), path.as_uri() if path.is_dir() and not path.suffix else None)
 
 
 def draw_collection(
@@ -173,8 +174,8 @@ def draw_files(
     for size, changed, one in zip(sizes, times, documents, strict=True):
         folders, separator, name = elide_path(visible_name(one.path), width).rpartition("/")
         shown_path = join_styled([paint(screen, folders + separator, "path"), name])
-        if below is not None and screen.colours:
-            shown_path = hyperlink(shown_path, link(below + to_disk(one.path), 1))
+        if below is not None and screen.colours and (target := link(below + to_disk(one.path), 1)):
+            shown_path = hyperlink(shown_path, target)
         before = paint(screen, f"{changed:<{time_width}}  ", "faint")
         lines += [f"{size:>{size_width}}  ", before, shown_path, "\n"]
     return join_styled([draw(screen, heading(place, f"{count(len(documents), 'file')}, {total}"), ""), *lines])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from qmd.environment import install_command
 from qmd.errors import NotFoundError, QmdError, StoreError
 from qmd.store.base import IndexReader, IndexWriter
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 _Index = TypeVar("_Index", bound=IndexReader)
 
 _UNFINISHED = "unfinished copy of "
-_INSTALL = "pip install 'qmd-search[lance]'"
 
 
 def open_reader(path: Path, address: str | None = None) -> IndexReader:
@@ -113,4 +113,4 @@ def engine_at(address: str) -> ModuleType:
     try:
         return import_module("qmd.store.lance.opening")
     except ImportError as exc:
-        raise QmdError(f"index '{address}' needs LanceDB, which is not installed", _INSTALL) from exc
+        raise QmdError(f"index '{address}' needs LanceDB, which is not installed", install_command("lance")) from exc

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.environment import install_command
 from tests.cli.conftest import Qmd, home, indexed, notes, qmd
 
 __all__ = ["home", "indexed", "notes", "qmd"]
@@ -34,7 +35,7 @@ def test_without_textual_the_line_to_install_it_is_told(indexed: Qmd, monkeypatc
     monkeypatch.setitem(sys.modules, "textual", None)
     run = indexed("browse")
     assert (run.status, run.out) == (1, "")
-    assert "pip install 'qmd-search[browse]'" in run.err
+    assert run.err.endswith(f"hint: {install_command('browse')}\n")
 
 
 class Terminal:

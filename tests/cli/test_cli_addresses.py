@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 import qmd as package
+from qmd.environment import install_command
 from qmd.store.runs import embed_lock
 from qmd.store.sqlite import opening as sqlite
 from qmd.store.sqlite.index import SqliteReader, SqliteWriter
@@ -86,7 +87,7 @@ def test_without_its_engine_an_address_says_what_to_install(
     run = qmd("search", "x", "--index", ADDRESS)
     assert run.status == 1
     assert run.err == (
-        f"error: index '{ADDRESS}' needs LanceDB, which is not installed\nhint: pip install 'qmd-search[lance]'\n"
+        f"error: index '{ADDRESS}' needs LanceDB, which is not installed\nhint: {install_command('lance')}\n"
     )
 
 

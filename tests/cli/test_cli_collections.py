@@ -62,8 +62,10 @@ def test_renaming_keeps_the_documents_under_the_new_address(indexed: Qmd) -> Non
     assert indexed("update").out.count("3 unchanged") == 1
 
 
-def test_removing_says_how_many_documents_went(indexed: Qmd) -> None:
+def test_removing_says_how_many_documents_went_and_that_the_files_stay(indexed: Qmd, notes: Path) -> None:
     run = indexed("collection", "rm", "notes")
+    assert (run.status, run.err) == (0, f"from the index alone: the files in {notes} stay\n")
+    assert len(list(notes.rglob("*.md"))) == 3
     assert run.out == "✓ Removed collection 'notes'\n  Deleted 3 documents\n"
     assert indexed("collection", "remove", "notes").err.startswith("error: Collection not found: notes\n")
     assert json.loads(indexed("status", "--json").out)["totalDocuments"] == 0

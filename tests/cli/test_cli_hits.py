@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.cli.conftest import Qmd, write_notes
 from tests.cli.terminal_runs import Shown, run_all
 
 if sys.platform == "win32":
@@ -89,6 +89,16 @@ def test_a_chosen_editor_opens_at_the_line(indexed: Qmd, notes: Path) -> None:
     (notes / ".obsidian").mkdir()
     (link,) = LINK.findall(on_terminal("search", "limiter", QMD_EDITOR_URI="edit://{path}?{line}").out)
     assert link == f"edit://{quote(str((notes / 'daily' / 'sunday.md').resolve()))}?3"
+
+
+def test_a_click_runs_nothing_that_was_found(qmd: Qmd, home: Path) -> None:
+    write_notes(home / "p", {"install.command": "zebra\n", "note.md": "# Note\n\n[[install.command]]\n"})
+    assert qmd("index", str(home / "p"), "--glob", "**/*.{md,command}", "--no-embed").status == 0
+    for argv in (("search", "zebra"), ("ls", "p"), ("links", "note.md"), ("get", "note.md")):
+        links = LINK.findall(on_terminal(*argv).out)
+        assert [link for link in links if link.endswith("command")] == []
+    (link,) = LINK.findall(on_terminal("search", "zebra", QMD_EDITOR_URI="zed://file{path}").out)
+    assert link == f"zed://file{home / 'p/install.command'}"
 
 
 @pytest.mark.parametrize("folder", [None, ".obsidian"])

@@ -62,7 +62,7 @@ def test_a_named_folder_in_a_collection_is_a_collection_of_its_own(indexed: Qmd,
 
 def test_a_folder_around_a_collection_and_other_masks_make_collections(indexed: Qmd, notes: Path) -> None:
     (notes / "daily/list.txt").write_text("milk\n")
-    indexed("index", str(notes.parent), "--no-embed")
+    indexed("index", str(notes.parent), "--no-embed", "--yes")
     indexed("index", str(notes / "daily"), "--glob", "**/*.txt", "--no-embed")
     assert names(indexed) == ["notes", "home", "daily"]
 

@@ -81,6 +81,27 @@ def test_a_template_for_links_opens_the_note_too(indexed: Qmd, notes: Path, monk
     assert f"zed://file{quote(str(notes))}/pricing.md:5" in indexed("open", "pricing.md:5", "--print").out
 
 
+def test_a_file_that_is_no_note_is_shown_by_an_editor_or_refused(
+    qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    (home / "p/.qmd").mkdir(parents=True)
+    (home / "p/.qmd/index.yml").write_text('collections:\n  p:\n    path: .\n    pattern: "**/*.{md,command}"\n')
+    (home / "p/install.command").write_text("touch run\n")
+    monkeypatch.chdir(home / "p")
+    assert qmd("index", "--no-embed").status == 0
+    run = qmd("open", "install.command")
+    assert (run.status, run.out) == (1, "")
+    assert run.err == (
+        "error: no program for 'install.command': the desktop might run it\n"
+        "hint: choose one: export EDITOR=nano; or read it here: qmd get\n"
+    )
+    monkeypatch.setenv("EDITOR", "vim")
+    assert qmd("open", "install.command", "--print").out == f"vim +1 {home / 'p/install.command'}\n"
+
+
 def test_a_note_whose_file_is_gone_names_the_next_command(indexed: Qmd, notes: Path) -> None:
     (notes / "pricing.md").unlink()
     run = indexed("open", "pricing.md")

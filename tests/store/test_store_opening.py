@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from qmd.environment import install_command
 from tests.processes import unmeasured
 
 _WITHOUT = """
@@ -29,6 +30,6 @@ for open_index in (open_reader, open_writer):
 def test_without_lancedb_an_address_says_what_to_install_and_files_work(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WITHOUT, str(tmp_path)]
     finished = subprocess.run(command, capture_output=True, text=True, env=unmeasured(), check=True)
-    line = "index 'lance:DIR/tables' needs LanceDB, which is not installed; pip install 'qmd-search[lance]'"
+    line = "index 'lance:DIR/tables' needs LanceDB, which is not installed; " + install_command("lance")
     assert finished.stdout.splitlines() == ["[]", line, line]
     assert not (tmp_path / "tables").exists()
