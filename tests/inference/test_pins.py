@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
+from qmd.inference.models.archives import import_model
 from qmd.inference.models.catalogue import (
     MODELS,
     QWEN_EXPANDER,
@@ -22,7 +23,7 @@ from qmd.inference.models.catalogue import (
     ModelRecord,
 )
 from qmd.inference.models.downloads import PullReport, pull_model
-from qmd.inference.models.folders import import_model, read_manifest, verify_model
+from qmd.inference.models.folders import read_manifest, verify_model
 from tests.inference.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply, serve_hub
 
 RECORD = replace(
