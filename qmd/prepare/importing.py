@@ -18,7 +18,7 @@ from msgspec import Struct
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
-from qmd.foreign import file_below, folded, is_name, reading, short
+from qmd.foreign import file_below, folded, reading, short
 from qmd.inference.models.catalogue import ModelFile, ModelFormat, ModelRecord, Role, find_model
 from qmd.inference.models.elsewhere import model_name
 from qmd.inference.models.folders import (
@@ -37,6 +37,7 @@ from qmd.inference.models.imported import (
     ImportedModel,
     Source,
     imported_models,
+    is_model_name,
     read_imported,
     write_imported,
 )
@@ -144,7 +145,7 @@ def _note(network: Network) -> str | None:
 
 
 def _check_name(name: str, models_dir: Path) -> None:
-    if not is_name(f"{OWNER}--{name}") or not name.strip() or name.startswith("."):
+    if not is_model_name(name):
         raise UsageError(f"'{short(name)}' cannot be the name of a model", "choose another one: --name NAME")
     others = {model.record.name for model in imported_models(models_dir)} - {name}
     if find_model(name) is not None or folded(name) in map(folded, others):

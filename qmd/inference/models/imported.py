@@ -66,9 +66,14 @@ def read_imported(folder: Path) -> ImportedModel | None:
     sizes = ((record.context, _MAX_TOKENS), (record.max_tokens, _MAX_TOKENS), (record.dim or 1, _MAX_DIM))
     if not record.formats or not all(1 <= size <= most for size, most in sizes):
         raise ModelError(f"'{folder / IMPORT_FILE}' is damaged", "import the model again: qmd models import")
-    if not is_name(prefix + name) or find_model(name) is not None:
+    if not is_model_name(name) or find_model(name) is not None:
         raise ModelError(f"'{short(name)}' cannot be the name of an imported model", "import the file it was made of")
     return replace(found, record=replace(record, name=name, tier="full", repository=f"{OWNER}/{name}"))
+
+
+def is_model_name(name: str) -> bool:
+    """Whether an imported model can be called so; its folder is."""
+    return bool(name.strip()) and not name.startswith(".") and is_name(f"{OWNER}--{name}")
 
 
 def write_imported(folder: Path, model: ImportedModel) -> None:

@@ -19,7 +19,7 @@ from msgspec import Struct
 Packed = NewType("Packed", memoryview)
 """Numbers as they are packed in the file; see `read_varints` for those that are no floats."""
 
-_MOST_STEPS = 3_000_000
+_MOST_STEPS = 2_000_000
 """Fields, numbers and 16 bytes of text of one file: some seconds of reading, some ten times a large graph."""
 _MAX_DEPTH = 100
 """Messages within messages, as in protobuf itself: a graph may hold graphs."""
