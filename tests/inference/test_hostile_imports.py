@@ -59,7 +59,13 @@ def _refusal(work: Callable[[], object]) -> str:
 def _record(**changes: Any) -> dict[str, Any]:
     """A record as an import writes it."""
     weights = {"path": "model.onnx", "size_bytes": None, "sha256": None}
-    record = {"name": "m", "role": "embed", "tier": "full", "repository": "imported/m", "revision": "local"}
+    record: dict[str, Any] = {
+        "name": "m",
+        "role": "embed",
+        "tier": "full",
+        "repository": "imported/m",
+        "revision": "local",
+    }
     record |= {"licence": "x", "languages": [], "scripts": [], "files": [], "context": 9, "max_tokens": 9}
     return {**record, "formats": [{"name": "q8", "weights": weights, "device": "cpu"}], **changes}
 

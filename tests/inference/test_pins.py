@@ -230,6 +230,26 @@ def test_a_graph_whose_tensors_the_hub_lacks_is_refused(hub: FakeHub, tmp_path: 
     assert not (tmp_path / RECORD.folder).exists()
 
 
+@pytest.mark.parametrize("location", [".", "a\0b", "../x", "a/../../b"])
+def test_a_graph_that_names_no_file_of_its_folder_leaves_nothing_behind(
+    hub: FakeHub, tmp_path: Path, location: str
+) -> None:
+    hub.files["model.onnx"] = _graph(location)
+    with pytest.raises(ModelError, match="no file of its folder"):
+        _pull(hub, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+
+
+@pytest.mark.parametrize("commit", ["../../../x", "a/b", "C:x", "x" * 5_000])
+def test_a_commit_of_the_hub_that_is_none_makes_no_path(hub: FakeHub, tmp_path: Path, commit: str) -> None:
+    hub.commit, hub.reply = commit, lambda asked: None
+    report = _pull(hub, tmp_path / "models")
+    assert "model.onnx" in report.fetched
+    manifest = read_manifest(report.folder)
+    assert manifest is not None and manifest.commit is None
+    assert [path.name for path in tmp_path.iterdir()] == ["models"]
+
+
 def test_a_plain_download_is_imported_with_the_files_that_its_graph_names(tmp_path: Path) -> None:
     source = tmp_path / "download"
     source.mkdir()

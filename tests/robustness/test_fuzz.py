@@ -13,7 +13,15 @@ from tests.robustness.targets import TARGETS
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes cannot be waited for there")
 
 SEED = 2_026
-_CASES = {"files": 120, "configurations": 150, "queries": 100, "globs": 80, "messages": 50}
+_CASES = {
+    "files": 120,
+    "configurations": 150,
+    "queries": 100,
+    "globs": 80,
+    "messages": 50,
+    "weights": 150,
+    "archives": 400,
+}
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
