@@ -26,7 +26,7 @@ _LONGEST_NAME = 180
 """Bytes, so that there is room for what is put before and behind it: file systems take 255."""
 _MOST_FOLDERS = 8
 _UNSAFE = frozenset('/\\:*?"<>|')
-_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in "0123456789¹²³")})
+_DEVICES = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9¹²³]) *(\..*)?", re.IGNORECASE)
 """What Windows takes for a device, with any ending."""
 _COMMIT = re.compile("[0-9a-f]{7,64}")
 _SHOWN = 80
@@ -37,24 +37,14 @@ _SURPRISES = (ArithmeticError, AttributeError, LookupError, MemoryError, Recursi
 def short(words: object) -> str:
     """Foreign words for a message: one line of at most 80 characters."""
     text = str(words)
-    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in text[: _SHOWN + 1])
-    return shown if len(text) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
+    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def is_name(words: str) -> bool:
     """Whether words can be the name of one file or folder on every system, and be shown."""
-    return (
-        words.isprintable()
-        and 0 < len(words.encode()) <= _LONGEST_NAME
-        and words == words.strip(" ").rstrip(".")
-        and not _UNSAFE & set(words)
-        and words.partition(".")[0].rstrip().lower() not in _DEVICES
-    )
-
-
-def commit_of(words: object) -> str | None:
-    """The commit that a manifest or a hub names; None for anything else."""
-    return words if isinstance(words, str) and _COMMIT.fullmatch(words) else None
+    is_plain = words.isprintable() and not _UNSAFE & set(words) and words == words.strip(" ").rstrip(".")
+    return is_plain and 0 < len(words.encode()) <= _LONGEST_NAME and not _DEVICES.fullmatch(words)
 
 
 def folded(words: str) -> str:
@@ -62,40 +52,29 @@ def folded(words: str) -> str:
     return unicodedata.normalize("NFKC", words).casefold()
 
 
-def checked_parts(words: str, source: str) -> tuple[str, ...]:
-    """The names that a foreign path consists of, between slashes.
+def commit_of(words: object) -> str | None:
+    """The commit that a manifest or a hub names; None for anything else."""
+    return words if isinstance(words, str) and _COMMIT.fullmatch(words) else None
 
-    Args:
-        source: Who says so, for the message.
 
-    Raises:
-        ModelError: It is no path that leads down.
-    """
+def checked_path(words: str, source: str) -> str:
+    """A foreign path that leads down: checked names between slashes. Raises a ModelError, which names the source."""
     names = PurePosixPath(words).parts
     if not 0 < len(names) <= _MOST_FOLDERS or not all(map(is_name, names)):
         raise ModelError(f"'{source}' names '{short(words)}', which is no file of its folder", "use another model")
-    return names
+    return "/".join(names)
 
 
 def path_below(folder: Path, words: str, source: str) -> Path:
-    """The place in a folder that a foreign path means.
-
-    Raises:
-        ModelError: As `checked_parts`, or a folder on the way is a link that leads out.
-    """
-    names = checked_parts(words, source)
-    place = folder.joinpath(*names)
-    if len(names) > 1 and not _real(place.parent).is_relative_to(_real(folder)):
+    """The place in a folder that a foreign path means, as `checked_path`; no link on the way may lead out."""
+    place = folder / checked_path(words, source)
+    if place.parent != folder and not _real(place.parent).is_relative_to(_real(folder)):
         raise ModelError(f"'{short(words)}' in '{folder}' lies behind a link that leads out of it", "remove the link")
     return place
 
 
 def file_below(folder: Path, words: str, source: str) -> Path:
-    """The regular file in a folder that somebody else filled, which may be a link within it.
-
-    Raises:
-        ModelError: As `path_below`, or there is none, or it is a link that leads out.
-    """
+    """The file in a folder that a stranger filled, as `path_below`; one that is missing or a link out is refused."""
     place, root = path_below(folder, words, source), _real(folder)
     # In the hub's cache the files of a version are links to `blobs`, beside `snapshots`.
     root = root.parents[1] if root.parent.name == "snapshots" else root
@@ -111,12 +90,7 @@ def _real(path: Path) -> Path:
 
 
 def read_json_file(path: Path, most: int = _MAX_JSON_BYTES) -> Any:
-    """What a file of JSON holds; never waits, whatever the file is.
-
-    Raises:
-        OSError: It cannot be read, or is no regular file.
-        ValueError: It is no JSON, is nested too deeply, or has more than `most` bytes.
-    """
+    """What a small file of JSON holds; OSError or ValueError where it is none of at most so many bytes."""
     raw = read_regular_file(path, most + 1)
     if len(raw) > most:
         raise ValueError(f"it has more than {most >> 20} MiB")
@@ -124,7 +98,7 @@ def read_json_file(path: Path, most: int = _MAX_JSON_BYTES) -> Any:
 
 
 def parse_json(raw: bytes) -> Any:
-    """What JSON holds; raises ValueError where it is none, or is nested too deeply."""
+    """What JSON holds; ValueError where it is none, or is nested too deeply."""
     try:
         return json.loads(raw)
     except RecursionError:
@@ -132,12 +106,7 @@ def parse_json(raw: bytes) -> Any:
 
 
 def map_file(path: Path) -> mmap.mmap:
-    """The bytes of a file, read when they are looked at; closed when nobody holds a view of them any more.
-
-    Raises:
-        OSError: It cannot be read, or is no regular file.
-        ValueError: It is empty.
-    """
+    """The bytes of a file, read when looked at; OSError where it is no regular file, ValueError where it is empty."""
     read_regular_file(path, 1)  # opening a pipe as below would wait for ever
     with path.open("rb") as stream:
         return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -145,11 +114,7 @@ def map_file(path: Path) -> mmap.mmap:
 
 @contextmanager
 def reading(source: str) -> Iterator[None]:
-    """Turn what a damaged or hostile file makes of its reader into one line; `source` is its name.
-
-    Raises:
-        ModelError: It did.
-    """
+    """Turn what a damaged or hostile file makes of its reader into a ModelError of one line; `source` is its name."""
     try:
         yield
     except _SURPRISES as exc:

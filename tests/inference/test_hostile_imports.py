@@ -249,15 +249,6 @@ def test_an_archive_brings_no_form_and_nothing_that_the_model_does_not_have(tmp_
     assert sorted(path.name for path in place.iterdir()) == ["model.onnx", MANIFEST_NAME, "tokenizer.json"]
 
 
-def test_a_model_that_was_fetched_is_not_replaced_by_an_archive_of_another(tmp_path: Path) -> None:
-    record = replace(PINNED, formats=(replace(PINNED.formats[0], weights=ModelFile("model.onnx")),))
-    files = {"model.onnx": b"theirs", "tokenizer.json": b"{}"}
-    place = _model(tmp_path / record.folder, {}, {**files, "model.onnx": b"mine"}, record.repository)
-    source = _model(tmp_path / "m", {}, files, record.repository)
-    assert "another than the one that was fetched" in _refusal(lambda: import_model(source, tmp_path, record))
-    assert (place / "model.onnx").read_bytes() == b"mine"
-
-
 # --- archives ---
 
 
@@ -303,7 +294,7 @@ def test_a_member_whose_long_name_holds_a_null_is_refused(tmp_path: Path) -> Non
 def test_an_archive_that_unpacks_to_many_times_its_size_is_refused_before_it_is_written(tmp_path: Path) -> None:
     source = _tar(tmp_path / "m.tar.gz", {"m/model.onnx": bytes(40 << 20)})
     assert source.stat().st_size < 1 << 20
-    assert "more than a model" in _refusal(lambda: import_model(source, tmp_path / "models", QWEN_RERANKER))
+    assert "more than its model" in _refusal(lambda: import_model(source, tmp_path / "models", QWEN_RERANKER))
     assert _staged(tmp_path / "models") == []
 
 
@@ -330,14 +321,17 @@ def test_an_archive_needs_room_on_the_disk_for_what_it_holds(tmp_path: Path, mon
     assert "not enough space" in _refusal(lambda: import_model(source, tmp_path / "models", QWEN_RERANKER))
 
 
-def test_what_a_manifest_does_not_list_is_not_unpacked_and_other_sizes_are_damage(tmp_path: Path) -> None:
+def test_no_more_is_unpacked_than_a_manifest_lists_and_what_it_does_not_is_not_taken(tmp_path: Path) -> None:
     files = {"model.onnx": b"ok", "tokenizer.json": b"{}"}
     whole = _model(tmp_path / "m", {}, files, PINNED.repository)
     packed = {f"m/{path.name}": path.read_bytes() for path in sorted(whole.iterdir(), reverse=True)}
-    source = _tar(tmp_path / "a.tar.gz", {**packed, "m/extra": b"x", "other": b"y"})
-    import_model(source, tmp_path / "models", PINNED)
+    for members in ({**packed, "m/extra": b"x", "m/run.sh": b"y"}, packed):
+        source = _tar(tmp_path / "a.tar.gz", dict(reversed(members.items())))
+        import_model(source, tmp_path / "models", PINNED)
     assert {path.name for path in (tmp_path / "models" / PINNED.folder).iterdir()} == {*files, MANIFEST_NAME}
     source = _tar(tmp_path / "b.tar.gz", {**packed, "m/model.onnx": b"longer"})
+    assert "more than its model" in _refusal(lambda: import_model(source, tmp_path / "other", PINNED))
+    source = _tar(tmp_path / "c.tar.gz", {**packed, "m/model.onnx": b"o"})
     assert "is damaged" in _refusal(lambda: import_model(source, tmp_path / "other", PINNED))
 
 

@@ -239,7 +239,12 @@ def weights(dice: Dice) -> bytes:
         return pack([("m.gguf", "file", gguf_file(dice))])
     if kind == 4:
         return pack([("model.onnx", "file", onnx_file(dice)), ("tokenizer.json", "file", b"{}")])
-    config: dict[str, object] = {"model_type": "qwen3", "num_hidden_layers": 1, "tie_word_embeddings": True}
+    config: dict[str, object] = {
+        "model_type": "qwen3",
+        "num_hidden_layers": 1,
+        "tie_word_embeddings": True,
+        "eos_token_id": 0,
+    }
     for _ in range(dice.randint(0, 2)):
         keys = (*config, "rope_theta", "rms_norm_eps", "rope_parameters", "id2label", "architectures", "layer_types")
         config[dice.choice(keys)] = dice.choice((*_VALUES, "gemma3_text"))

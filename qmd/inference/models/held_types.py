@@ -14,7 +14,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.foreign import checked_parts
+from qmd.foreign import checked_path
 from qmd.inference.onnx_files.files import read_model
 from qmd.inference.onnx_files.messages import DTYPES, FLOAT, FLOAT16, Entry
 
@@ -56,7 +56,7 @@ def external_files(path: Path) -> tuple[str, ...]:
     """
     entries = (entry for constant in _constants(path) for entry in constant.external_data)
     names = dict.fromkeys(entry.value for entry in entries if entry.key == "location" and entry.value)
-    return tuple(dict.fromkeys("/".join(checked_parts(name, path.name)) for name in names))
+    return tuple(dict.fromkeys(checked_path(name, path.name) for name in names))
 
 
 def beside(path: str, name: str) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.files import read_regular_file
-from qmd.foreign import checked_parts, is_name, short
+from qmd.foreign import checked_path, is_name, short
 from qmd.inference.models.catalogue import ModelRecord, Role, find_model, is_fastembed, is_gguf_address
 
 IMPORT_FILE = "qmd-import.json"
@@ -62,7 +62,7 @@ def read_imported(folder: Path) -> ImportedModel | None:
     record, prefix = found.record, f"{OWNER}--"
     name = folder.name.removeprefix(prefix) if folder.name.startswith(prefix) else record.name
     for file in (*record.files, *(item.weights for item in record.formats), *filter(None, [record.batches])):
-        checked_parts(file.path, IMPORT_FILE)
+        checked_path(file.path, IMPORT_FILE)
     sizes = ((record.context, _MAX_TOKENS), (record.max_tokens, _MAX_TOKENS), (record.dim or 1, _MAX_DIM))
     if not record.formats or not all(1 <= size <= most for size, most in sizes):
         raise ModelError(f"'{folder / IMPORT_FILE}' is damaged", "import the model again: qmd models import")

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from qmd import __version__
 from qmd.errors import ModelError
-from qmd.foreign import checked_parts
+from qmd.foreign import checked_path
 from qmd.inference.models.catalogue import ModelFile, ModelFormat, ModelRecord
 from qmd.inference.models.weights import size_of
 from qmd.inference.runtime.tokenization import read_json
@@ -119,7 +119,7 @@ def read_file_list(listed: Iterable[Mapping[str, Any]]) -> tuple[ModelFile, ...]
     """
     files = tuple(ModelFile(str(item["path"]), int(item["size_bytes"]), str(item["sha256"])) for item in listed)
     for file in files:
-        checked_parts(file.path, "manifest")
+        checked_path(file.path, "manifest")
     return files
 
 

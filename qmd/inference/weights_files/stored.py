@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import short
-from qmd.inference.weights_files.ggml_blocks import Levels, is_quantized, read_floats, read_levels
+from qmd.inference.weights_files.ggml_blocks import Levels, read_floats, read_levels
 
 _MOST_WEIGHTS = 1 << 30
 """In one tensor; the largest table of a network that is read here has 0.6 milliards."""
@@ -19,7 +19,10 @@ _LARGEST = 1e15
 
 
 class StoredTensor(Struct, frozen=True):
-    """A tensor that is read when asked for. `shape` is (outputs, inputs) for a matrix."""
+    """A tensor that is read when asked for. `shape` is (outputs, inputs) for a matrix.
+
+    Reading it raises a ModelError where a weight is no number.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -29,43 +32,29 @@ class StoredTensor(Struct, frozen=True):
     """Shape (rows, bytes of a row): a view of the mapped file."""
 
     def floats(self) -> npt.NDArray[np.float32]:
-        """The whole tensor; raises what `floats_of` does."""
+        """The whole tensor."""
         return self.floats_of(slice(None)).reshape(self.shape)
 
     def floats_of(self, rows: slice | list[int]) -> npt.NDArray[np.float32]:
-        """Some rows.
-
-        Raises:
-            ModelError: A weight is no number.
-        """
-        if is_quantized(self.type):
-            return self.levels_of(rows).floats()
+        """Some rows."""
         with np.errstate(all="ignore"):
-            found = read_floats(self.type, self.rows[rows])
-        return self._numbers(found)
+            return self._checked(read_floats(self.type, self.rows[rows]))
 
     def levels_of(self, rows: slice | list[int]) -> Levels:
-        """Some rows of a quantised format, taken apart; raises what `floats_of` does."""
+        """Some rows of a quantised format, taken apart."""
         with np.errstate(all="ignore"):
             found = read_levels(self.type, self.rows[rows])
-        for part in (found.scales, found.offsets):
-            self._numbers(np.zeros(1, np.float32) if part is None else part)
+            self._checked(found.scales if found.offsets is None else np.stack([found.scales, found.offsets]))
         return found
 
-    def _numbers(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        with np.errstate(all="ignore"):
-            is_sound = not values.size or float(np.abs(values).max()) <= _LARGEST
-        if not is_sound:
+    def _checked(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        if not float(np.abs(values).max(initial=0)) <= _LARGEST:
             raise ModelError(f"tensor '{short(self.name)}' holds weights that are no numbers", "is the file damaged?")
         return values
 
 
 def check_shape(name: str, source: str, shape: tuple[int, ...]) -> None:
-    """Refuse a shape that no tensor of a network has.
-
-    Raises:
-        ModelError: It has no size, or is larger than what is read.
-    """
+    """Raise a ModelError for a shape that no tensor of a network has."""
     if not shape or min(shape) < 1 or math.prod(shape) > _MOST_WEIGHTS:
         listed = short(" x ".join(map(str, shape[:9])))
         raise ModelError(f"tensor '{short(name)}' in '{source}' has the shape '{listed}'", "get the file again")
