@@ -51,7 +51,7 @@ def import_(
     locations = invocation.locate(index)
     sources = import_sources(source.as_posix(), locations.models, locations.home, invocation.environ)
     if not sources:
-        from qmd.inference.models.folders import import_model
+        from qmd.inference.models.archives import import_model
 
         record = import_model(source, locations.models, find_record(name) if name else None)
         out(f"✓ Imported {record.name}\n")

@@ -178,7 +178,9 @@ def verify(invocation: Invocation, names: Names = None, index: Index = None) -> 
         for check in verify_model(record, models_dir):
             if check.status not in ("ok", "unknown"):
                 status = EXIT_FAILURE
-            out(f"{check.status:<9} {record.name}: {check.path}\n")
+            is_other = check.status == "differs"
+            says = f", which is not the file that qmd pins: qmd models pull {record.name}" if is_other else ""
+            out(f"{check.status:<9} {record.name}: {check.path}{says}\n")
     return status
 
 
@@ -199,7 +201,7 @@ def export(
     index: Index = None,
 ) -> int:
     """Copy a model to a folder or archive, for a machine without network."""
-    from qmd.inference.models.folders import export_model
+    from qmd.inference.models.archives import export_model
 
     models_dir = models_folder(invocation, index)
     out(f"✓ Exported {name} to {export_model(find_record(name, models_dir), models_dir, target)}\n")

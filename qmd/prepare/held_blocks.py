@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from qmd.inference.weights_files.ggml_blocks import is_quantized, read_floats, read_levels
+from qmd.inference.weights_files.ggml_blocks import is_quantized
 from qmd.inference.weights_files.stored import StoredTensor
 from qmd.prepare.quantize import BlockQuantized, quantize_blocks
 
@@ -59,10 +59,10 @@ def hold(tensor: StoredTensor) -> HeldBlocks:
     for start in range(0, n, _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         if not is_quantized(tensor.type):
-            rounded = quantize_blocks(read_floats(tensor.type, tensor.rows[rows]), layout.bits, layout.block)
+            rounded = quantize_blocks(tensor.floats_of(rows), layout.bits, layout.block)
             packed[rows], scales[rows] = rounded.packed, rounded.scales
             continue
-        held = read_levels(tensor.type, tensor.rows[rows])
+        held = tensor.levels_of(rows)
         scales[rows] = held.scales
         levels = held.levels.reshape(-1, *packed.shape[1:2], layout.block)
         if layout.bits == 4:
@@ -82,7 +82,7 @@ def hold_table(tensor: StoredTensor) -> BlockQuantized:
     packed, scales = np.empty((n, k // BLOCK, BLOCK), np.uint8), np.empty((n, k // BLOCK), np.float32)
     for start in range(0, n, _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        rounded = quantize_blocks(read_floats(tensor.type, tensor.rows[rows]), 8, BLOCK)
+        rounded = quantize_blocks(tensor.floats_of(rows), 8, BLOCK)
         packed[rows], scales[rows] = rounded.packed, rounded.scales
     return BlockQuantized(packed, scales, 8, BLOCK)
 

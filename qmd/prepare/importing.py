@@ -18,19 +18,29 @@ from msgspec import Struct
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
+from qmd.foreign import file_below, folded, reading, short
 from qmd.inference.models.catalogue import ModelFile, ModelFormat, ModelRecord, Role, find_model
 from qmd.inference.models.elsewhere import model_name
 from qmd.inference.models.folders import (
     Manifest,
     check_space,
-    locked,
     mapped_os_errors,
     measure_file,
     read_manifest,
     sha256_of,
+    staged,
     write_manifest,
 )
-from qmd.inference.models.imported import IMPORT_FILE, OWNER, ImportedModel, Source, read_imported, write_imported
+from qmd.inference.models.imported import (
+    IMPORT_FILE,
+    OWNER,
+    ImportedModel,
+    Source,
+    imported_models,
+    is_model_name,
+    read_imported,
+    write_imported,
+)
 from qmd.inference.runtime.chat_tokens import load_chat_tokenizer
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
@@ -41,14 +51,12 @@ from qmd.prepare.held_graphs import EmbeddingWriter, HeldWriter, held_form
 from qmd.prepare.held_weights import HeldWeights
 from qmd.prepare.networks import Network, read_folder_network, read_gguf_network
 
-_STAGING = ".staging"
 _GRAPH = "model.onnx"
 _CONTEXT = {"embed": 1024, "rerank": 1024, "expand": 2048}
 """Tokens in one run, as the full set's models have."""
 _MAX_TOKENS = {"embed": 480, "rerank": 800, "expand": 2048}
 _COPIED = ("tokenizer.json", "tokenizer_config.json", "config.json", "generation_config.json")
 """What a folder of safetensors brings along."""
-_UNSAFE = set('/\\:*?"<>|')
 
 
 class ImportReport(Struct, frozen=True):
@@ -88,31 +96,27 @@ def import_weights(
             run.
     """
     name = name or (path.resolve().name if path.is_dir() else model_name(path))
-    _check_name(name)
-    network = read_folder_network(path, role) if path.is_dir() else read_gguf_network(path, role, name)
+    _check_name(name, models_dir)
+    with mapped_os_errors(path), reading(path.name):
+        network = read_folder_network(path, role) if path.is_dir() else read_gguf_network(path, role, name)
     record = _record(name, network)
     folder = models_dir / record.folder
-    staging = models_dir / _STAGING / f"{record.folder}.importing"
-    lock = models_dir / _STAGING / f"{record.folder}.lock"
-    with mapped_os_errors(models_dir):
+    with mapped_os_errors(models_dir), reading(path.name):
         make_private_folder(models_dir)
-        with locked(lock, f"model '{name}' is being imported by another process"):
-            source = _source(path, address or str(path.resolve()))
+        with staged(models_dir, record.folder) as staging:
             held = _held(folder)
+            if held is None or held.record != record:
+                check_space(models_dir, _graph_bytes(network))  # before reading what may be a terabyte of nothing
+            source = _source(path, address or str(path.resolve()))
             if held is not None and held.source.sha256 == source.sha256 and held.record == record:
                 return ImportReport(held, folder, network.number_formats, source.size_bytes, False, _note(network))
-            model = ImportedModel(record, source, __version__)
             check_space(models_dir, _graph_bytes(network))
-            # What an interrupted run left; the lock says that nobody writes it.
-            shutil.rmtree(staging, ignore_errors=True)
-            try:
-                files = _make(staging / "ready", network, model, on_progress)
-                if folder.exists():
-                    # Deleted with the rest: a process that has the old model open keeps its files.
-                    folder.rename(staging / "replaced")
-                (staging / "ready").rename(folder)
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
+            model = ImportedModel(record, source, __version__)
+            files = _make(staging / "ready", network, model, on_progress)
+            if folder.exists():
+                # Deleted with the rest: a process that has the old model open keeps its files.
+                folder.rename(staging / "replaced")
+            (staging / "ready").rename(folder)
     size = sum(file.size_bytes or 0 for file in files)
     return ImportReport(model, folder, network.number_formats, size, True, _note(network))
 
@@ -140,10 +144,11 @@ def _note(network: Network) -> str | None:
     )
 
 
-def _check_name(name: str) -> None:
-    if not name.strip() or set(name) & _UNSAFE or name.startswith("."):
-        raise UsageError(f"'{name}' cannot be the name of a model", "choose another one: --name NAME")
-    if find_model(name) is not None:
+def _check_name(name: str, models_dir: Path) -> None:
+    if not is_model_name(name):
+        raise UsageError(f"'{short(name)}' cannot be the name of a model", "choose another one: --name NAME")
+    others = {model.record.name for model in imported_models(models_dir)} - {name}
+    if find_model(name) is not None or folded(name) in map(folded, others):
         raise UsageError(f"'{name}' is the name of another model", "choose another one: --name NAME")
 
 
@@ -172,7 +177,7 @@ def _record(name: str, network: Network) -> ModelRecord:
 
 
 def _source(path: Path, address: str) -> Source:
-    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    files = sorted(filter(Path.is_file, path.glob("*.safetensors"))) if path.is_dir() else [path]
     digests = [sha256_of(file) for file in files]
     size = sum(file.stat().st_size for file in files)
     # Of several files the digest of their digests.
@@ -228,7 +233,7 @@ def _write_tokenizer(place: Path, network: Network) -> None:
     if network.gguf is None:
         for name in _COPIED:
             if (network.source / name).is_file():
-                shutil.copyfile(network.source / name, place / name)
+                shutil.copyfile(file_below(network.source, name, network.source.name), place / name)
         return
     # Qwen3-Embedding and EmbeddingGemma were trained on texts with an end token; older files do not say so.
     content = tokenizer_json(network.gguf, ends_by_default=network.role == "embed")

@@ -12,14 +12,15 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.errors import ModelError
+from qmd.foreign import file_below, short
 from qmd.inference.models.catalogue import Pooling, Role
 from qmd.inference.runtime.tokenization import read_json
-from qmd.inference.weights_files.ggml_blocks import read_floats
 from qmd.inference.weights_files.gguf import GgufFile
 from qmd.inference.weights_files.safetensors import read_file, read_safetensors
 from qmd.inference.weights_files.stored import StoredTensor
 from qmd.prepare.gemma_graph import GemmaShape
 from qmd.prepare.graph_writer import Qwen3Shape
+from qmd.prepare.held_blocks import layout_of
 
 Architecture = Literal["qwen3", "gemma-embedding"]
 _ARCHITECTURES: Mapping[str, Architecture] = {
@@ -132,7 +133,7 @@ def architecture_of(name: str, file_name: str) -> Architecture:
     """
     if name not in _ARCHITECTURES:
         raise ModelError(
-            f"'{file_name}' is of architecture '{name}', which is not read here",
+            f"'{file_name}' is of architecture '{short(name)}', which is not read here",
             "read are: Qwen3 (expansion, reranking, embedding) and EmbeddingGemma",
         )
     return _ARCHITECTURES[name]
@@ -152,7 +153,7 @@ def read_gguf_network(path: Path, role: Role | None = None, name: str | None = N
     architecture = architecture_of(file.architecture, path.name)
     scaling = file.setting("rope.scaling.type", "none")
     if scaling != "none":
-        raise ModelError(f"'{path.name}' scales its rotary positions ('{scaling}'), which is not read here")
+        raise ModelError(f"'{path.name}' scales its rotary positions ('{short(scaling)}'), which is not read here")
     tensors = _renamed(path.name, file.tensors, _GGUF_PARTS, _GGUF_WHOLE, r"blk\.(\d+)\.(\w+)\.weight")
     role = role or guess_role(file.settings, name or path.stem)
     sizes = _sizes(
@@ -206,7 +207,8 @@ def read_folder_network(folder: Path, role: Role | None = None) -> Network:
     prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
     if architecture == "gemma-embedding":
         for path in sorted(folder.glob("[23]_Dense/model.safetensors")):
-            (weight,) = read_file(path).values()
+            place = file_below(folder, path.relative_to(folder).as_posix(), folder.name)
+            (weight,) = read_file(place).values()
             tensors[f"dense_{path.parent.name[0]}"] = weight
         kinds = config.get("layer_types")
         local = [kind == "sliding_attention" for kind in kinds] if kinds else None
@@ -245,7 +247,7 @@ def _renamed(
             label = f"layers.{int(match[1])}.{parts[match[2]]}"
         if label is None:
             raise ModelError(
-                f"tensor '{name}' of type '{tensor.type}' in '{source}' is of a network that is not read here",
+                f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' is of a network that is not read here",
                 "read are: Qwen3 (expansion, reranking, embedding) and EmbeddingGemma",
             )
         found[label] = tensor
@@ -257,10 +259,10 @@ def _sizes(source: str, tensors: Mapping[str, StoredTensor], *, layers: int, the
     missing = next((name for name in needed if name not in tensors), None)
     if missing is not None or f"layers.{layers - 1}.down" not in tensors:
         raise ModelError(f"weight '{missing or f'layers.{layers - 1}.down'}' is not found in '{source}'")
-    vocab, hidden = tensors["embed"].shape
-    (head_size,) = tensors["layers.0.q_norm"].shape
+    vocab, hidden = (*tensors["embed"].shape, 0)[:2]
+    head_size = tensors["layers.0.q_norm"].shape[0]
     rows = {part: tensors[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
-    return Qwen3Shape(
+    shape = Qwen3Shape(
         layers=layers,
         hidden=hidden,
         heads=rows["q"] // head_size,
@@ -272,6 +274,28 @@ def _sizes(source: str, tensors: Mapping[str, StoredTensor], *, layers: int, the
         eps=eps,
         max_positions=_MAX_POSITIONS,
     )
+    _check_shapes(source, tensors, shape)
+    return shape
+
+
+def _check_shapes(source: str, tensors: Mapping[str, StoredTensor], shape: Qwen3Shape) -> None:
+    """Refuse tensors that do not fit together: the runtime would compute nonsense, or end the process."""
+    hidden, head, ffn = shape.hidden, shape.head_size, shape.ffn
+    queries, keys = shape.heads * head, shape.kv_heads * head
+    inputs = {"o": queries, "down": ffn}
+    outputs = {"embed": shape.vocab, "head": shape.vocab, "gate": ffn, "up": ffn, "q": queries, "k": keys, "v": keys}
+    for name, tensor in tensors.items():
+        part = name.rpartition(".")[2]
+        fitting: tuple[int, ...] = (outputs.get(part, hidden), inputs.get(part, hidden))
+        if part.endswith("norm"):
+            fitting = (head if part in ("q_norm", "k_norm") else hidden,)
+        is_whole = tensor.shape == fitting and (len(fitting) == 1 or fitting[1] % layout_of(tensor.type).block == 0)
+        if not is_whole and part not in ("labels", "dense_2", "dense_3"):
+            listed = short(" x ".join(map(str, tensor.shape)))
+            raise ModelError(f"weight '{name}' of '{source}' has the shape '{listed}', which does not fit the others")
+    sane = 0 < shape.eps < 1 and 1 <= shape.rope_theta < 1e12 and head % 8 == 0
+    if not sane or not shape.kv_heads or shape.heads % shape.kv_heads:
+        raise ModelError(f"'{source}' has settings that no network of its kind has", "get the file again")
 
 
 def _qwen3(
@@ -287,7 +311,7 @@ def _qwen3(
     made: dict[str, npt.NDArray[np.float32]] = {}
     of_labels = tensors.pop("labels", None)
     if role == "rerank":
-        made["score"] = _score(source.name, tensors, of_labels, labels, yes_no)
+        made["score"] = _score(source.name, tensors, of_labels, labels, yes_no, sizes)
     if role != "embed":
         return Network(source, "qwen3", role, sizes, tensors, made, gguf=gguf)
     query = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
@@ -300,29 +324,32 @@ def _score(
     of_labels: StoredTensor | None,
     labels: Sequence[str],
     yes_no: Mapping[str, int],
+    sizes: Qwen3Shape,
 ) -> npt.NDArray[np.float32]:
     """The row whose product with the last token is the logit of P(yes), shape (1, hidden).
 
     A softmax over two logits is the sigmoid of their difference, so two rows become one.
     """
     if of_labels is not None:
-        rows = of_labels.floats().reshape(-1, tensors["embed"].shape[1])
+        if of_labels.shape not in ((sizes.hidden,), (1, sizes.hidden), (2, sizes.hidden)):
+            raise ModelError(f"'{source}' sorts into {of_labels.shape[0]} classes; a reranker has one or two")
+        rows = of_labels.floats().reshape(-1, sizes.hidden)
         if len(rows) == 1:
             return rows
-        if len(rows) != 2:
-            raise ModelError(f"'{source}' sorts into {len(rows)} classes; a reranker has one or two")
         yes = next((labels.index(label) for label in _YES if label in labels), 0)
         return rows[[yes]] - rows[[1 - yes]]
-    if len(yes_no) != 2:
+    if len(yes_no) != 2 or not all(0 <= row < sizes.vocab for row in yes_no.values()):
         raise ModelError(f"'{source}' has no tokens 'yes' and 'no', by which a reranker answers")
     head = tensors.get("head", tensors["embed"])
-    yes_row, no_row = (read_floats(head.type, head.rows[[yes_no[word]]]) for word in ("yes", "no"))
+    yes_row, no_row = (head.floats_of([yes_no[word]]) for word in ("yes", "no"))
     return yes_row - no_row
 
 
 def _local_layers(layers: int, pattern: Any) -> tuple[bool, ...]:
     """Which layers look at the tokens around alone: a list says, or every how many one does not."""
     if pattern is not None and not isinstance(pattern, int):
+        if len(pattern) != layers:
+            raise ValueError(f"it says of {len(pattern)} layers what they look at, and has {layers}")
         return tuple(bool(item) for item in pattern)
     period = pattern or _GEMMA_PERIOD
     return tuple((index + 1) % period != 0 for index in range(layers))
@@ -345,6 +372,8 @@ def _gemma(
     dense = [tensors.pop(name).floats() for name in ("dense_2", "dense_3") if name in tensors]
     if dense:
         made["dense"] = dense[1] @ dense[0] if len(dense) == 2 else dense[0]
+        if made["dense"].shape != (sizes.hidden, sizes.hidden):
+            raise ModelError(f"the dense layers of '{source.name}' do not fit the others", "get the file again")
     if shifts:
         norms = [name for name in tensors if name.endswith("norm")]
         made |= {name: tensors[name].floats() + np.float32(1.0) for name in norms}

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError
+from qmd.foreign import reading
 from qmd.inference.models.catalogue import Role, is_gguf_address
 from qmd.inference.models.elsewhere import (
     FoundFile,
@@ -76,12 +77,13 @@ def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tu
         if str(file.path.resolve()) in held:
             continue
         try:
-            head = read_head(file.path)
-            architecture_of(str(head.get("general.architecture", "")), file.name)
+            with reading(file.name):
+                head = read_head(file.path)
+                architecture_of(str(head.get("general.architecture", "")), file.name)
+                found.append(Importable(file, guess_role(head, file.name)))
         except ModelError:
             # Another architecture, or no model: nothing that could be said helps who lists models.
             continue
-        found.append(Importable(file, guess_role(head, file.name)))
     return tuple(found)
 
 

@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError, NotFoundError, QmdError, UsageError
+from qmd.inference.models.archives import export_model, import_model
 from qmd.inference.models.catalogue import JINA_ZH, MINILM, QWEN_EXPANDER, QWEN_RERANKER, ModelFile, ModelFormat
 from qmd.inference.models.downloads import formats_to_pull, pull_model
 from qmd.inference.models.folders import (
-    export_model,
-    import_model,
     list_models,
     model_path,
     read_manifest,
@@ -243,7 +242,8 @@ def test_a_truncated_or_hostile_archive_is_one_clear_line(hub: FakeHub, tmp_path
             import_model(source, tmp_path / "b", RECORD)
         assert "\n" not in caught.value.message
     assert not (tmp_path.parent / "evil").exists()
-    assert not list((tmp_path / "b").glob("*"))
+    assert {path.suffix for path in (tmp_path / "b").rglob("*") if path.is_file()} == {".lock"}
+    assert not list((tmp_path / "b").rglob("*.importing"))
 
 
 def test_an_import_that_names_no_model_asks_for_the_name(tmp_path: Path) -> None:

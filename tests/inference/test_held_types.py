@@ -82,5 +82,5 @@ def test_the_files_that_hold_constants_are_read_from_the_graph(tmp_path: Path) -
 
 @pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "a/../../b", "C:\\b", "..\\b"])
 def test_a_graph_whose_constants_lie_outside_its_folder_is_refused(tmp_path: Path, location: str) -> None:
-    with pytest.raises(ModelError, match="outside its folder"):
+    with pytest.raises(ModelError, match="no file of its folder"):
         external_files(_graph(tmp_path / "model.onnx", location))

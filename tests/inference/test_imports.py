@@ -20,9 +20,10 @@ from qmd.inference.engines.cross_encoder import load_cross_encoder
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.engines.expansion import load_expander
 from qmd.inference.loader import choose_model, identify_embedder, load_engines
+from qmd.inference.models.archives import export_model, import_model
 from qmd.inference.models.catalogue import JINA_ZH, Role
 from qmd.inference.models.elsewhere import cached_file_of, find_files, find_ollama, model_name
-from qmd.inference.models.folders import export_model, import_model, list_models, remove_model, verify_model
+from qmd.inference.models.folders import list_models, remove_model, verify_model
 from qmd.inference.models.imported import find_imported
 from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.sessions import open_session

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
+from qmd.inference.models.archives import import_model
 from qmd.inference.models.catalogue import (
     MODELS,
     QWEN_EXPANDER,
@@ -22,7 +23,7 @@ from qmd.inference.models.catalogue import (
     ModelRecord,
 )
 from qmd.inference.models.downloads import PullReport, pull_model
-from qmd.inference.models.folders import import_model, read_manifest, verify_model
+from qmd.inference.models.folders import read_manifest, verify_model
 from tests.inference.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply, serve_hub
 
 RECORD = replace(
@@ -227,6 +228,26 @@ def test_a_graph_whose_tensors_the_hub_lacks_is_refused(hub: FakeHub, tmp_path: 
     with pytest.raises(ModelError, match=r"no 'model\.onnx\.data' of"):
         _pull(hub, tmp_path)
     assert not (tmp_path / RECORD.folder).exists()
+
+
+@pytest.mark.parametrize("location", [".", "a\0b", "../x", "a/../../b"])
+def test_a_graph_that_names_no_file_of_its_folder_leaves_nothing_behind(
+    hub: FakeHub, tmp_path: Path, location: str
+) -> None:
+    hub.files["model.onnx"] = _graph(location)
+    with pytest.raises(ModelError, match="no file of its folder"):
+        _pull(hub, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+
+
+@pytest.mark.parametrize("commit", ["../../../x", "a/b", "C:x", "x" * 5_000])
+def test_a_commit_of_the_hub_that_is_none_makes_no_path(hub: FakeHub, tmp_path: Path, commit: str) -> None:
+    hub.commit, hub.reply = commit, lambda asked: None
+    report = _pull(hub, tmp_path / "models")
+    assert "model.onnx" in report.fetched
+    manifest = read_manifest(report.folder)
+    assert manifest is not None and manifest.commit is None
+    assert [path.name for path in tmp_path.iterdir()] == ["models"]
 
 
 def test_a_plain_download_is_imported_with_the_files_that_its_graph_names(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ of one line.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ from pathlib import Path
 
 from qmd.errors import ConfigError, QmdError
 from tests.processes import environment
-from tests.robustness import generators, strangers
+from tests.robustness import foreign_models, generators, strangers
 
 Check = Callable[[bytes], None]
 
@@ -35,6 +38,10 @@ class Target:
     """The check, which may keep files in a folder of its own."""
 
 
+_LONGEST = 700
+"""Characters of a message that quotes no text of the user's."""
+
+
 class Wrong(Exception):
     """An outcome that no exception of the program tells."""
 
@@ -47,6 +54,8 @@ def _only_qmd_errors(quoted: str = "", expected: type[QmdError] = QmdError) -> I
     except expected as exc:
         if _is_broken(exc.message, quoted):
             raise Wrong(f"a message of several lines: {exc.message!r}") from exc
+        if not quoted and len(exc.message) > _LONGEST:
+            raise Wrong(f"a message of {len(exc.message)} characters: {exc.message[:200]!r}") from exc
 
 
 def _is_broken(message: str, quoted: str) -> bool:
@@ -306,6 +315,110 @@ def _open_messages(folder: Path) -> Iterator[Check]:
                 session.close()
 
 
+# --- models from strangers ------------------------------------------------------------------------
+
+
+class _Surroundings:
+    """A home with files of others, the models in it, and a look at whether anything but those changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.models = self.home / ".cache" / "qmd" / "models"
+        self.incoming = folder / "incoming"
+        for name in (".bashrc", "index.sqlite", ".ssh/authorized_keys", ".cache/qmd/index.sqlite", "notes/a.md"):
+            path = self.home / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(foreign_models.MARK)
+        self._before = self._look()
+
+    def _look(self) -> list[tuple[str, int, bytes]]:
+        found = []
+        for path in sorted(self.home.parent.rglob("*")):
+            if not path.is_relative_to(self.models) and not path.is_relative_to(self.incoming):
+                held = path.read_bytes() if path.is_file() else b""
+                found.append((str(path), path.lstat().st_mode, held))
+        return found
+
+    def place(self, entries: Sequence[foreign_models.Entry]) -> Path:
+        """What was sent, as it lies after a download: the one archive or file of weights, else the folder."""
+        folder = self.incoming / "Qwen3-Reranker-0.6B"
+        folder.mkdir(parents=True)
+        for name, kind, content in entries:
+            path = Path(os.path.normpath(folder / name.replace("\0", "")[:200]))
+            if path == folder or not path.is_relative_to(folder) or os.path.lexists(path):
+                continue
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if kind == "pipe":
+                    os.mkfifo(path)
+                elif kind == "link":
+                    path.symlink_to(os.fsdecode(content))
+                elif kind == "hard":
+                    path.hardlink_to(folder / os.fsdecode(content))
+                else:
+                    path.write_bytes(content)
+        archive = next((path for path in folder.iterdir() if path.suffix in (".tar", ".gz", ".zip", ".gguf")), None)
+        return archive or folder
+
+    def check(self) -> None:
+        """Nothing outside changed, nothing is left half-made, and no model holds what is others'.
+
+        Raises:
+            Wrong: Something is.
+        """
+        if os.path.lexists(foreign_models.ABSOLUTE) or self._look() != self._before:
+            raise Wrong("something outside the folder of models changed")
+        for path in self.models.rglob("*"):
+            inside = path.relative_to(self.models)
+            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                raise Wrong(f"'{inside}' is a link or a pipe")
+            if inside.parts[0] == ".staging" and path.is_file() and path.suffix != ".lock":
+                raise Wrong(f"'{inside}' is left behind")
+            if inside.parts[0] != ".staging" and "--" not in inside.parts[0]:
+                raise Wrong(f"'{inside}' is no place of a model")
+            if path.is_file() and foreign_models.MARK in path.read_bytes():
+                raise Wrong(f"'{inside}' holds what was never handed in")
+
+    def clear(self) -> None:
+        """Take away what came in and what was made of it."""
+        for folder in (self.models, self.incoming):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _open_models(folder: Path) -> Iterator[Check]:
+    """What a stranger sends is imported as a command would, listed and verified: done, or refused in one line."""
+    from qmd.inference.models.archives import import_model
+    from qmd.inference.models.elsewhere import find_files
+    from qmd.inference.models.folders import list_models, verify_model
+    from qmd.prepare.importing import import_weights
+    from qmd.prepare.sources import import_sources, importable_files
+
+    around = _Surroundings(folder)
+
+    def check(case: bytes) -> None:
+        try:
+            source = around.place(foreign_models.unpack(case))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with _only_qmd_errors():
+                    sources = import_sources(str(source), around.models, around.home, {})
+                    for one in sources:
+                        import_weights(one.path, around.models, address=one.address, name="m")
+                    if not sources:
+                        import_model(source, around.models)
+                find_files(source, around.home, {})
+                importable_files(source if source.is_dir() else source.parent, around.home, {})
+                for state in list_models(around.models):
+                    if state.is_present and state.record.tier != "built-in":
+                        verify_model(state.record, around.models)
+            around.check()
+        finally:
+            around.clear()
+
+    yield check
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -313,6 +426,8 @@ TARGETS = {
         Target("configurations", lambda dice, _: generators.configuration(dice), _open_configuration),
         Target("queries", lambda dice, _: generators.query_text(dice), _open_queries),
         Target("globs", lambda dice, _: generators.glob(dice), _open_globs),
+        Target("weights", lambda dice, _: foreign_models.weights(dice), _open_models),
+        Target("archives", lambda dice, _: foreign_models.archives(dice), _open_models),
         Target("messages", lambda dice, _: generators.message_lines(dice), _open_messages),
         Target("projects", lambda dice, _: strangers.project(dice), strangers.open_projects),
         Target("hub", lambda dice, _: strangers.hub_answers(dice), strangers.open_hub),

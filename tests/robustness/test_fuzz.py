@@ -14,10 +14,18 @@ from tests.robustness.targets import TARGETS
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes cannot be waited for there")
 
 SEED = 2_026
-_CASES = {"files": 120, "configurations": 150, "queries": 100, "globs": 80, "messages": 50} | {
-    "projects": 300,
-    "hub": 300,
-    "servers": 300,
+_CASES = {
+    "files": 120,
+    "configurations": 150,
+    "queries": 100,
+    "globs": 80,
+    "messages": 50,
+    # What strangers send.
+    "archives": 400,
+    "hub": 150,
+    "projects": 600,
+    "servers": 700,
+    "weights": 150,
 }
 
 

@@ -17,8 +17,10 @@ from msgspec.structs import replace
 from qmd.environment import is_on
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
+from qmd.foreign import path_below
 from qmd.inference.models.catalogue import UNPINNED, ModelFile, ModelRecord
 from qmd.inference.models.folders import (
+    STAGING,
     Manifest,
     check_space,
     install_files,
@@ -30,8 +32,6 @@ from qmd.inference.models.folders import (
 from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.hub import HubFile, describe_file, fetch
 from qmd.inference.models.weights import size_of
-
-_STAGING = ".staging"
 
 Progress = Callable[[str, int, int | None], None]
 """(file, bytes so far, bytes in all where known)."""
@@ -90,7 +90,7 @@ def pull_model(
         here = [item.name for item in record.formats if size_of(folder / item.weights.path)]
         formats = [*dict.fromkeys([*(formats or _default_formats(record)), *here])]
     wanted, weights = _wanted_files(record, formats)
-    lock = models_dir / _STAGING / f"{record.folder}.lock"
+    lock = models_dir / STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
     with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
         known = None
@@ -181,7 +181,12 @@ class _Pull:
         found: dict[str, None] = {}
         for item in weights:
             graph = (self._staging if item.path in self.fetched else self._folder) / item.path
-            found |= dict.fromkeys(beside(item.path, name) for name in external_files(graph))
+            try:
+                found |= dict.fromkeys(beside(item.path, name) for name in external_files(graph))
+            except ModelError:
+                # No other try would take this graph.
+                shutil.rmtree(self._staging, ignore_errors=True)
+                raise
         return [ModelFile(path) for path in found]
 
     def install(self) -> None:
@@ -262,7 +267,7 @@ class _Pull:
 
 
 def _staging(record: ModelRecord, models_dir: Path) -> Path:
-    return models_dir / _STAGING / record.folder
+    return models_dir / STAGING / record.folder
 
 
 def _check_room(record: ModelRecord, models_dir: Path, missing: int, form_bytes: int) -> None:
@@ -280,8 +285,7 @@ def _check_room(record: ModelRecord, models_dir: Path, missing: int, form_bytes:
 def _partial_path(staging: Path, item: HubFile) -> Path:
     """The partial file, named after the version it belongs to, so that two versions are never mixed."""
     version = (item.sha256 or item.commit or "unknown")[:12]
-    path = staging / item.path
-    return path.with_name(f"{path.name}.{version}.partial")
+    return path_below(staging, f"{item.path}.{version}.partial", item.title)
 
 
 def _fetch_checked(item: HubFile, staging: Path, on_progress: Progress | None, hint: str) -> ModelFile:

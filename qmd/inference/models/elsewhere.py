@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from qmd.errors import ModelError
+from qmd.foreign import path_below, read_json_file
+
 _OLLAMA = "ollama:"
 _OLLAMA_MODEL = "application/vnd.ollama.image.model"
 _OLLAMA_LIBRARY = "registry.ollama.ai/library"
+_MAX_MANIFEST_BYTES = 1 << 20
 _MAX_DEPTH = 3
 """Folders between LM Studio's folder and a file: publisher, model."""
 
@@ -106,11 +109,11 @@ def _ollama_models(folder: Path) -> Iterator[FoundFile]:
     manifests = folder / "manifests"
     for path in sorted(manifests.glob("*/*/*/*")):
         try:
-            layers = json.loads(path.read_bytes())["layers"]
+            layers = read_json_file(path, _MAX_MANIFEST_BYTES)["layers"]
             digest = next(str(item["digest"]) for item in layers if item.get("mediaType") == _OLLAMA_MODEL)
-            blob = folder / "blobs" / digest.replace(":", "-")
+            blob = path_below(folder / "blobs", digest.replace(":", "-"), path.name)
             size = blob.stat().st_size
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        except (OSError, ModelError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
             continue
         name, tag = path.parent.relative_to(manifests).as_posix(), path.name
         name = name.removeprefix(f"{_OLLAMA_LIBRARY}/").removeprefix("registry.ollama.ai/")

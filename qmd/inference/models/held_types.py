@@ -14,6 +14,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from qmd.errors import ModelError
+from qmd.foreign import checked_path
 from qmd.inference.onnx_files.files import read_model
 from qmd.inference.onnx_files.messages import DTYPES, FLOAT, FLOAT16, Entry
 
@@ -41,7 +42,7 @@ def held_format(path: Path) -> str | None:
     sizes: Counter[int] = Counter()
     for constant in _constants(path):
         _, value_bytes = DTYPES.get(constant.data_type, ("", 1))
-        sizes[constant.data_type] += math.prod(constant.dims) * value_bytes
+        sizes[constant.data_type] += math.prod(constant.dims[:8]) * value_bytes
     return _FLOATING.get(sizes.most_common(1)[0][0]) if sizes else None
 
 
@@ -51,15 +52,11 @@ def external_files(path: Path) -> tuple[str, ...]:
     Exporters call them `model.onnx_data`, `model.onnx.data`, or one file for each constant.
 
     Raises:
-        ModelError: It names a file outside its folder.
+        ModelError: It names what is no file in its folder.
     """
     entries = (entry for constant in _constants(path) for entry in constant.external_data)
     names = dict.fromkeys(entry.value for entry in entries if entry.key == "location" and entry.value)
-    for name in names:
-        pure = PurePosixPath(name)
-        if pure.is_absolute() or ".." in pure.parts or "\\" in name or ":" in name:
-            raise ModelError(f"'{path.name}' keeps its weights outside its folder, in '{name}'", "use another model")
-    return tuple(names)
+    return tuple(dict.fromkeys(checked_path(name, path.name) for name in names))
 
 
 def beside(path: str, name: str) -> str:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
+from qmd.foreign import commit_of
 from qmd.inference.models.hub_answers import (
     RESUMES,
     RETRIED_STATUS,
@@ -120,7 +121,7 @@ def describe_file(
         str(elsewhere.url if elsewhere else answer.url),
         int(size) if size.isdecimal() else None,
         tag if _SHA256.match(tag) else None,
-        told.get("X-Repo-Commit"),
+        commit_of(told.get("X-Repo-Commit")),
         login if elsewhere is None and "Authorization" in answer.request.headers else {},
         repository,
         revision,

@@ -11,13 +11,18 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import ModelRecord, Role, is_gguf_address
+from qmd.files import read_regular_file
+from qmd.foreign import checked_path, is_name, short
+from qmd.inference.models.catalogue import ModelRecord, Role, find_model, is_fastembed, is_gguf_address
 
 IMPORT_FILE = "qmd-import.json"
 OWNER = "imported"
 """Stands for the owner in the repository of an imported model, which has none: its folder is `imported--NAME`."""
+_MAX_RECORD_BYTES = 1 << 20
+_MAX_TOKENS, _MAX_DIM = 1 << 17, 1 << 16
 
 
 class Source(Struct, frozen=True):
@@ -42,15 +47,33 @@ class ImportedModel(Struct, frozen=True):
 def read_imported(folder: Path) -> ImportedModel | None:
     """What the folder of an imported model says of it; None for other folders.
 
+    The record may have been written by anybody, so it gives facts alone: name and repository are those of the folder it
+    lies in, or in a folder of another name of what it calls itself, and never those of a model of the catalogue.
+
     Raises:
-        ModelError: The file is damaged.
+        ModelError: The file is damaged, or not the record of an imported model.
     """
     try:
-        return msgspec.json.decode((folder / IMPORT_FILE).read_bytes(), type=ImportedModel)
+        found = msgspec.json.decode(read_regular_file(folder / IMPORT_FILE, _MAX_RECORD_BYTES), type=ImportedModel)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as exc:
+    except (OSError, RecursionError, ValueError) as exc:
         raise ModelError(f"'{folder / IMPORT_FILE}' is damaged", "import the model again: qmd models import") from exc
+    record, prefix = found.record, f"{OWNER}--"
+    name = folder.name.removeprefix(prefix) if folder.name.startswith(prefix) else record.name
+    for file in (*record.files, *(item.weights for item in record.formats), *filter(None, [record.batches])):
+        checked_path(file.path, IMPORT_FILE)
+    sizes = ((record.context, _MAX_TOKENS), (record.max_tokens, _MAX_TOKENS), (record.dim or 1, _MAX_DIM))
+    if not record.formats or not all(1 <= size <= most for size, most in sizes):
+        raise ModelError(f"'{folder / IMPORT_FILE}' is damaged", "import the model again: qmd models import")
+    if not is_model_name(name) or find_model(name) is not None:
+        raise ModelError(f"'{short(name)}' cannot be the name of an imported model", "import the file it was made of")
+    return replace(found, record=replace(record, name=name, tier="full", repository=f"{OWNER}/{name}"))
+
+
+def is_model_name(name: str) -> bool:
+    """Whether an imported model can be called so; its folder is."""
+    return bool(name.strip()) and not name.startswith(".") and is_name(f"{OWNER}--{name}")
 
 
 def write_imported(folder: Path, model: ImportedModel) -> None:
@@ -66,6 +89,8 @@ def imported_models(models_dir: Path) -> tuple[ImportedModel, ...]:
 
 def find_imported(name: str, models_dir: Path, role: Role | None = None) -> ImportedModel | None:
     """The imported model that a name, an address of a GGUF file or of Ollama means; None where there is none."""
+    if not is_gguf_address(name) and (is_fastembed(name) or find_model(name) is not None):
+        return None  # whatever a record says that its source was called
     wanted = {name.strip().lower(), f"{OWNER}/{name.strip().lower()}"}
     if is_gguf_address(name):
         wanted.add(PurePosixPath(name.strip().lower()).stem)

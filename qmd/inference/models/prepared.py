@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from qmd import __version__
 from qmd.errors import ModelError
+from qmd.foreign import checked_path
 from qmd.inference.models.catalogue import ModelFile, ModelFormat, ModelRecord
 from qmd.inference.models.weights import size_of
 from qmd.inference.runtime.tokenization import read_json
@@ -114,9 +115,12 @@ def read_file_list(listed: Iterable[Mapping[str, Any]]) -> tuple[ModelFile, ...]
     """Files as a manifest lists them.
 
     Raises:
-        KeyError, TypeError, ValueError: The list is damaged.
+        ModelError, KeyError, TypeError, ValueError, OverflowError: The list is damaged, or names what is no file below.
     """
-    return tuple(ModelFile(str(item["path"]), int(item["size_bytes"]), str(item["sha256"])) for item in listed)
+    files = tuple(ModelFile(str(item["path"]), int(item["size_bytes"]), str(item["sha256"])) for item in listed)
+    for file in files:
+        checked_path(file.path, "manifest")
+    return files
 
 
 def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> PreparedForm | None:
@@ -124,7 +128,7 @@ def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> Prep
     try:
         manifest = read_json(path / MANIFEST)
         files = read_file_list(manifest.get("files", ()))
-    except (ModelError, KeyError, TypeError, ValueError):
+    except (ModelError, KeyError, OverflowError, TypeError, ValueError):
         return PreparedForm(name, path, (), "its manifest is damaged", True)
     source = str(manifest.get("source", ""))
     # The published file may itself be gone, to save space; another version of it makes this form old.

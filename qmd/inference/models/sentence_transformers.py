@@ -6,7 +6,6 @@ defaults of sentence-transformers hold, except for decoders, whose mean over tok
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from qmd.errors import ModelError
+from qmd.foreign import path_below, read_json_file, short
 from qmd.inference.models.catalogue import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.models.known_embedders import KnownEmbedder, find_known
 from qmd.inference.runtime.tokenization import read_json
@@ -61,7 +61,12 @@ class _Folder(Struct, frozen=True):
 
     def module(self, name: str) -> Path | None:
         """Folder of the first module of a class, by the class's name; None where it has none."""
-        return next((self.path / str(one.get("path", "")) for one in self.modules if class_of(one) == name), None)
+        return next((self.place(one) for one in self.modules if class_of(one) == name), None)
+
+    def place(self, module: Mapping[str, Any]) -> Path:
+        """Folder of a module; the first one is often that of the model itself."""
+        words = str(module.get("path", ""))
+        return path_below(self.path, words, "modules.json") if words.strip("./") else self.path
 
     @property
     def table(self) -> str:
@@ -121,11 +126,11 @@ def _read(folder: Path) -> _Folder:
     config = read_json(folder / "config.json")
     path = folder / "modules.json"
     try:
-        modules = json.loads(path.read_text("utf-8"))
+        modules = read_json_file(path)
     except FileNotFoundError:
         modules = []
     except (OSError, ValueError) as exc:
-        raise ModelError(f"model file '{path}' cannot be read: {exc}", "copy the folder again") from exc
+        raise ModelError(f"model file '{path}' cannot be read: {short(exc)}", "copy the folder again") from exc
     if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
         raise ModelError(f"model file '{path}' is not a list of modules", "copy the folder again")
     # The hub's cache calls a model's folder `models--OWNER--NAME/snapshots/COMMIT`.
@@ -207,7 +212,7 @@ def _own_prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, st
 
 def _limit(read: _Folder) -> tuple[int, str, bool]:
     """The makers' most tokens of a text, who says so, and whether texts are put into small letters."""
-    transformer = read.path / str(read.modules[0].get("path", "")) if read.modules else read.path
+    transformer = read.place(read.modules[0]) if read.modules else read.path
     # `sentence_bert_config.json`, or with the name of another architecture.
     files = sorted(transformer.glob("sentence_*_config.json"))
     stated = read_json(files[0]) if files else {}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
 
 from qmd.errors import ModelError
+from qmd.foreign import map_file, short
 from qmd.inference.onnx_files.messages import Model
 from qmd.inference.onnx_files.wire import decode, encode
 
@@ -22,7 +22,7 @@ def read_model(path: Path, kind: type[_Message]) -> _Message:
         ModelError: The file cannot be read or is damaged.
     """
     try:
-        return decode(kind, mapped(path))
+        return decode(kind, memoryview(map_file(path)))
     except (ValueError, OSError) as exc:
         raise refused(path, getattr(exc, "strerror", None) or str(exc)) from exc
 
@@ -32,12 +32,6 @@ def save_model(path: Path, model: Model) -> None:
     path.write_bytes(encode(model))
 
 
-def mapped(path: Path) -> memoryview:
-    """The bytes of a file, read when they are looked at; closed when nobody holds a view of them any more."""
-    with path.open("rb") as stream:
-        return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-
-
 def refused(path: Path, reason: str) -> ModelError:
     """The error for a file that is not what it should be."""
-    return ModelError(f"model file '{path.name}' cannot be read: {reason}", "qmd models verify")
+    return ModelError(f"model file '{path.name}' cannot be read: {short(reason)}", "qmd models verify")

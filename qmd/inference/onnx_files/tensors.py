@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qmd.inference.onnx_files.files import mapped, read_model, refused
+from qmd.foreign import map_file, path_below, short
+from qmd.inference.onnx_files.files import read_model, refused
 from qmd.inference.onnx_files.messages import BFLOAT16, DTYPES, EXTERNAL, Entry, Graph, Model, Tensor
 from qmd.inference.onnx_files.wire import Packed, WireError, read_varints
 
+_MOST_DIMENSIONS = 8
+_MOST_VARINTS = 8 << 20
+"""Bytes of numbers that are read one by one."""
 _NUMBERS = {name: number for number, (name, _) in DTYPES.items() if number != BFLOAT16}
 
 
@@ -41,15 +45,16 @@ class OnnxFile:
             ModelError: The data is missing, cut off, or of a type that is not read here.
         """
         if tensor.data_type not in DTYPES:
-            raise refused(self._path, f"'{tensor.name}' has the type {tensor.data_type}, which is not read here")
+            raise refused(self._path, f"'{short(tensor.name)}' has the type {tensor.data_type}, which is not read")
         dtype = np.dtype(DTYPES[tensor.data_type][0])
-        n_values = math.prod(tensor.dims)
+        name, n_values = short(tensor.name), math.prod(tensor.dims[:_MOST_DIMENSIONS])
         try:
             values = self._values(tensor, dtype)
         except (WireError, ValueError, OSError) as exc:
-            raise refused(self._path, f"'{tensor.name}': {exc}") from exc
-        if min(tensor.dims, default=0) < 0 or values.size != n_values:
-            raise refused(self._path, f"'{tensor.name}' has {values.size} values instead of {n_values}")
+            raise refused(self._path, f"'{name}': {exc}") from exc
+        is_shaped = min(tensor.dims, default=0) >= 0 and len(tensor.dims) <= _MOST_DIMENSIONS
+        if not is_shaped or values.size != n_values:
+            raise refused(self._path, f"'{name}' has {values.size} values instead of {n_values}")
         if tensor.data_type == BFLOAT16:
             values = (values.astype(np.uint32) << 16).view(np.float32)
         return values.reshape(tensor.dims)
@@ -62,26 +67,26 @@ class OnnxFile:
             return np.frombuffer(tensor.raw_data, dtype)
         if tensor.data_type in (1, 11):
             return np.frombuffer(_joined(tensor.float_data or tensor.double_data), dtype)
-        numbers = read_varints(_joined(tensor.int32_data or tensor.int64_data or tensor.uint64_data))
+        block = _joined(tensor.int32_data or tensor.int64_data or tensor.uint64_data)
+        if len(block) > _MOST_VARINTS:
+            raise WireError("its numbers are written one by one")
+        numbers = read_varints(block)
         # Cut to the width of the type: half floats are the bits of the numbers, small ones may be negative.
         return np.array(numbers, np.int64).astype(f"<u{dtype.itemsize}").view(dtype)
 
     def _external(self, tensor: Tensor) -> memoryview:
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        location = Path(entries.get("location", ""))
-        if not location.name or location.is_absolute() or ".." in location.parts:
-            raise WireError(f"its data lies at '{location}', which is not in the model's folder")
-        start = int(entries.get("offset", "0"))
-        whole = self._map(self._path.parent / location)
+        start, source = int(entries.get("offset", "0")), f"{short(tensor.name)}' in '{self._path.name}"
+        whole = self._map(path_below(self._path.parent, entries.get("location", ""), source))
         length = int(entries.get("length", len(whole) - start))
         if start < 0 or length < 0 or start + length > len(whole):
-            raise WireError(f"'{location}' is cut off")
+            raise WireError(f"'{short(entries['location'])}' is cut off")
         return whole[start : start + length]
 
     def _map(self, path: Path) -> memoryview:
         """The bytes of a file; the map is closed when nobody looks at them any more."""
         if path not in self._maps:
-            self._maps[path] = mapped(path)
+            self._maps[path] = memoryview(map_file(path))
         return self._maps[path]
 
 

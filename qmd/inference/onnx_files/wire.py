@@ -19,8 +19,11 @@ from msgspec import Struct
 Packed = NewType("Packed", memoryview)
 """Numbers as they are packed in the file; see `read_varints` for those that are no floats."""
 
+_MOST_STEPS = 2_000_000
+"""Fields, numbers and 16 bytes of text of one file: some seconds of reading, some ten times a large graph."""
 _MAX_DEPTH = 100
 """Messages within messages, as in protobuf itself: a graph may hold graphs."""
+_BYTES_A_STEP: Mapping[type, int] = {int: 1, float: 4, str: 16}
 _WIRE_VARINT, _WIRE_EIGHT, _WIRE_BLOCK, _WIRE_FOUR = 0, 1, 2, 5
 _FIXED_SIZE = {_WIRE_EIGHT: 8, _WIRE_FOUR: 4}
 
@@ -42,24 +45,27 @@ class _Field(Struct, frozen=True):
     default: object
 
 
-def decode(kind: type[Message], block: memoryview, depth: int = 0) -> Message:
-    """The message that `block` holds; blocks of bytes in it are views of `block`.
+def decode(kind: type[Message], block: memoryview, depth: int = 0, left: list[int] | None = None) -> Message:
+    """The message that `block` holds; blocks of bytes in it are views of `block`. `left` counts the steps that remain.
 
     Raises:
         WireError: The bytes are damaged, cut off, or another message.
     """
     if depth > _MAX_DEPTH:
         raise WireError("messages are nested too deeply")
-    fields = _fields(kind)
+    fields, left = _fields(kind), [_MOST_STEPS] if left is None else left
     found: dict[str, Any] = {}
     for number, wire, content in _entries(block):
         field = fields.get(number)
+        left[0] -= 1 + (0 if field is None else len(content) // _BYTES_A_STEP.get(field.kind, len(content) + 1))
+        if left[0] < 0:
+            raise WireError("it has more parts than a graph has")
         if field is None:
             continue
         if not field.is_repeated:
-            (found[field.name],) = _values(field, wire, content, depth)
+            (found[field.name],) = _values(field, wire, content, depth, left)
         else:
-            found.setdefault(field.name, []).extend(_values(field, wire, content, depth))
+            found.setdefault(field.name, []).extend(_values(field, wire, content, depth, left))
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
 
 
@@ -125,7 +131,7 @@ def _entries(block: memoryview) -> Iterator[tuple[int, int, Any]]:
         yield key >> 3, wire, block[start:place]
 
 
-def _values(field: _Field, wire: int, content: memoryview, depth: int) -> Iterator[Any]:
+def _values(field: _Field, wire: int, content: memoryview, depth: int, left: list[int]) -> Iterator[Any]:
     """What an entry gives to its field: one value, or those of a packed block."""
     if field.kind is Packed:
         # A number that stands alone looks like a block of one.
@@ -143,7 +149,7 @@ def _values(field: _Field, wire: int, content: memoryview, depth: int) -> Iterat
     elif field.kind is memoryview:
         yield content
     else:
-        yield decode(field.kind, content, depth + 1)
+        yield decode(field.kind, content, depth + 1, left)
 
 
 def _encoded(field: _Field, value: Any) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from qmd.errors import ModelError
+from qmd.foreign import read_json_file, short
 
 if TYPE_CHECKING:
     import tokenizers
@@ -26,6 +26,8 @@ class Tokens(Struct, frozen=True):
 
 
 _FETCH_AGAIN = "fetch it again: qmd models pull"
+_MAX_FILE_BYTES = 40 << 20
+"""Of a tokenizer: Gemma's, the largest that is known, has 33 MB."""
 _MAX_ENCODED_CHARACTERS = 500_000
 """An encoding takes some 500 bytes a token: five gigabytes for a text of ten megabytes."""
 
@@ -115,11 +117,12 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
         raise ModelError(f"tokenizers cannot be imported: {exc}", "reinstall qmd") from exc
     if not path.is_file():
         raise ModelError(f"tokenizer file '{path}' is missing", _FETCH_AGAIN)
+    if path.stat().st_size > _MAX_FILE_BYTES:
+        raise ModelError(f"tokenizer file '{path}' has more than {_MAX_FILE_BYTES >> 20} MiB", _FETCH_AGAIN)
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as exc:  # the binding raises plain Exception for every kind of damage
-        detail = " ".join(str(exc).split())[:160]
-        raise ModelError(f"tokenizer file '{path}' is damaged: {detail}", _FETCH_AGAIN) from exc
+        raise ModelError(f"tokenizer file '{path}' is damaged: {short(exc)}", _FETCH_AGAIN) from exc
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -129,11 +132,11 @@ def read_json(path: Path) -> dict[str, Any]:
         ModelError: The file is not a JSON object.
     """
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = read_json_file(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        raise ModelError(f"model file '{path}' cannot be read: {exc}", _FETCH_AGAIN) from exc
+        raise ModelError(f"model file '{path}' cannot be read: {short(exc)}", _FETCH_AGAIN) from exc
     if not isinstance(found, dict):
         raise ModelError(f"model file '{path}' is not a JSON object", _FETCH_AGAIN)
     return found

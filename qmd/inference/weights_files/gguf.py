@@ -7,7 +7,6 @@ value; of each tensor its name, sizes (fastest first), type and place; then, ali
 from __future__ import annotations
 
 import math
-import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.errors import ModelError
-from qmd.inference.weights_files.stored import StoredTensor
+from qmd.files import read_regular_file
+from qmd.foreign import map_file, reading, short
+from qmd.inference.weights_files.stored import StoredTensor, check_shape
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -25,6 +26,11 @@ _ALIGNMENT = 32
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _MAX_DIMENSIONS = 4
+_MOST_VALUES, _MOST_HEAD_VALUES = 3_000_000, 100_000
+"""Settings, entries of lists and tensors of a file, and of its head: the largest vocabularies make 0.8 million."""
+_LONGEST_TEXT = 1 << 20
+_MOST_BYTES = 256 << 20
+"""From the file's start to its first tensor."""
 
 TYPES: dict[int, tuple[str, int, int]] = {
     0: ("F32", 1, 4),
@@ -103,17 +109,19 @@ class GgufFile:
             kind = _OTHER_TYPES.get(type_id, f"number {type_id}")
             known = ", ".join(sorted(type_name for type_name, _, _ in TYPES.values()))
             raise ModelError(
-                f"tensor '{name}' in '{self.path.name}' has type '{kind}', which is not read here",
+                f"tensor '{short(name)}' in '{self.path.name}' has type '{kind}', which is not read here",
                 f"get the model in one of: {known}",
             )
         kind, block, block_bytes = TYPES[type_id]
-        if not shape or shape[-1] % block:
-            raise ModelError(f"tensor '{name}' in '{self.path.name}' of type '{kind}' has rows of {shape[-1:]} weights")
+        check_shape(name, self.path.name, shape)
+        if shape[-1] % block:
+            raise ModelError(f"tensor '{short(name)}' of type '{kind}' has rows of {shape[-1]} weights")
         n_rows, row_bytes = math.prod(shape[:-1]), shape[-1] // block * block_bytes
         end = start + n_rows * row_bytes
         if end > len(whole):
             raise ModelError(
-                f"'{self.path.name}' is cut short: tensor '{name}' of type '{kind}' ends at byte {end} of {len(whole)}",
+                f"'{self.path.name}' is cut short: tensor '{short(name)}' of type '{kind}' ends at byte {end}"
+                f" of {len(whole)}",
                 "fetch or copy the file again",
             )
         return StoredTensor(name, shape, kind, whole[start:end].reshape(n_rows, row_bytes))
@@ -125,22 +133,22 @@ def read_head(path: Path) -> dict[str, Any]:
     Raises:
         ModelError: It is not a GGUF file, or is cut short.
     """
-    cursor = _Cursor(path)
-    cursor.begin()
-    head: dict[str, Any] = {}
-    for name in cursor.names():
-        # Files put what they know of the network first; half a million strings follow.
-        if name.startswith("tokenizer."):
-            break
-        head[name] = cursor.value(cursor.number("I"))
-    return head
+    with reading(path.name):
+        cursor = _Cursor(path, _MOST_HEAD_VALUES)
+        cursor.begin()
+        head: dict[str, Any] = {}
+        for name in cursor.names():
+            # Files put what they know of the network first; half a million strings follow.
+            if name.startswith("tokenizer."):
+                break
+            head[name] = cursor.value(cursor.number("I"))
+        return head
 
 
 def is_gguf(path: Path) -> bool:
     """True for a file that begins as GGUF does."""
     try:
-        with path.open("rb") as stream:
-            return stream.read(4) == _MAGIC
+        return read_regular_file(path, 4) == _MAGIC
     except OSError:
         return False
 
@@ -148,13 +156,13 @@ def is_gguf(path: Path) -> bool:
 class _Cursor:
     """Reads values one after the other from a mapped file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_values: int = _MOST_VALUES) -> None:
         self._name = path.name
         self.at = 0
         self._n_settings = 0
+        self._left = most_values
         try:
-            with path.open("rb") as stream:
-                self.bytes = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            self.bytes = map_file(path)
         except (OSError, ValueError) as exc:
             raise ModelError(f"'{path}' cannot be read: {exc}") from exc
 
@@ -183,7 +191,7 @@ class _Cursor:
         """Name, shape (slowest first), type and offset."""
         name, n_dimensions = self.string(), self.number("I")
         if not 1 <= n_dimensions <= _MAX_DIMENSIONS:
-            raise ModelError(f"tensor '{name}' in '{self._name}' has {n_dimensions} dimensions")
+            raise ModelError(f"tensor '{short(name)}' in '{self._name}' has {n_dimensions} dimensions")
         sizes = [int(self.number("Q")) for _ in range(n_dimensions)]
         return name, tuple(reversed(sizes)), int(self.number("I")), int(self.number("Q"))
 
@@ -200,7 +208,8 @@ class _Cursor:
         """A text with its length before it. Vocabularies may hold pieces of characters."""
         length = self.number("Q")
         end = self.at + length
-        if end > len(self.bytes):
+        self._left -= 1
+        if end > min(len(self.bytes), _MOST_BYTES) or length > _LONGEST_TEXT or self._left < 0:
             raise self._cut()
         text = self.bytes[self.at : end].decode("utf-8", "replace")
         self.at = end
@@ -215,12 +224,13 @@ class _Cursor:
         if kind != _ARRAY:
             raise ModelError(f"'{self._name}' is damaged: a setting has type {kind}")
         inner, length = self.number("I"), self.number("Q")
+        self._left -= length if inner in _SCALARS else 0
         if inner == _STRING:
             return [self.string() for _ in range(length)]
         if inner not in _SCALARS:
             raise ModelError(f"'{self._name}' is damaged: a setting is an array of type {inner}")
         size = struct.calcsize(f"<{_SCALARS[inner]}") * length
-        if self.at + size > len(self.bytes):
+        if self.at + size > len(self.bytes) or self._left < 0:
             raise self._cut()
         values = np.frombuffer(self.bytes, f"<{np.dtype(_SCALARS[inner]).str[1:]}", length, self.at)
         self.at += size
