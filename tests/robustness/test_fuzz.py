@@ -22,9 +22,9 @@ _CASES = {
     "messages": 50,
     # What strangers send.
     "archives": 400,
-    "hub": 150,
-    "projects": 600,
-    "servers": 700,
+    "hub": 40,
+    "projects": 610,
+    "servers": 800,
     "weights": 150,
 }
 

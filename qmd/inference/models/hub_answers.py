@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from qmd.errors import ModelError
+from qmd.foreign import short
 
 if TYPE_CHECKING:
     import httpx
@@ -85,7 +86,7 @@ def check_is_file(answer: httpx.Response, title: str, path: str) -> None:
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise ModelError(
-            f"the server sends {title} packed ({coding}), so that it can be neither continued nor checked",
+            f"the server sends {title} packed ({short(coding)}), so that it can be neither continued nor checked",
             f"a proxy or mirror does that: {_MIRROR}",
         )
 
@@ -117,5 +118,5 @@ def refusal(
         hint = f"{_MIRROR}, or {token} if the mirror wants a login" if is_mirror else f"{token} that may read it"
         what = " with this access token" if has_token else ""
         return ModelError(f"{who} refuses '{repository}'{what} ({status})", hint)
-    phrase = f"{status} {answer.reason_phrase}".strip()
+    phrase = f"{status} {short(answer.reason_phrase)}".strip()
     return ModelError(f"{who} answers {phrase} for {title}", f"try later; {RESUMES}" if status >= 500 else RESUMES)
