@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import random
 import shutil
@@ -39,7 +40,7 @@ class Target:
 
 
 _LONGEST = 700
-"""Characters of a message that quotes no text of the user's."""
+"""Characters of a message that quotes only what a file of somebody else says."""
 
 
 class Wrong(Exception):
@@ -47,14 +48,16 @@ class Wrong(Exception):
 
 
 @contextmanager
-def _only_qmd_errors(quoted: str = "", expected: type[QmdError] = QmdError) -> Iterator[None]:
+def _only_qmd_errors(
+    quoted: str = "", expected: type[QmdError] = QmdError, longest: float = math.inf
+) -> Iterator[None]:
     """Let a refusal pass that is one line, unless the text that it may quote has several itself."""
     try:
         yield
     except expected as exc:
         if _is_broken(exc.message, quoted):
             raise Wrong(f"a message of several lines: {exc.message!r}") from exc
-        if not quoted and len(exc.message) > _LONGEST:
+        if len(exc.message) > longest:
             raise Wrong(f"a message of {len(exc.message)} characters: {exc.message[:200]!r}") from exc
 
 
@@ -401,7 +404,7 @@ def _open_models(folder: Path) -> Iterator[Check]:
             source = around.place(foreign_models.unpack(case))
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                with _only_qmd_errors():
+                with _only_qmd_errors(longest=_LONGEST):
                     sources = import_sources(str(source), around.models, around.home, {})
                     for one in sources:
                         import_weights(one.path, around.models, address=one.address, name="m")
