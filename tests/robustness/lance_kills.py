@@ -15,21 +15,19 @@ import shutil
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from qmd.config.settings import load_config
 from qmd.errors import StoreError
 from qmd.store.opening import open_reader
-from tests.robustness.comparison import Tables, differing, tables_of
+from tests.robustness.comparison import Tables, differing
 from tests.robustness.crash_states import Texts, memory_folder
+from tests.robustness.lance_world import LanceWorld, child, copy_of, tables_in, texts_of
 from tests.robustness.report import Row, print_table, with_progress
-from tests.robustness.scenarios import SCENARIOS, Scenario, World
+from tests.robustness.scenarios import SCENARIOS, Scenario
 
 _NAMES = ("first index", "index", "update", "embed", "embed --force", "embed by another model", "cleanup")
 """What one machine alone undoes; an index at an address keeps the collections that a configuration does not name."""
@@ -38,35 +36,6 @@ _SILENT_S = 0.2
 """Nobody waits here for signs of life of a writer that is known to be dead."""
 
 _TOO_LONG_S = 60.0
-
-# Each command runs in a fork of a process that has only imported the library, which takes seconds.
-warnings.filterwarnings("ignore", "lancedb fork support is experimental")
-_IMPORTED = ["tests.robustness.lance_kills", "qmd.store.lance.writer", "qmd.store.lance.dense"]
-
-
-@dataclass(frozen=True)
-class LanceWorld(World):
-    """Notes, and an index of them in LanceDB tables; each try has a folder of its own, for the library's caches."""
-
-    name: str = "state"
-
-    @property
-    def folder(self) -> Path:
-        return self.home / self.name
-
-    @property
-    def tables(self) -> Path:
-        """The folder of the tables."""
-        return self.folder / "tables"
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return {
-            "HOME": str(self.home),
-            "QMD_CONFIG_DIR": str(self.folder),
-            "XDG_CACHE_HOME": str(self.folder / "cache"),
-            "INDEX_PATH": f"lance:{self.tables}",
-        }
 
 
 @dataclass(frozen=True)
@@ -79,18 +48,6 @@ class Prepared:
     texts_after: Texts
     after: Tables
     took_s: float
-
-
-def copy_of(world: LanceWorld, name: str) -> LanceWorld:
-    """The same state in another folder."""
-    copied = replace(world, name=name)
-    shutil.copytree(world.folder, copied.folder)
-    return copied
-
-
-def tables_in(world: LanceWorld) -> Tables:
-    """What the index holds."""
-    return tables_of(world.locations, [one.name for one in load_config(world.locations).collections])
 
 
 def prepare(scenario: Scenario, home: Path) -> Prepared:
@@ -106,19 +63,6 @@ def prepare(scenario: Scenario, home: Path) -> Prepared:
     return Prepared(scenario, before, texts_before, texts_of(after), tables_in(after), took_s)
 
 
-def texts_of(world: LanceWorld) -> Texts:
-    """The hash of every document whose text can be read back."""
-    with open_reader(world.locations.database, world.locations.address) as reader:
-        documents = list(reader.iter_documents())
-        texts = reader.texts([document.hash for document in documents])
-    return {one.path: one.hash for one in documents if len(texts[one.hash]) == one.size}
-
-
-def _run(name: str, world: LanceWorld, ready: Connection) -> None:
-    ready.send(None)
-    scenario_called(name).command(world)
-
-
 def scenario_called(name: str) -> Scenario:
     """One of `SCENARIOS`."""
     return next(one for one in SCENARIOS if one.name == name)
@@ -126,15 +70,15 @@ def scenario_called(name: str) -> Scenario:
 
 def start(scenario: Scenario, world: LanceWorld) -> BaseProcess:
     """A process in which the command has just begun."""
-    forks = get_context("forkserver")
-    forks.set_forkserver_preload(_IMPORTED)
-    ready, told = forks.Pipe(duplex=False)
-    process = forks.Process(target=_run, args=(scenario.name, world, told), daemon=True)
-    process.start()
-    told.close()
-    with ready:
-        ready.recv()
+    process, told = child(_run, scenario.name, world)
+    with told:
+        told.recv()
     return process
+
+
+def _run(tell: Connection, name: str, world: LanceWorld) -> None:
+    tell.send(None)
+    scenario_called(name).command(world)
 
 
 def failures_of(prepared: Prepared, world: LanceWorld, dice: random.Random, *, cuts: bool) -> tuple[list[str], bool]:

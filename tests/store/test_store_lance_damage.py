@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.lance.opening import mend
 from qmd.store.opening import open_reader, open_writer
 from tests.fakes import HashingEmbedder
+from tests.processes import environment
 
 EMBEDDER = HashingEmbedder(dim=32)
 Damage = Callable[[Path], None]
@@ -139,3 +142,15 @@ def test_a_damaged_file_is_one_line_and_what_it_held_is_built_again(
     assert ask(home, tables) == sound
     # Without its newest manifest the one row tells the state before, to which the other tables are taken back.
     assert table in named or (table, damage) == ("state", Path.unlink)
+
+
+def test_a_command_that_meets_a_damaged_file_prints_no_warnings_of_the_library(home: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    shutil.copytree(home / "sound", tables)
+    for file in (tables / "documents.lance" / "_indices").glob("*/metadata.lance"):
+        fill_anew(file)
+    environ = environment(tmp_path, INDEX_PATH=f"lance:{tables}", QMD_DAEMON="off")
+    command = [sys.executable, "-m", "qmd", "search", "river"]
+    run = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert [line.partition(":")[0] for line in run.stderr.splitlines()] == ["error", "hint"]
