@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -33,7 +34,6 @@ _NAMES = ("first index", "index", "update", "embed", "embed --force", "embed by 
 """What one machine alone undoes; an index at an address keeps the collections that a configuration does not name."""
 
 _SILENT_S = 0.2
-"""Nobody waits here for signs of life of a writer that is known to be dead."""
 
 _TOO_LONG_S = 60.0
 
@@ -47,6 +47,8 @@ class Prepared:
     texts_before: Texts
     texts_after: Texts
     after: Tables
+    settled: Tables
+    """After another index and a cleanup."""
     took_s: float
 
 
@@ -60,7 +62,9 @@ def prepare(scenario: Scenario, home: Path) -> Prepared:
     took_s = time.monotonic() - begun
     assert process.exitcode == 0, scenario.name
     texts_before = {} if scenario.is_first else texts_of(before)
-    return Prepared(scenario, before, texts_before, texts_of(after), tables_in(after), took_s)
+    texts_after, tables_after = texts_of(after), tables_in(after)
+    _settle(after)
+    return Prepared(scenario, before, texts_before, texts_after, tables_after, tables_in(after), took_s)
 
 
 def scenario_called(name: str) -> Scenario:
@@ -147,23 +151,40 @@ def wrong_after_mending(prepared: Prepared, world: LanceWorld) -> Iterator[str]:
             yield f"not one line that helps: {error.message} ({error.hint})"
     mend(world.locations, lambda _: None, always=True)
     # What was damaged comes from the files, its vectors with the next embedding.
-    for name in ("index", prepared.scenario.name):
+    scenario_called("index").command(world)
+    prepared.scenario.command(world)
+    _settle(world)
+    for name in differing(tables_in(world), prepared.settled):
+        yield f"mended, but other {name}"
+
+
+def _settle(world: LanceWorld) -> None:
+    for name in ("index", "cleanup"):
         scenario_called(name).command(world)
-    yield from wrong_after_repeating(prepared, world)
+
+
+@contextmanager
+def _impatience() -> Iterator[None]:
+    """Wait no fifteen seconds for signs of life of a writer that is known to be dead."""
+    from qmd.store.lance import claim
+
+    real, claim.SILENT_S = claim.SILENT_S, _SILENT_S
+    try:
+        yield
+    finally:
+        claim.SILENT_S = real
 
 
 def run(n_tries: int, seed: int, home: Path, names: Sequence[str] = _NAMES) -> list[Row]:
     """So many kills, the commands in turn; one row for each."""
-    from qmd.store.lance import claim
-
-    claim.SILENT_S = _SILENT_S
     prepared = [prepare(scenario_called(name), home / f"world-{n}") for n, name in enumerate(names)]
     rows = [Row(f"lance, killed: {name}") for name in names]
     struck = [0] * len(names)
     for number in with_progress("kills", range(n_tries)):
         which, dice = number % len(names), random.Random(f"{seed}/{number}")
         world = copy_of(prepared[which].before, f"try-{number}")
-        found, is_struck = failures_of(prepared[which], world, dice, cuts=number // len(names) % 3 == 2)
+        with _impatience():
+            found, is_struck = failures_of(prepared[which], world, dice, cuts=number // len(names) % 3 == 2)
         rows[which].tries += 1
         struck[which] += is_struck
         if found:

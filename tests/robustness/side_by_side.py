@@ -210,8 +210,9 @@ def run(
 
 def rows_of(world: World) -> list[Row]:
     """The table of a run."""
-    rows = [Row(f"side by side: {what}", count) for what, count in sorted(world.counts.items())]
-    rows.append(Row("side by side", 0, [" ".join(error.split())[:400] for error in world.errors]))
+    name = "side by side" if world.locations.address is None else "side by side, lance"
+    rows = [Row(f"{name}: {what}", count) for what, count in sorted(world.counts.items())]
+    rows.append(Row(name, 0, [" ".join(error.split())[:400] for error in world.errors]))
     return rows
 
 
