@@ -1,6 +1,7 @@
 """All long runs one after the other, and one table of what they tried and what failed.
 
-    python -m tests.robustness [--states 20000] [--faults 2000] [--cases 100000] [--minutes 5] [--seed 1] [--keep DIR]
+    python -m tests.robustness [--states 20000] [--faults 2000] [--cases 100000] [--minutes 5] [--lance 200] [--seed 1]
+        [--keep DIR]
 
 `--cases` is the number of files and configurations together; queries, globs and messages get a tenth of it each.
 """
@@ -13,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.robustness import crash_states, disk_faults, fuzz, side_by_side
+from tests.robustness import crash_states, disk_faults, fuzz, lance_damage, lance_kills, side_by_side
 from tests.robustness.report import Row, print_table
 from tests.robustness.targets import TARGETS
 
@@ -28,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=2_000, help="injected disk faults")
     parser.add_argument("--cases", type=int, default=100_000, help="files and configurations")
     parser.add_argument("--minutes", type=float, default=5, help="of readers beside writers")
+    parser.add_argument("--lance", type=int, default=200, help="kills, and damages, of LanceDB tables; 0 for none")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the inputs that fail")
     parser.add_argument("--corpus", type=Path, help="folder of real files to mutate, instead of qmd's own")
@@ -37,12 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         home = Path(folder).resolve()
         rows += crash_states.run(options.states, options.seed, options.repeat_every, home / "states")
         rows += disk_faults.run(options.faults, options.seed, home / "faults")
+        if options.lance:
+            rows += lance_kills.run(options.lance, options.seed, home / "kills")
+            rows += lance_damage.run(options.lance, options.seed, home / "damage")
     for name, share in _SHARES.items():
         job = fuzz.Job(TARGETS[name], options.seed, options.corpus)
         rows.append(fuzz.run(job, round(options.cases * share), options.keep))
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        world = side_by_side.run(options.minutes * 60, 3, 60, options.seed, Path(folder).resolve())
-        rows += side_by_side.rows_of(world)
+    for store in ("sqlite", "lance") if options.lance else ("sqlite",):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            home = Path(folder).resolve()
+            world = side_by_side.run(options.minutes * 60, 3, 60, options.seed, home, store=store)
+            rows += side_by_side.rows_of(world)
     return print_table(rows, shown=20)
 
 

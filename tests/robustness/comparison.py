@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from pathlib import Path
 
 import apsw
 
+from qmd.config.paths import Locations
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.vec0 import vectors_of
 
@@ -24,6 +27,53 @@ _TABLES = {
 }
 
 Tables = dict[str, list[tuple[object, ...]]]
+
+
+def tables_of(locations: Locations, collections: Collection[str]) -> Tables:
+    """What an index of either engine holds of these collections.
+
+    In one that several machines share others may stay, and words of documents that are gone.
+    """
+    if locations.address is None:
+        return tables(locations.database)
+    from qmd.store.lance.state import SCHEMAS
+    from qmd.store.lance.tables import Connection
+    from qmd.store.lance.tables import Tables as Opened
+
+    connection = Connection(locations.address)
+    state = connection.read_state(connection.open_state())
+    opened = Opened(connection, state)
+    names = {model.id: model.fingerprint for model in state.models}
+    own = [name for name in SCHEMAS["documents"].names if name not in ("id", "created_at")]
+    texts = {row["hash"] for row in opened.select("documents", ("hash",))}
+    documents = [row for row in opened.select("documents", own) if row["collection"] in collections]
+    chunks = opened.select("chunks", SCHEMAS["chunks"].names)
+    held = {row["hash"] for row in documents}
+    used = {(row["model"], row["key"]) for row in chunks if row["hash"] in held}
+    words = {word for row in documents for word in re.findall(r"[^\W_]+", row["terms"].lower())}
+    found: Tables = {
+        "collections": [(one.name, repr(one)) for one in state.collections if one.name in collections],
+        "documents": [tuple(map(repr, row.values())) for row in documents],
+        "places": [
+            tuple(row.values())
+            for row in opened.select("places", SCHEMAS["places"].names)
+            if row["collection"] in collections and row["kind"] != "folder"
+        ],
+        "words": [(row["word"],) for row in opened.select("words", ("word",)) if row["word"] in words],
+        "chunks": [
+            (names[row.pop("model")], *(row[name] if name != "key" else repr(row[name]) for name in row))
+            for row in chunks
+            if row["hash"] in held
+        ],
+        "unused chunks": [(sum(row["hash"] not in texts for row in chunks),)],
+        "vectors": [
+            (model.fingerprint, row["key"], tuple(row["vector"]))
+            for model in state.models
+            for row in opened.select(model.table, ("key", "vector"))
+            if (model.id, row["key"]) in used
+        ],
+    }
+    return {name: sorted(rows, key=repr) for name, rows in found.items()}
 
 
 def tables(index: Path) -> Tables:

@@ -84,12 +84,13 @@ def read_by_mcp(world: World, dice: random.Random) -> None:
 def read_by_http(world: World, dice: random.Random) -> None:
     """One HTTP search; a failure counts unless the server was killed meanwhile."""
     number = dice.randrange(world.n_documents)
-    server = world.server
+    port = dice.choice(world.ports)
+    server = world.servers.get(port)
     if server is None:
         time.sleep(0.2)
         return
     body = {"searches": [{"type": dice.choice(("lex", "vec")), "query": word_of(number)}], "rerank": False}
-    request = urllib.request.Request(f"http://127.0.0.1:{world.port}/query", json.dumps(body).encode())
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/query", json.dumps(body).encode())
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=120) as answer:

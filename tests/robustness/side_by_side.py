@@ -1,12 +1,13 @@
 """Readers beside writers, some of them killed: nobody else may fail, and nothing that was promised may be lost.
 
     python -m tests.robustness.side_by_side [--minutes 5] [--readers 3] [--documents 60] [--seed 1] [--no-kills]
+        [--store sqlite|lance]
 
 Readers take turns as commands, MCP sessions and HTTP requests. Meanwhile `update`, `index`, `cleanup`, `embed`,
-`collection` and `context` commands run, the configuration is edited, `qmd watch` and `qmd mcp --http` run on, files
-come, change and go, and every second or so one of all these processes, or the warm process, is killed with SIGKILL. In
-the end the index must equal one made afresh from the same files. The status is 1 when anything failed that was not
-killed.
+`embed --force`, `collection` and `context` commands run, the configuration is edited, `qmd watch` and two servers
+(`qmd mcp --http`) run on, files come, change and go, and every second or so one of all these processes, or the warm
+process, is killed with SIGKILL. In the end the index must equal one made afresh from the same files. The status is 1
+when anything failed that was not killed. `--store lance` has the index in LanceDB tables.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from qmd.config.paths import locate
 from qmd.config.settings import load_config
 from tests.processes import environment
-from tests.robustness.comparison import differing, tables
+from tests.robustness.comparison import differing, tables_of
 from tests.robustness.readers import read_by_command, read_by_http, read_by_mcp
 from tests.robustness.report import Row, print_table
 from tests.robustness.world import World, word_of
@@ -35,6 +37,7 @@ from tests.robustness.writers import churn, collect, edit, embed, keep_running, 
 
 _WARM_UP_S = 60.0
 _SERVED_ENOUGH = 10
+_SERVERS = 2
 
 Work = Callable[[World, random.Random], None]
 
@@ -88,7 +91,9 @@ def check(world: World) -> None:
         world.run(*words, QMD_DAEMON="off")
     doctor = world.run("doctor") or ""
     expected = sum(len(list(collection.path.rglob("*.md"))) for collection in load_config(world.locations).collections)
-    if "✓ index: sound" not in doctor or f"sound, {expected} documents" not in doctor:
+    # A shared index keeps collections that are gone from this machine's configuration before it was told to drop them.
+    n_documents = f"sound, {expected} documents" if world.locations.address is None else "sound, "
+    if "✓ index: sound" not in doctor or n_documents not in doctor:
         world.fail(f"{expected} files, but: {doctor}")
     found = world.run("multi-get", "notes/lasting-*.md", "--json", "-l", "5") or ""
     missing = [number for number in range(world.n_documents) if word_of(number) not in found]
@@ -117,11 +122,19 @@ def _check_configuration(world: World) -> None:
 
 def _compare_with_a_fresh_one(world: World) -> None:
     """Documents, terms and chunks; the bytes of a vector depend on the texts that were computed beside it."""
-    fresh = world.home / "fresh.sqlite"
+    fresh = {"INDEX_PATH": index_path(world.home, "fresh", is_lance=world.locations.address is not None)}
     for words in (("index",), ("cleanup",)):
-        world.run(*words, QMD_DAEMON="off", INDEX_PATH=str(fresh))
-    for name in differing(tables(world.locations.database), tables(fresh), leaving_out=("vectors",)):
+        world.run(*words, QMD_DAEMON="off", **fresh)
+    made_afresh = locate(None, world.home, world.environ | fresh)
+    names = [collection.name for collection in load_config(world.locations).collections]
+    ours, expected = (tables_of(one, names) for one in (world.locations, made_afresh))
+    for name in differing(ours, expected, leaving_out=("vectors",)):
         world.fail(f"the index has other {name} than a fresh one")
+
+
+def index_path(home: Path, name: str, *, is_lance: bool) -> str:
+    """A value of `INDEX_PATH`."""
+    return f"lance:{home / name}" if is_lance else str(home / f"{name}.sqlite")
 
 
 # --- running --------------------------------------------------------------------------------------
@@ -141,7 +154,10 @@ def threads_of(world: World, works: Sequence[Work]) -> Iterator[None]:
     threads = [threading.Thread(target=repeat, args=(work, random.Random(world.dice.random()))) for work in works]
     threads += [
         threading.Thread(target=keep_running, args=(world, *words))
-        for words in (("watch",), ("mcp", "--http", "--host", "127.0.0.1", "--port", str(world.port)))
+        for words in (
+            ("watch",),
+            *(("mcp", "--http", "--host", "127.0.0.1", "--port", str(port)) for port in world.ports),
+        )
     ]
     for thread in threads:
         thread.start()
@@ -153,13 +169,29 @@ def threads_of(world: World, works: Sequence[Work]) -> Iterator[None]:
             thread.join()
 
 
-def run(seconds: float, readers: int, documents: int, seed: int, home: Path, *, kills: bool = True) -> World:
+def free_ports(n_ports: int) -> list[int]:
+    """Ports of this machine that nobody listens at, each another."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(n_ports)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def run(
+    seconds: float,
+    readers: int,
+    documents: int,
+    seed: int,
+    home: Path,
+    *,
+    kills: bool = True,
+    store: str = "sqlite",
+) -> World:
     """Run it all below `home`; the result tells what was done and what failed."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    world = World(home, documents, random.Random(seed), port)
+    world = World(home, documents, random.Random(seed), free_ports(_SERVERS))
     own = {"XDG_CACHE_HOME": str(home / "cache"), "XDG_CONFIG_HOME": str(home / "config")}
+    own |= {"INDEX_PATH": index_path(home, "index", is_lance=True)} if store == "lance" else {}
     world.environ = environment(home, QMD_DAEMON_IDLE="10", **own)
     prepare(world)
     kinds: tuple[Work, ...] = (read_by_command, read_by_mcp, read_by_http)
@@ -168,7 +200,7 @@ def run(seconds: float, readers: int, documents: int, seed: int, home: Path, *, 
     works += [kill_one] if kills else []
     with threads_of(world, works):
         deadline = time.monotonic() + _WARM_UP_S
-        while world.server is None and time.monotonic() < deadline:
+        while len(world.servers) < _SERVERS and time.monotonic() < deadline:
             time.sleep(0.1)
         world.is_warm.set()
         time.sleep(seconds)
@@ -178,8 +210,9 @@ def run(seconds: float, readers: int, documents: int, seed: int, home: Path, *, 
 
 def rows_of(world: World) -> list[Row]:
     """The table of a run."""
-    rows = [Row(f"side by side: {what}", count) for what, count in sorted(world.counts.items())]
-    rows.append(Row("side by side", 0, [" ".join(error.split())[:400] for error in world.errors]))
+    name = "side by side" if world.locations.address is None else "side by side, lance"
+    rows = [Row(f"{name}: {what}", count) for what, count in sorted(world.counts.items())]
+    rows.append(Row(name, 0, [" ".join(error.split())[:400] for error in world.errors]))
     return rows
 
 
@@ -191,11 +224,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--documents", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-kills", action="store_true")
+    parser.add_argument("--store", choices=("sqlite", "lance"), default="sqlite")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         home = Path(folder).resolve()
-        kills = not options.no_kills
-        world = run(options.minutes * 60, options.readers, options.documents, options.seed, home, kills=kills)
+        kills, seconds = not options.no_kills, options.minutes * 60
+        world = run(seconds, options.readers, options.documents, options.seed, home, kills=kills, store=options.store)
         return print_table(rows_of(world), shown=20)
 
 

@@ -44,17 +44,19 @@ class World:
     home: Path
     n_documents: int
     dice: random.Random
-    port: int
+    ports: Sequence[int]
+    """Where the HTTP servers listen."""
+
     environ: dict[str, str] = field(default_factory=dict)
     children: list[Child] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    server: Child | None = None
-    """The HTTP server, once it accepts connections."""
+    servers: dict[int, Child] = field(default_factory=dict)
+    """The HTTP servers that accept connections, by port."""
     is_warm: threading.Event = field(default_factory=threading.Event)
-    """Set once the server answers: what is killed before that has done nothing yet."""
+    """Set once the servers answer: what is killed before that has done nothing yet."""
 
     promised: dict[str, Promise] = field(default_factory=dict)
     """What commands said that they added: collection → its entry."""

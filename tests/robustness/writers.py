@@ -38,9 +38,9 @@ def refresh(world: World, dice: random.Random) -> None:
 
 def embed(world: World, dice: random.Random) -> None:
     """One `qmd embed`, now and then of everything."""
-    words = ("embed", "--force") if dice.random() < 0.1 else ("embed",)
+    words = ("embed", "--force") if dice.random() < 0.3 else ("embed",)
     if world.write(*words, QMD_DAEMON=dice.choice(("auto", "", "off"))) is not None:
-        world.count("embed")
+        world.count(" ".join(words))
     time.sleep(dice.uniform(0.1, 1.0))
 
 
@@ -97,13 +97,13 @@ def keep_running(world: World, *words: str) -> None:
         said: deque[str] = deque(maxlen=20)
         listener = threading.Thread(target=said.extend, args=(child.process.stderr,), daemon=True)
         listener.start()
-        is_server = words[0] == "mcp"
+        port = int(words[-1]) if words[0] == "mcp" else None
         while child.process.poll() is None and not world.stopping.is_set():
-            if is_server and world.server is None and _accepts(world.port):
-                world.server = child
+            if port is not None and port not in world.servers and _accepts(port):
+                world.servers[port] = child
             time.sleep(0.1)
-        if is_server:
-            world.server = None
+        if port is not None:
+            world.servers.pop(port, None)
         asked = 0
         if world.stopping.is_set() and child.process.poll() is None:
             asked = signal.SIGINT if words[0] == "watch" and _HEARS_INTERRUPTS else signal.SIGTERM

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.lance.opening import mend
 from qmd.store.opening import open_reader, open_writer
 from tests.fakes import HashingEmbedder
+from tests.processes import environment
 
 EMBEDDER = HashingEmbedder(dim=32)
 Damage = Callable[[Path], None]
@@ -139,3 +143,46 @@ def test_a_damaged_file_is_one_line_and_what_it_held_is_built_again(
     assert ask(home, tables) == sound
     # Without its newest manifest the one row tells the state before, to which the other tables are taken back.
     assert table in named or (table, damage) == ("state", Path.unlink)
+
+
+@pytest.mark.parametrize("table", ["documents", "chunks", "vectors_1", "places", "words"])
+def test_a_damaged_manifest_of_an_older_version_does_not_stop_cleanup_for_ever(
+    home: Path, tmp_path: Path, table: str
+) -> None:
+    sound = ask(home, home / "sound")
+    tables = tmp_path / "tables"
+    shutil.copytree(home / "sound", tables)
+    cut(sorted((tables / f"{table}.lance").glob(MANIFEST))[-1])
+    local, address = home / "state" / "index.sqlite", f"lance:{tables}"
+    with open_reader(local, address) as reader:
+        assert len(reader.check()) == 1
+    assert table in mend(address, local, thorough=True)
+    with open_writer(local, address) as writer:
+        fill(writer, home)
+        writer.cleanup()
+    assert ask(home, tables) == sound
+
+
+def test_the_manifest_of_the_state_cut_at_any_place_is_one_line_though_the_library_panics_at_one(
+    home: Path, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    shutil.copytree(home / "sound", tables)
+    manifest = newest(tables, "state", MANIFEST)
+    for length in reversed(range(manifest.stat().st_size)):
+        os.truncate(manifest, length)
+        with pytest.raises(StoreError) as caught:
+            open_reader(home / "state" / "index.sqlite", f"lance:{tables}")
+        one_line_of(caught.value)
+
+
+def test_a_command_that_meets_a_damaged_file_prints_no_warnings_of_the_library(home: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    shutil.copytree(home / "sound", tables)
+    for file in (tables / "documents.lance" / "_indices").glob("*/metadata.lance"):
+        fill_anew(file)
+    environ = environment(tmp_path, INDEX_PATH=f"lance:{tables}", QMD_DAEMON="off")
+    command = [sys.executable, "-m", "qmd", "search", "river"]
+    run = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert [line.partition(":")[0] for line in run.stderr.splitlines()] == ["error", "hint"]

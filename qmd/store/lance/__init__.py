@@ -5,5 +5,5 @@ Full text, vectors and filters are the tables' own indexes. No other package kno
 
 import os
 
-# Its Rust library writes a warning to stderr for every table that it makes. Read once, when it is loaded.
-os.environ.setdefault("LANCE_LOG", "error")
+# Its Rust library writes warnings to stderr of its own accord. Read once, when it is loaded.
+os.environ.setdefault("LANCEDB_LOG", "error")

@@ -128,6 +128,8 @@ def _unreadable(tables: Tables, *, thorough: bool = True) -> dict[str, StoreErro
                         tables.check()
                     for index in table.list_indices() if thorough else ():
                         table.prewarm_index(index.name)
+                    if thorough:  # tidying reads the manifests of all versions
+                        table.list_versions()
         except StoreError as error:
             found[name] = error
     return found
@@ -153,8 +155,15 @@ def drop_unused(tables: OpenTables) -> None:
     for name in list(tables.state.versions):
         tidy(tables, name, always=True)
     for name in set(tables.connection.names()) - tables.state.versions.keys() - {STATE}:
-        # Of a model whose vectors were all cleared; a reader may still look at them.
-        [*_, last] = tables.connection.open(name).list_versions()
+        # Of a model whose vectors were all cleared; a reader may still look at them, unless they are damaged.
+        try:
+            with tables.connection.failing():
+                [*_, last] = tables.connection.open(name).list_versions()
+        except StoreError as error:
+            if error.hint != REBUILD:
+                raise
+            tables.connection.drop(name)
+            continue
         if datetime.now(UTC) - last["timestamp"].astimezone(UTC) > KEPT:
             tables.connection.drop(name)
 

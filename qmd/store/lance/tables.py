@@ -161,15 +161,12 @@ class Connection:
         """
         # Connecting would make the folder of an index that is only asked for.
         if self.folder is None or self.folder.joinpath(f"{STATE}.lance").is_dir():
-            try:
-                return self._database.open_table(STATE)
-            except (FileNotFoundError, ValueError) as exc:
-                if "not found" not in str(exc):
-                    with self.failing():
+            with self.failing():
+                try:
+                    return self._database.open_table(STATE)
+                except (FileNotFoundError, ValueError) as exc:
+                    if "not found" not in str(exc):
                         raise
-            except (RuntimeError, OSError):
-                with self.failing():
-                    raise
         raise NotFoundError(f"no index at '{self.address}'", "make one: qmd index .")
 
     def create_state(self) -> None:
