@@ -138,8 +138,7 @@ class Index(ReadingIndex):
         """
         from qmd.config import edits
 
-        self.collection(name)
-        before = self._configuration.written()
+        require_collection(before := self._configuration.written(), name)
         config = edits.set_update_command(self._configuration.target, name, command)
         self._configuration.vouch(before)
         self._edited(config)

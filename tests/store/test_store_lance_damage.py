@@ -110,18 +110,24 @@ def one_line_of(error: StoreError) -> StoreError:
     return error
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize(
-    ("table", "kind"),
-    [
-        *((table, kind) for table in ("documents", "chunks", "vectors_1", "words") for kind in (MANIFEST, DATA, INDEX)),
-        *((table, kind) for table in ("places", "state") for kind in (MANIFEST, DATA)),
-    ],
-)
+CASES: list[tuple[str, str, Damage]] = [
+    *(("chunks", kind, damage) for kind in (MANIFEST, DATA, INDEX) for damage in DAMAGES),
+    *(("state", kind, damage) for kind in (MANIFEST, DATA) for damage in DAMAGES),
+    *((table, kind, cut) for table in ("documents", "vectors_1", "words") for kind in (MANIFEST, DATA, INDEX)),
+    *(("places", kind, cut) for kind in (MANIFEST, DATA)),
+]
+
+
+@pytest.fixture(scope="module")
+def sound(home: Path) -> list[object]:
+    """The answers of the sound index."""
+    return ask(home, home / "sound")
+
+
+@pytest.mark.parametrize(("table", "kind", "damage"), CASES)
 def test_a_damaged_file_is_one_line_and_what_it_held_is_built_again(
-    home: Path, tmp_path: Path, table: str, kind: str, damage: Damage
+    home: Path, sound: list[object], tmp_path: Path, table: str, kind: str, damage: Damage
 ) -> None:
-    sound = ask(home, home / "sound")
     assert not [answer for answer in sound if isinstance(answer, StoreError)] and sound[-1] == []
     tables = tmp_path / "tables"
     shutil.copytree(home / "sound", tables)
