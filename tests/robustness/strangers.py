@@ -56,9 +56,12 @@ class Watch:
             raise Touched(f"touched: {odd[:4]}")
 
     def _all(self) -> Iterator[Path]:
-        for place in self._places:
-            yield place
-            yield from (path for path in place.rglob("*") if not any(map(path.is_relative_to, self._may_come)))
+        todo = list(self._places)
+        while todo:
+            path = todo.pop()
+            if path not in self._may_come:
+                yield path
+                todo += path.iterdir() if path.is_dir() and not path.is_symlink() else ()
 
     def _look(self) -> dict[str, tuple[int, ...]]:
         found = {}
