@@ -52,7 +52,8 @@ def _walk(root: Path, prefix: str, end: float | None = None) -> Iterator[str]:
         n_names += len(entries)
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = prefix + to_text(entry.name)
-            if not entry.is_dir():
+            if entry.is_dir(follow_symlinks=False):
+                todo += [path + "/"] if entry.name not in NEVER_INDEXED else []
+            # `is_dir` raises for a link into a folder that may not be entered.
+            elif not (entry.is_symlink() and os.path.isdir(entry.path)):  # noqa: PTH112
                 yield path
-            elif entry.name not in NEVER_INDEXED and not entry.is_symlink():
-                todo.append(path + "/")

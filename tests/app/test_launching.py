@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,7 @@ def test_no_part_of_a_name_is_a_command_for_a_batch_file(tmp_path: Path, name: s
     program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/run'\n")
     program.chmod(0o755)
     with pytest.raises(QmdError, match="might run a part of"):
-        launch(plan_launch(tmp_path / name, 1, {"EDITOR": str(program)}, platform="linux"))
+        launch(plan_launch(tmp_path / name, 1, {"EDITOR": shlex.quote(str(program))}, platform="linux"))
     assert not (tmp_path / "run").exists()
-    launch(plan_launch(tmp_path / "a b (c).md", 1, {"EDITOR": str(program)}, platform="linux"))
+    launch(plan_launch(tmp_path / "a b (c).md", 1, {"EDITOR": shlex.quote(str(program))}, platform="linux"))
     assert (tmp_path / "run").exists()

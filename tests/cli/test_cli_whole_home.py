@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path, PurePath, PureWindowsPath
@@ -29,7 +30,7 @@ def test_the_home_folder_is_not_indexed_without_a_question(qmd: Qmd, home: Path,
     assert (run.status, run.out) == (2, "")
     assert run.err == (
         f"error: '{folder}' is a whole disk or home folder; files that match **/*.md: 3\n"
-        f"hint: name the folder of your notes, or: qmd index {folder} --yes\n"
+        f"hint: name the folder of your notes, or: qmd index {shlex.quote(str(folder))} --yes\n"
     )
     assert names(qmd) == []
     assert "3 new" in qmd("index", typed, "--no-embed", "--yes").out
@@ -51,6 +52,18 @@ def test_a_home_folder_that_is_a_collection_is_refreshed_without_a_question(qmd:
 
 def test_a_program_that_adds_the_home_folder_as_a_collection_is_not_asked(qmd: Qmd, home: Path, notes: Path) -> None:
     assert qmd("collection", "add", str(home), "--name", "all").status == 0
+
+
+def test_a_link_into_a_folder_that_may_not_be_entered_does_not_end_the_count(qmd: Qmd, home: Path, notes: Path) -> None:
+    closed = home / "closed"
+    (closed / "deep").mkdir(parents=True)
+    (home / "link").symlink_to(closed / "deep")
+    closed.chmod(0)
+    try:
+        run = qmd("index", ".", "--no-embed")
+    finally:
+        closed.chmod(0o700)
+    assert (run.status, "files that match **/*.md: 3" in run.err) == (2, True)
 
 
 @pytest.mark.parametrize(
