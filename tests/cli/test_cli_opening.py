@@ -99,7 +99,7 @@ def test_a_file_that_is_no_note_is_shown_by_an_editor_or_refused(
         "hint: choose one: export EDITOR=nano; or read it here: qmd get\n"
     )
     monkeypatch.setenv("EDITOR", "vim")
-    assert qmd("open", "install.command", "--print").out == f"vim +1 {home / 'p/install.command'}\n"
+    assert qmd("open", "install.command", "--print").out == f"vim +1 {shlex.quote(str(home / 'p/install.command'))}\n"
 
 
 def test_a_note_whose_file_is_gone_names_the_next_command(indexed: Qmd, notes: Path) -> None:
