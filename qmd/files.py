@@ -86,13 +86,8 @@ def open_private(path: Path, flags: int) -> int:
     return descriptor
 
 
-def why_refused(status: os.stat_result, *, takes_any_owner: bool = False) -> str | None:
-    """What keeps a file of a project's `.qmd` from being used, to follow its name; None when nothing does.
-
-    Args:
-        status: Of the file itself, not of what it leads to.
-        takes_any_owner: Whether it may be another user's.
-    """
+def _why_refused(status: os.stat_result, *, takes_any_owner: bool) -> str | None:
+    """What keeps a file of a project's `.qmd`, by its own status, from being used; to follow its name."""
     if _is_link(status):
         return "is a link"
     if not stat.S_ISREG(status.st_mode):
@@ -104,16 +99,16 @@ def why_refused(status: os.stat_result, *, takes_any_owner: bool = False) -> str
     return None if takes_any_owner or is_own else "belongs to another user"
 
 
-def real_place(path: Path) -> Path:
+def real_place(path: Path, *, takes_any_owner: bool = True) -> Path:
     """Where a file of qmd's own lies once links are followed, which in a project's `.qmd` they are not.
 
     Raises:
-        OSError: It is refused there (`why_refused`).
+        OSError: It is refused there: a link, no regular file, a hard link, or another user's where that matters.
     """
     if path.parent.name != PROJECT_FOLDER:
         return Path(os.path.realpath(path))
     with suppress(FileNotFoundError), _folder(path.parent):
-        reason = why_refused(path.lstat(), takes_any_owner=True)
+        reason = _why_refused(path.lstat(), takes_any_owner=takes_any_owner)
         if reason is not None:
             raise OSError(errno.ELOOP, f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}")
     return Path(os.path.realpath(path.parent), path.name)

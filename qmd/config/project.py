@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qmd.environment import is_on
 from qmd.errors import ConfigError
-from qmd.files import PROJECT_FOLDER, why_refused
+from qmd.files import PROJECT_FOLDER, real_place
 
 _FILES = ("index.yaml", "index.yml")
 _OF_QMD = ("index.", ".index.")
@@ -57,9 +57,6 @@ def refuse_links(folder: Path, environ: Mapping[str, str]) -> None:
         raise ConfigError(f"cannot list '{folder}': {exc.strerror}", "check the permissions of that folder") from exc
     for path in found:
         try:
-            reason = why_refused(os.lstat(path), takes_any_owner=is_vouched_for(environ))
-        except FileNotFoundError:  # side files of SQLite's come and go
-            continue
-        if reason is not None:
-            message = f"'{path}' {reason}, which qmd does not use in a project's {PROJECT_FOLDER}"
-            raise ConfigError(message, "put a file of your own in its place, or remove it")
+            real_place(Path(path), takes_any_owner=is_vouched_for(environ))
+        except OSError as exc:
+            raise ConfigError(str(exc.strerror), "put a file of your own in its place, or remove it") from exc

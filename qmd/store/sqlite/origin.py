@@ -1,7 +1,7 @@
 """Whether an index in a project's `.qmd` was made here: one that came with a clone would answer in place of the files.
 
-Each such index holds a random id, of which the user's cache has a record under the index's path: what was made
-elsewhere cannot know it. Only indexes that were in use before there were records do without one, until they are next
+Each such index holds a random id, of which the user's cache has a record with the index's path: what was made elsewhere
+cannot know it. Only indexes that were in use before there were records do without one, until they are next
 opened for writing.
 """
 
@@ -15,7 +15,7 @@ import qmd
 from qmd.config.paths import user_cache
 from qmd.config.project import is_vouched_for
 from qmd.errors import StrangeIndexError
-from qmd.files import PROJECT_FOLDER, make_private_folder, read_regular_file, write_atomically
+from qmd.files import PROJECT_FOLDER, read_regular_file, write_atomically
 from qmd.names import to_text, typed_path
 from qmd.store.sqlite.connection import APPLICATION_ID, Database
 from qmd.store.sqlite.schema import META, MIGRATIONS, is_as_made, is_mixed
@@ -112,6 +112,5 @@ def _was_here_before(path: Path) -> bool:
         kept = file.parent.parent.glob("*")
         before = installed if any(one.lstat().st_ctime < installed for one in kept) else 0.0
         with suppress(OSError):
-            make_private_folder(file.parent)
             write_atomically(file, str(before))
     return path.stat().st_ctime < before
