@@ -45,7 +45,7 @@ def test_a_user_who_asked_for_telemetry_elsewhere_has_none_from_qmd(tmp_path: Pa
     "load",
     [
         "from qmd.inference.runtime.sessions import import_runtime; import_runtime()",
-        "from qmd.inference.models.fastembed_catalogue import find_fastembed\n"
+        "from qmd.plugins.fastembed.catalogue import find_fastembed\n"
         "assert find_fastembed('fastembed:no-such-model') is None",
     ],
     ids=["sessions", "fastembed"],

@@ -157,7 +157,7 @@ async def full_screen(question: str) -> str:
 
     import qmd
     from qmd.app.searching import SearchRequest
-    from qmd.browse.app import BrowseApp
+    from qmd.plugins.browse.app import BrowseApp
 
     with qmd.open_index(environ=_environment()) as index:
         request = SearchRequest(question, mode="hybrid", limit=30)

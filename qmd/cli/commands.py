@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from qmd import plugins
+
 CommandFunction = Callable[..., int]
 """Takes the invocation, then what its signature declares by name; returns the exit status."""
 
@@ -36,20 +38,17 @@ class CommandSpec(NamedTuple):
     def load(self) -> CommandFunction:
         """The function, its module imported."""
         module, _, name = self.place.partition(":")
-        function: CommandFunction = getattr(import_module(f"qmd.cli.{module}"), name)
+        function: CommandFunction = getattr(import_module(module if "." in module else f"qmd.cli.{module}"), name)
         return function
 
 
-COMMANDS: tuple[CommandSpec, ...] = (
+_OWN: tuple[CommandSpec, ...] = (
     CommandSpec(
         "index", "indexing:index", "[options] [path…]", "Make folders or files searchable; without a path, refresh all."
     ),
     CommandSpec("search", "search:find", "[options] <query>", "Search by words (BM25); no models."),
     CommandSpec("vsearch", "search:find", "[options] <query>", "Search by meaning (vectors)."),
     CommandSpec("query", "search:find", "[options] <query>", "Search by words and meaning, reranked: best results."),
-    CommandSpec(
-        "browse", "browse:browse", "[options] [query]", "Search as you type and read what is found, on a full screen."
-    ),
     CommandSpec(
         "get",
         "documents:get",
@@ -75,13 +74,6 @@ COMMANDS: tuple[CommandSpec, ...] = (
     ),
     CommandSpec("ls", "documents:list_files", "[collection[/prefix]]", "List collections or their files."),
     CommandSpec("status", "status:status", "[--json]", "Show what the index holds."),
-    CommandSpec("doctor", "doctor:doctor", "[--json]", "Check the installation and the index."),
-    CommandSpec(
-        "bench",
-        "bench:bench",
-        "<fixture.json|folder|run> [--auto [N]] [--names [N]] [--json] [-c <collection>]",
-        "Measure how well and how fast it searches.",
-    ),
     CommandSpec(
         "collection add",
         "collections:add",
@@ -124,24 +116,6 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec(
         "trust", "project:trust", "[list|revoke]", "Allow this project's .qmd to run commands and choose models."
     ),
-    CommandSpec(
-        "serve",
-        "serve_command:serve",
-        "[--port <n>] [--open] [--watch]",
-        "Search on a page in the browser; nothing leaves this machine.",
-    ),
-    CommandSpec(
-        "mcp",
-        "mcp_command:mcp",
-        "[stop] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",
-        "Serve editors and agents over MCP.",
-    ),
-    CommandSpec(
-        "watch",
-        "watch_command:watch",
-        "[-c <collection>] [--interval <s>] [--no-embed]",
-        "Keep the index up to date while files change.",
-    ),
     CommandSpec("skill show", "skills:show", "", "Print the instructions for agents that use qmd."),
     CommandSpec(
         "skill install", "skills:install", "[--global] [--yes] [-f]", "Install the skill where agents look for it."
@@ -156,22 +130,10 @@ COMMANDS: tuple[CommandSpec, ...] = (
     CommandSpec(
         "models pull", "models:pull", "[name…] [--no-prepare]", "Download models; continues an interrupted download."
     ),
-    CommandSpec(
-        "models prepare",
-        "preparing:prepare",
-        "[name…] [--form <form>]",
-        "Convert downloaded models into faster forms for the CPU.",
-    ),
     CommandSpec("models path", "models:path", "<name>", "Print the folder of a model."),
     CommandSpec("models verify", "models:verify", "[name…]", "Check model files."),
     CommandSpec("models remove", "models:remove", "<name>", "Delete the files of a model."),
     CommandSpec("models export", "models:export", "<name> <target>", "Copy a model to a folder or archive."),
-    CommandSpec(
-        "models import",
-        "model_imports:import_",
-        "<file|folder|ollama:name> [--name <name>] [--role <role>]",
-        "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
-    ),
     CommandSpec(
         "completion",
         "completion:print_script",
@@ -179,6 +141,19 @@ COMMANDS: tuple[CommandSpec, ...] = (
         "Print the completion script for a shell.",
     ),
 )
+
+
+def _all() -> Iterator[CommandSpec]:
+    """Our own commands, each followed by those of plug-ins that help lists after it."""
+    waiting = {row.after: CommandSpec(*row[:4]) for row in plugins.COMMANDS}
+    for spec in _OWN:
+        follower: CommandSpec | None = spec
+        while follower is not None:
+            yield follower
+            follower = waiting.get(follower.name)
+
+
+COMMANDS = tuple(_all())
 
 ALIASES: Mapping[str, str] = {
     "vector-search": "vsearch",

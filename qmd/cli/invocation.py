@@ -65,7 +65,7 @@ class Invocation(Struct, frozen=True):
         notices = TerminalNotices()
         configuration = FileConfiguration(locations, self.environ, notices, vouches=True)
         if self.command in ("query", "vsearch", "browse") and allow_gpu:
-            from qmd.server.remote_index import RemoteIndex, may_ask
+            from qmd.plugins.mcp.remote_index import RemoteIndex, may_ask
 
             if may_ask(locations, self.environ):
                 return RemoteIndex(locations, configuration, self.environ, notices=notices)

@@ -37,11 +37,11 @@ def list_models(
     index: Index = None,
 ) -> int:
     """List the models qmd knows, and which are on this machine."""
-    from qmd.cli.model_imports import import_command, import_reason, importable_models
     from qmd.inference.models.folders import list_models as states
+    from qmd.plugins.forms.import_command import import_command, import_reason, importable_models
 
     if available:
-        from qmd.cli.available_models import list_available
+        from qmd.plugins.fastembed.available import list_available
 
         return list_available(invocation, models_folder(invocation, index), as_json=as_json)
     locations = invocation.locate(index)
@@ -151,7 +151,7 @@ def pull(
             to_make.append((record, report.folder, form))
     # Last: an interrupt of these minutes leaves every model fetched.
     for record, folder, form in to_make:
-        from qmd.cli.preparing import prepare_fetched
+        from qmd.plugins.forms.command import prepare_fetched
 
         prepare_fetched(invocation, record, folder, form)
     return EXIT_OK
@@ -225,7 +225,7 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
     imported = find_imported(name, models_dir) if models_dir is not None else None
     record = imported.record if imported is not None else find_model(name)
     if record is None and is_fastembed(name):
-        from qmd.inference.models.fastembed_catalogue import hint_for
+        from qmd.plugins.fastembed.catalogue import hint_for
 
         raise NotFoundError(f"fastembed has no model '{name}'", hint_for(name))
     if record is None:

@@ -130,7 +130,7 @@ def find(
     locations = invocation.locate(index)
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         if interactive:
-            from qmd.cli.browse import pick
+            from qmd.plugins.browse.command import pick
 
             return pick(invocation, opened, request, full_path=full_path)
         response = opened.search(request)

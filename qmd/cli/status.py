@@ -40,7 +40,7 @@ def _daemon_pid(locations: Locations) -> int | None:
     """The process of a running `qmd mcp --http`; its module is imported only where there is a pid file to judge."""
     if not any(locations.cache.glob("mcp*.pid")):
         return None
-    from qmd.server.lifecycle import running_server, server_files
+    from qmd.plugins.mcp.lifecycle import running_server, server_files
 
     return running_server(server_files(locations.cache, locations.stem))
 

@@ -25,15 +25,15 @@ from qmd.inference.models.catalogue import (
     is_fastembed,
     is_gguf_address,
 )
-from qmd.inference.models.elsewhere import cached_file_of
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
 from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
+from qmd.plugins.forms.elsewhere import cached_file_of
 
 if TYPE_CHECKING:
     from qmd.inference.engines.bulk_embedding import BulkEmbedder
     from qmd.inference.engines.embedder import OnnxEmbedder
-    from qmd.inference.engines.remote_client import RemoteClient
+    from qmd.plugins.servers.client import RemoteClient
 
 _WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expand": "expansion"}
 _Engine = TypeVar("_Engine")
@@ -98,7 +98,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     if is_gguf_address(asked):
         return _stand_in(asked, settings, role)
     if is_fastembed(asked):
-        from qmd.inference.models.fastembed_catalogue import fastembed_record
+        from qmd.plugins.fastembed.catalogue import fastembed_record
 
         record: ModelRecord | None = fastembed_record(asked, role)
     else:
@@ -187,14 +187,14 @@ class _Loading:
         settings = self._settings
         server = self._server("embed")
         if server is not None:
-            from qmd.inference.engines.remote import connect_embedder
+            from qmd.plugins.servers.engines import connect_embedder
 
             return connect_embedder(server)
         found = self._found("embed")
         if found is None:
             return self._builtin()
         if is_fastembed(found[1].name):
-            from qmd.inference.engines.fastembed_bulk import load_fastembed_embedder
+            from qmd.plugins.fastembed.bulk import load_fastembed_embedder
 
             return load_fastembed_embedder(*found, settings)
         return _open_embedder(*found, settings)
@@ -203,7 +203,7 @@ class _Loading:
         """The configured or full-tier reranker; None where the built-in one is meant."""
         server = self._server("rerank")
         if server is not None:
-            from qmd.inference.engines.remote import RemoteReranker
+            from qmd.plugins.servers.engines import RemoteReranker
 
             return RemoteReranker(server)
         found = self._found("rerank")
@@ -212,10 +212,10 @@ class _Loading:
         from qmd.inference.engines.cpu_fallback import FallbackReranker
 
         if is_fastembed(found[1].name):
-            from qmd.inference.engines.fastembed_rerankers import load_fastembed_reranker
+            from qmd.plugins.fastembed.rerankers import load_fastembed_reranker
 
             return FallbackReranker(lambda with_gpu: load_fastembed_reranker(*found, self._with_gpu(with_gpu)))
-        from qmd.inference.engines.cross_encoder import load_cross_encoder
+        from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 
         return FallbackReranker(lambda with_gpu: load_cross_encoder(*found, self._with_gpu(with_gpu)))
 
@@ -223,14 +223,14 @@ class _Loading:
         """The configured or full-tier expander; the built-in tier has none, for no small one earned its time."""
         server = self._server("expand")
         if server is not None:
-            from qmd.inference.engines.remote_expander import RemoteExpander
+            from qmd.plugins.servers.expander import RemoteExpander
 
             return RemoteExpander(server)
         found = self._found("expand")
         if found is None:
             return None
         from qmd.inference.engines.cpu_fallback import FallbackExpander
-        from qmd.inference.engines.expansion import load_expander
+        from qmd.plugins.qwen.expansion import load_expander
 
         return FallbackExpander(lambda with_gpu: load_expander(*found, self._with_gpu(with_gpu)))
 
@@ -276,8 +276,8 @@ class _Loading:
         # Asked before an import that every search would pay for.
         if not self._settings.names_server(role):
             return None
-        from qmd.inference.engines.remote_client import RemoteClient
-        from qmd.inference.engines.remote_settings import remote_settings
+        from qmd.plugins.servers.client import RemoteClient
+        from qmd.plugins.servers.settings import remote_settings
 
         asked = self._settings.model_for(role)
         overrides = self._settings.embed_overrides if role == "embed" else EmbedOverrides()

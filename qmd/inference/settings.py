@@ -52,7 +52,7 @@ class EngineSettings(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that are heard: `QMD_FORCE_CPU`, `QMD_GPU_DEVICE`, `QMD_GPU_MEMORY`, the models `QMD_EMBED_MODEL`,
     `QMD_RERANK_MODEL`, `QMD_GENERATE_MODEL`, `QMD_EMBED_QUERY_PROMPT`, `QMD_EMBED_DOCUMENT_PROMPT`, `QMD_EMBED_DIM`,
-    and those of servers (`qmd.inference.engines.remote_settings`).
+    and those of servers (`qmd.plugins.servers.settings`).
     """
 
     def model_for(self, role: Role) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.inference.models.fastembed_catalogue import FastembedModel, Kind
 from qmd.inference.models.folders import ModelState, folder_size
+from qmd.plugins.fastembed.catalogue import FastembedModel, Kind
 from qmd.render.columns import Elided, folded_home, heading, mark, next_steps, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.text import human_size

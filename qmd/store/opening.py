@@ -111,6 +111,6 @@ def engine_at(address: str) -> ModuleType:
     from importlib import import_module
 
     try:
-        return import_module("qmd.store.lance.opening")
+        return import_module("qmd.plugins.lance.opening")
     except ImportError as exc:
         raise QmdError(f"index '{address}' needs LanceDB, which is not installed", install_command("lance")) from exc

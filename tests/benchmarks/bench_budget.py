@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from qmd.evaluation.collections import read_beir
-from qmd.evaluation.corpus_index import entry_id
-from qmd.evaluation.metrics import average, ndcg_at
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.bench.collections import read_beir
+from qmd.plugins.bench.corpus_index import entry_id
+from qmd.plugins.bench.metrics import average, ndcg_at
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query

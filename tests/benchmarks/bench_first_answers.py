@@ -25,14 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 import numpy.typing as npt
 
-from qmd.evaluation.collections import Qrels, read_beir
-from qmd.evaluation.corpus_index import entry_id, index_corpus
-from qmd.evaluation.metrics import average, ndcg_at
 from qmd.indexing.ahead import ChunksAhead
 from qmd.indexing.embed import chunk_key
 from qmd.inference.base import Embedder, Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.bench.collections import Qrels, read_beir
+from qmd.plugins.bench.corpus_index import entry_id, index_corpus
+from qmd.plugins.bench.metrics import average, ndcg_at
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query

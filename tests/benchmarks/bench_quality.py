@@ -16,13 +16,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from qmd.evaluation.collections import read_beir, read_run, write_run
-from qmd.evaluation.compare import compare_runs
-from qmd.evaluation.corpus_index import entry_id, index_corpus
-from qmd.evaluation.runs import RECALL_DEPTH, BackendReport, evaluate, measure_run, measure_stored
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.bench.collections import read_beir, read_run, write_run
+from qmd.plugins.bench.compare import compare_runs
+from qmd.plugins.bench.corpus_index import entry_id, index_corpus
+from qmd.plugins.bench.runs import RECALL_DEPTH, BackendReport, evaluate, measure_run, measure_stored
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query_parser import parse_query

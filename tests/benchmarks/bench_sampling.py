@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
-from qmd.inference.runtime.sampling import Sampler
+from qmd.plugins.qwen.sampling import Sampler
 
 VOCABULARY, DRAWS = 151_936, 10
 EVERYTHING = replace(

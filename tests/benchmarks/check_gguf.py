@@ -21,17 +21,27 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
-from qmd.inference.engines.cross_encoder import load_cross_encoder
 from qmd.inference.engines.embedder import load_embedder
-from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import read_tokenizer
 from qmd.inference.settings import EngineSettings
-from qmd.prepare.graph_writer import Qwen3Shape
-from qmd.prepare.importing import ImportReport, import_weights
-from qmd.prepare.networks import read_gguf_network
-from tests.inference.gguf_files import FFN, HEAD_SIZE, HEADS, HIDDEN, KV_HEADS, LAYERS, VOCAB, write_gemma, write_qwen3
+from qmd.plugins.forms.graph_writer import Qwen3Shape
+from qmd.plugins.forms.importing import ImportReport, import_weights
+from qmd.plugins.forms.networks import read_gguf_network
+from qmd.plugins.qwen.cross_encoder import load_cross_encoder
+from qmd.plugins.qwen.decoding import Decoder
 from tests.inference.tiny_models import reference_logits
+from tests.plugins.forms.gguf_files import (
+    FFN,
+    HEAD_SIZE,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    LAYERS,
+    VOCAB,
+    write_gemma,
+    write_qwen3,
+)
 
 FORMATS = {"F16": 1, "Q8_0": 7, "Q4_0": 2, "Q4_1": 3, "Q5_0": 8, "Q5_1": 9, "Q4_K_M": 15, "Q5_K_M": 17, "Q6_K": 18}
 """Values of `llama_ftype`."""

@@ -18,10 +18,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from qmd.evaluation.known_item import known_item_queries
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.bench.known_item import known_item_queries
 from qmd.retrieval.calibration import WEAK
 from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.pipeline import search

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from qmd.evaluation.collections import read_beir, read_corpus
-from qmd.evaluation.corpus_index import COLLECTION, entry_id
-from qmd.evaluation.fixture import read_fixture
-from qmd.evaluation.known_item import known_item_queries, name_queries
 from qmd.indexing.embed import embed_pending, parse_stored
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Engines
+from qmd.plugins.bench.collections import read_beir, read_corpus
+from qmd.plugins.bench.corpus_index import COLLECTION, entry_id
+from qmd.plugins.bench.fixture import read_fixture
+from qmd.plugins.bench.known_item import known_item_queries, name_queries
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence

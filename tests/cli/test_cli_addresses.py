@@ -14,7 +14,7 @@ from qmd.environment import install_command
 from qmd.store.runs import embed_lock
 from qmd.store.sqlite import opening as sqlite
 from qmd.store.sqlite.index import SqliteReader, SqliteWriter
-from tests.cli.conftest import Qmd, write_notes
+from tests.program import Qmd, write_notes
 
 ADDRESS = "s3://team/notes"
 
@@ -23,7 +23,7 @@ ADDRESS = "s3://team/notes"
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the stand-in keeps what is written to addresses."""
     folder = tmp_path / "bucket"
-    engine = ModuleType("qmd.store.lance.opening")
+    engine = ModuleType("qmd.plugins.lance.opening")
 
     def place(address: str) -> Path:
         return folder / f"{address.replace('/', '_')}.sqlite"
@@ -83,7 +83,7 @@ def test_without_an_index_an_address_says_so(qmd: Qmd, bucket: Path, home: Path)
 def test_without_its_engine_an_address_says_what_to_install(
     qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "qmd.store.lance.opening", None)
+    monkeypatch.setitem(sys.modules, "qmd.plugins.lance.opening", None)
     run = qmd("search", "x", "--index", ADDRESS)
     assert run.status == 1
     assert run.err == (

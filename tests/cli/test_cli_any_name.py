@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.names import escape_bytes, to_disk, to_text
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 pytestmark = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are text there")
 

@@ -14,11 +14,11 @@ from qmd.files import exclusive_lock
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
 from qmd.inference.models.weights import locate_builtin
 from qmd.inference.onnx_files.messages import FLOAT, value_info
-from tests.cli.conftest import Qmd, Run
 from tests.inference.exported_graphs import PublishedWriter
 from tests.inference.model_hub import WEIGHTS, FakeHub, Reply, serve_hub
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
+from tests.program import Qmd, Run
 
 BUILTIN = locate_builtin()
 Break = Callable[[Path], None]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 def test_adding_prints_the_block_that_programs_know(qmd: Qmd, notes: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from qmd.cli.commands import COMMANDS, CommandSpec
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 ROOT = Path(__file__).parents[2]
 

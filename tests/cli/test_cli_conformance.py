@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from qmd import __version__
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 def test_the_skill_option_prints_the_skill(qmd: Qmd) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 def test_get_shows_header_rule_and_numbered_lines(indexed: Qmd) -> None:

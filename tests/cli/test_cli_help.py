@@ -11,7 +11,7 @@ import pytest
 from qmd.cli.commands import ALIASES, COMMANDS, IDLE_OPTIONS, CommandSpec
 from qmd.cli.examples import EXAMPLES, FIRST_EXAMPLES
 from qmd.cli.help import GROUPS
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 PARSED_ONLY = {
     "browse": "needs a terminal",

@@ -10,8 +10,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
-from tests.cli.conftest import Qmd, write_notes
 from tests.cli.terminal_runs import Shown, run_all
+from tests.program import Qmd, write_notes
 
 if sys.platform == "win32":
     pytest.skip("needs pseudo-terminals", allow_module_level=True)

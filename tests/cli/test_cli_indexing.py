@@ -12,7 +12,7 @@ from qmd.files import is_locked
 from qmd.store import runs
 from qmd.store.runs import embed_lock, recorded_run
 from qmd.store.sqlite.connection import PAGE_BYTES
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 def test_index_makes_collections_and_vectors_at_once(qmd: Qmd, notes: Path) -> None:

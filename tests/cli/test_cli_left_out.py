@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 def fill(folder: Path, *names: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 MINUTES = "# Minutes\n\nThe pumps are old and have to be replaced before the summer. Back to [[meeting]].\n"
 TREE = {

@@ -19,12 +19,12 @@ from qmd import open_index
 from qmd.cli import embedding
 from qmd.config.paths import locate
 from qmd.pace import Progress
-from qmd.server.warm_process import WarmProcess
+from qmd.plugins.mcp.warm_process import WarmProcess
 from qmd.status import EmbeddingRun
 from qmd.store.opening import open_reader
 from qmd.store.runs import embed_lock, recorded_run
-from tests.cli.conftest import Qmd
 from tests.cli.terminal_runs import run_all
+from tests.program import Qmd
 
 if sys.platform == "win32":
     pytest.skip("needs pseudo-terminals and signals", allow_module_level=True)

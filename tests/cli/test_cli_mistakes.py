@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("find rate", 2, """Unknown command: find\nhint: did you mean 'qmd query "rate"' or 'qmd search "rate"'?"""),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 TREE = {
     "trees/Great Oak.md": "---\ntitle: The Oldest Tree\naliases: [Methuselah, 'Meeting 10:30']\n---\nAn oak.\n\n"

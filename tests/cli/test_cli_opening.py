@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 import qmd as package
 from qmd.store.opening import open_writer
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permission bits are POSIX's")
 

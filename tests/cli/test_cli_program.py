@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qmd.cli.commands import ALIASES, COMMANDS, CommandSpec, build_command
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 SLOW_TO_IMPORT = ("dataclasses", "_hashlib", "email", "http", "logging")
 """Typer takes as long to import as all else of a search: there is no time for these."""

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 @pytest.fixture

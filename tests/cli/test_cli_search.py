@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 def test_a_search_prints_json_on_stdout_and_nothing_on_stderr(indexed: Qmd) -> None:

@@ -14,7 +14,7 @@ from qmd.cli.app import all_options, find_built_command, parse
 from qmd.cli.commands import COMMANDS, CommandSpec, build_command, declared_options
 from qmd.cli.spelling import Arguments, Declared, arrange
 from qmd.errors import UsageError
-from tests.cli.conftest import Qmd
+from tests.program import Qmd
 
 
 def read(*argv: str) -> tuple[CommandSpec, Any, Arguments]:

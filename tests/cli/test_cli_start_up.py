@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import Qmd
 from tests.processes import unmeasured
+from tests.program import Qmd
 
 PARSER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions"}
 """typer with what it imports or, in older versions, asks for."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import qmd as package
-from tests.cli.conftest import Qmd
 from tests.cli.test_cli_addresses import ADDRESS, bucket  # noqa: F401
+from tests.program import Qmd
 
 
 def found(qmd: Qmd, index: str, question: str = "what does a seat cost") -> list[tuple[str, float, str]]:

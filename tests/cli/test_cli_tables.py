@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from qmd.render.terminal import without_sequences
-from tests.cli.conftest import Qmd
 from tests.cli.terminal_runs import Shown, run_all
+from tests.program import Qmd
 
 if sys.platform == "win32":
     pytest.skip("needs pseudo-terminals", allow_module_level=True)

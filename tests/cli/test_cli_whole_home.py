@@ -12,8 +12,8 @@ from pathlib import Path, PurePath, PureWindowsPath
 import pytest
 
 from qmd.cli.indexing import holds_everything
-from tests.cli.conftest import Qmd
 from tests.processes import unmeasured
+from tests.program import Qmd
 
 
 def names(qmd: Qmd) -> list[str]:

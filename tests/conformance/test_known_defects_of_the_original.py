@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qmd.evaluation.fixture import same_file
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
+from qmd.plugins.bench.fixture import same_file
 from qmd.records import Collection
 from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search

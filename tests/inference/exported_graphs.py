@@ -22,8 +22,8 @@ from qmd.inference.onnx_files.messages import (
     ValueInfo,
     value_info,
 )
-from qmd.prepare.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
-from qmd.prepare.graphs import Qwen3Writer
+from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
+from qmd.plugins.forms.graphs import Qwen3Writer
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
 

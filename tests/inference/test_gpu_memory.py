@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.models.weights import locate_builtin
 from qmd.inference.runtime import gpu_memory, sessions
-from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.gpu_memory import SHARES, GpuMemory, GpuUse, OutOfMemory, is_out_of_memory, memory_now
 from qmd.inference.runtime.sessions import mapped_errors, open_session
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.qwen.decoding import Decoder
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 
 GIB = 1 << 30

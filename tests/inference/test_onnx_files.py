@@ -18,8 +18,8 @@ from qmd.errors import ModelError
 from qmd.inference.models.weights import locate_builtin
 from qmd.inference.onnx_files.files import read_model, save_model
 from qmd.inference.onnx_files.messages import Entry, Graph, Model, Tensor
-from qmd.inference.onnx_files.tensors import OnnxFile, tensor_of
 from qmd.inference.onnx_files.wire import WireError, decode, encode
+from qmd.plugins.forms.tensors import OnnxFile, tensor_of
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.prepare.graph_writer import Qwen3Shape
-from qmd.prepare.quantize import quantize_blocks, quantize_rows
+from qmd.plugins.forms.graph_writer import Qwen3Shape
+from qmd.plugins.forms.quantize import quantize_blocks, quantize_rows
 from tests.inference.exported_graphs import LAYER_PARTS, ExportForm, PublishedWriter, weight_names
 
 SHAPE = Qwen3Shape(

@@ -23,10 +23,10 @@ from qmd.app.index import Index
 from qmd.cli.app import main
 from qmd.errors import QmdError
 from qmd.inference import loader
-from qmd.server.guard import AccessPolicy
-from qmd.server.http_app import build_app
-from qmd.server.mcp_server import build_server
-from tests.server.conftest import known_as
+from qmd.plugins.mcp.guard import AccessPolicy
+from qmd.plugins.mcp.http_app import build_app
+from qmd.plugins.mcp.mcp_server import build_server
+from tests.plugins.serving import known_as
 
 COMMANDS = {"hybrid": "query", "dense": "vsearch", "lexical": "search"}
 TOOLS = {"hybrid": "query", "dense": "vector_search", "lexical": "search"}

@@ -36,9 +36,9 @@ def tables_of(locations: Locations, collections: Collection[str]) -> Tables:
     """
     if locations.address is None:
         return tables(locations.database)
-    from qmd.store.lance.state import SCHEMAS
-    from qmd.store.lance.tables import Connection
-    from qmd.store.lance.tables import Tables as Opened
+    from qmd.plugins.lance.state import SCHEMAS
+    from qmd.plugins.lance.tables import Connection
+    from qmd.plugins.lance.tables import Tables as Opened
 
     connection = Connection(locations.address)
     state = connection.read_state(connection.open_state())

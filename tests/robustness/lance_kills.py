@@ -166,7 +166,7 @@ def _settle(world: LanceWorld) -> None:
 @contextmanager
 def _impatience() -> Iterator[None]:
     """Wait no fifteen seconds for signs of life of a writer that is known to be dead."""
-    from qmd.store.lance import claim
+    from qmd.plugins.lance import claim
 
     real, claim.SILENT_S = claim.SILENT_S, _SILENT_S
     try:

@@ -18,7 +18,7 @@ from tests.robustness.comparison import Tables, tables_of
 from tests.robustness.crash_states import Texts
 from tests.robustness.scenarios import World
 
-_IMPORTED = ["tests.robustness.lance_world", "qmd.cli.app", "qmd.store.lance.writer", "qmd.store.lance.dense"]
+_IMPORTED = ["tests.robustness.lance_world", "qmd.cli.app", "qmd.plugins.lance.writer", "qmd.plugins.lance.dense"]
 """By the process of which the others are forks; it does nothing else."""
 
 P = ParamSpec("P")

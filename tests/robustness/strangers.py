@@ -356,10 +356,10 @@ def open_servers(folder: Path) -> Iterator[Callable[[bytes], None]]:
     """A model server's answer becomes numbers that can be used, lines, or one line of refusal."""
     import numpy as np
 
-    from qmd.inference.engines.remote import RemoteEmbedder, RemoteReranker
-    from qmd.inference.engines.remote_client import RemoteClient
-    from qmd.inference.engines.remote_expander import RemoteExpander
-    from qmd.inference.engines.remote_settings import RemoteSettings
+    from qmd.plugins.servers.client import RemoteClient
+    from qmd.plugins.servers.engines import RemoteEmbedder, RemoteReranker
+    from qmd.plugins.servers.expander import RemoteExpander
+    from qmd.plugins.servers.settings import RemoteSettings
 
     now: list[bytes] = [b""]
 

@@ -30,7 +30,7 @@ ROOT = Path("/tmp/qmd-upgrade")
 _WEIGHTS = """
 import sys
 from pathlib import Path
-from tests.inference import gguf_files as made
+from tests.plugins.forms import gguf_files as made
 made.HIDDEN, made.LAYERS, made.HEADS, made.GEMMA_HEADS, made.KV_HEADS, made.HEAD_SIZE, made.FFN = 32, 1, 4, 4, 1, 8, 64
 made.write_gemma(Path(sys.argv[1]), "Q4_0")
 """

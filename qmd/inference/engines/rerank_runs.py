@@ -12,10 +12,10 @@ from msgspec import Struct
 from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.runtime.decoder_signature import DecoderSignature
-from qmd.inference.runtime.decoding import Decoder
 from qmd.inference.runtime.gpu_memory import OutOfMemory
-from qmd.inference.runtime.kv_context import KeyValueContext
 from qmd.inference.runtime.sessions import Session
+from qmd.plugins.qwen.decoding import Decoder
+from qmd.plugins.qwen.kv_context import KeyValueContext
 
 Side = Literal["right", "left"]
 

@@ -22,7 +22,6 @@ from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import file_below, folded, path_below, reading, short
 from qmd.inference.models.catalogue import MODELS, ModelRecord
-from qmd.inference.models.fastembed_catalogue import fastembed_models
 from qmd.inference.models.folders import (
     MANIFEST_NAME,
     Manifest,
@@ -40,6 +39,7 @@ from qmd.inference.models.folders import (
 from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
+from qmd.plugins.fastembed.catalogue import fastembed_models
 
 _MOST_MEMBERS = 1_000
 _MOST_RATIO, _SMALL_BYTES = 10, 16 << 20

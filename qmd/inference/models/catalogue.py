@@ -96,7 +96,7 @@ class ModelRecord(Struct, frozen=True):
     batches: ModelFile | None = None
     """A graph for CUDA with the CPU format's weights, whose vectors agree with its own."""
     network: Literal["qwen3"] | None = None
-    """The network, where `qmd.prepare` can write its graph anew."""
+    """The network, where `qmd.plugins.forms` can write its graph anew."""
     rules: FolderRules | None = None
     """None for the models of the catalogue."""
 
@@ -269,7 +269,7 @@ def find_model(name: str, role: Role | None = None) -> ModelRecord | None:
     addresses that a configuration of tobi/qmd may hold, which name the same job in a format that is not read here.
     """
     if is_fastembed(name):
-        from qmd.inference.models.fastembed_catalogue import find_fastembed
+        from qmd.plugins.fastembed.catalogue import find_fastembed
 
         model = find_fastembed(name)
         return model.record if model is not None and role in (None, model.record.role) else None

@@ -21,11 +21,11 @@ from qmd.errors import BusyModelError, ModelError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.foreign import commit_of, path_below, read_json_file
 from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
-from qmd.inference.models.fastembed_catalogue import fetched_fastembed
 from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.imported import imported_models
 from qmd.inference.models.prepared import PREPARED_FOLDER, PreparedForm, prepared_forms, read_file_list
 from qmd.inference.models.weights import locate_model
+from qmd.plugins.fastembed.catalogue import fetched_fastembed
 
 MANIFEST_NAME = "qmd-model.json"
 MAX_MANIFEST_BYTES = 1 << 20

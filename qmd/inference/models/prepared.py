@@ -1,4 +1,4 @@
-"""Prepared forms of a model: graphs of our own, made from its published file by `qmd.prepare`, as they lie on disk."""
+"""Prepared forms of a model: graphs of our own, as `qmd models prepare` makes them and they lie on disk."""
 
 from __future__ import annotations
 

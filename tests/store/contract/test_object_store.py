@@ -26,7 +26,7 @@ _PRELUDE = """
 import hashlib, json, os, sys, time
 from pathlib import Path
 from qmd.records import IndexTerms, LexicalTerm, Scope
-from qmd.store.lance import claim
+from qmd.plugins.lance import claim
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.packing import pack_text
 from qmd.store.records import NewDocument

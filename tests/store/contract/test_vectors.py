@@ -214,7 +214,7 @@ def test_vectors_with_an_index_are_found_as_without(
     tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, "lance")
-    from qmd.store.lance import health
+    from qmd.plugins.lance import health
 
     monkeypatch.setattr(health, "INDEXED_VECTORS", 1_000)
     with place.writer() as writer:

@@ -139,7 +139,7 @@ def test_a_killed_writer_leaves_the_last_state_and_blocks_nobody(
         assert paths(reader) == ["a"]
         assert finds(reader, "banana") == 0
     if place.address is not None:
-        from qmd.store.lance import claim
+        from qmd.plugins.lance import claim
 
         monkeypatch.setattr(claim, "SILENT_S", 0.5)
     with place.writer(busy_timeout_ms=5_000) as writer:
@@ -152,7 +152,7 @@ def test_a_killed_writer_leaves_the_last_state_and_blocks_nobody(
 def test_a_writer_that_was_taken_for_dead_commits_nothing(
     tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from qmd.store.lance import claim
+    from qmd.plugins.lance import claim
 
     monkeypatch.setattr(claim, "SILENT_S", 0.2)
     monkeypatch.setattr(claim, "BEAT_S", 60.0)
@@ -183,8 +183,8 @@ def test_an_index_of_a_newer_version_is_refused(place: Place) -> None:
         connection.execute("PRAGMA user_version = 999")
         connection.close()
     else:
-        from qmd.store.lance.state import State, encode_state
-        from qmd.store.lance.tables import Connection
+        from qmd.plugins.lance.state import State, encode_state
+        from qmd.plugins.lance.tables import Connection
 
         table = Connection(place.address).open_state()
         table.update(values={"state": encode_state(State(format=999))})
@@ -217,7 +217,7 @@ def test_tidying_joins_files_and_keeps_what_readers_look_at(
     tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, "lance")
-    from qmd.store.lance import health
+    from qmd.plugins.lance import health
 
     monkeypatch.setattr(health, "_VERSIONS", 3)
     with place.writer() as writer, ExitStack() as readers:

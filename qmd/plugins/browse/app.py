@@ -1,0 +1,406 @@
+"""The screen: one line to type into, the list below it, the note that is chosen beside or beneath."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from msgspec.structs import replace
+from textual import events, on
+from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal
+from textual.content import Content
+from textual.widgets import Footer, Label, OptionList, Static
+from textual.widgets.option_list import Option
+from textual.worker import Worker, WorkerState
+
+from qmd.errors import NotFoundError, QmdError
+from qmd.plugins.browse.asking import NOTHING_YET, Answer, Turn, ask
+from qmd.plugins.browse.preview import Page, Preview, lay_out
+from qmd.plugins.browse.rows import (
+    Filter,
+    Note,
+    Row,
+    connected_notes,
+    draw_row,
+    hit_notes,
+    latest_notes,
+    offered_filters,
+)
+from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Results
+from qmd.render.terminal import visible
+from qmd.retrieval.query_parser import filter_text, split_filters
+from qmd.retrieval.spans import find_spans
+
+if TYPE_CHECKING:
+    from qmd.app.index import Index
+    from qmd.app.searching import SearchRequest
+    from qmd.records import SearchResponse
+
+Found = TypeVar("Found")
+
+LATEST = "sort:date"
+"""What is shown before anything is asked."""
+
+_RESTING_S = 0.05
+"""How long a line must be chosen before its note is read: an arrow that is held down passes over it."""
+
+
+class BrowseApp(App[Note]):
+    """Searches as somebody types.
+
+    Args:
+        index: What is searched.
+        request: How; its text is what the question begins with.
+        open_note: Opens a note for reading or editing, while the terminal is its own.
+        link: The address that is copied.
+        is_light: Whether to begin with dark text on a light ground.
+    """
+
+    CSS_PATH = "browse.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "Open", priority=True),
+        Binding("tab", "connected", "Related", priority=True),
+        Binding("ctrl+y", "copy", "Copy link", priority=True),
+        Binding("y", "copy", show=False),
+        Binding("ctrl+f", "filters", "Filter", priority=True),
+        Binding("ctrl+p", "preview", "Preview", priority=True),
+        Binding("ctrl+t", "light", "Light/dark", priority=True),
+        Binding("escape", "leave", "Back", priority=True),
+        Binding("ctrl+c", "quit", show=False, priority=True),
+        Binding("pagedown,shift+down", "page(1)", show=False, priority=True),
+        Binding("pageup,shift+up", "page(-1)", show=False, priority=True),
+        Binding("down", "down", show=False),
+    ]
+
+    def __init__(
+        self,
+        index: Index,
+        request: SearchRequest,
+        *,
+        open_note: Callable[[Note], object],
+        link: Callable[[Note], str],
+        is_light: bool = False,
+    ) -> None:
+        super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
+        self._index, self._request, self._open_note, self._link = index, request, open_note, link
+        self._words, filters = split_filters(request.text or "", is_ended=True)
+        self._chips = Chips(*(filter_text("collection", name) for name in request.collections), *filters)
+        self._turn, self._reading = Turn(), Turn()
+        self._response: SearchResponse | None = None
+        self._title, self._rows = "", list[Row]()
+        self._wanted: object = None
+        """What the preview shows, or will soon: not laid out again for a better answer that leaves it as it is."""
+        self._views: list[tuple[str, list[Row]]] = []
+        """The lists that Escape goes back to; the first one is the answer."""
+        self._offered: list[Filter] = []
+        if is_light:
+            self.theme = "textual-light"
+
+    # --- the screen -------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        """See `App`."""
+        suggester = FilterSuggester(lambda: [one.key for one in self._offered])
+        with Horizontal(id="ask"):
+            yield Label("›", id="prompt")
+            yield Question(
+                self._words, placeholder="type to search", compact=True, suggester=suggester, select_on_focus=False
+            )
+            yield Label("", id="status", markup=False)
+        yield self._chips
+        with Container(id="body"):
+            yield Results(compact=True, markup=False)
+            yield Preview()
+        yield Static(id="message", markup=False)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        """See `App`."""
+        self.begin_capture_print(self, stdout=False)
+        with suppress(NotImplementedError, RuntimeError):
+            # Whoever ends the program from outside gets the terminal back; Windows has no such signal.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
+        self._show_rows("", [])
+        self._ask()
+        # An index that cannot be read is what the search tells of.
+        self._work(
+            lambda: offered_filters(self._index.collections(), self._index.documents()),
+            self._offered.extend,
+            lambda _: None,
+        )
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """See `App`: a line of the list is needed for what is done with one."""
+        return bool(self._rows) or None if action in ("connected", "copy") else True
+
+    def on_print(self, event: events.Print) -> None:
+        """What is written to stderr meanwhile, warnings say, would be lost below the screen."""
+        if event.text.strip():
+            self.notify(visible(event.text.strip()), severity="warning", markup=False)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Nothing that a request dies of ends the program."""
+        if event.state is WorkerState.ERROR:
+            self._complain(QmdError(f"unexpected {type(event.worker.error).__name__}: {event.worker.error}"))
+
+    def _work(
+        self,
+        job: Callable[[], Found],
+        take: Callable[[Found], object],
+        fail: Callable[[QmdError], object] | None = None,
+    ) -> None:
+        """Do `job` in a thread, and hand what it finds, or why it fails, to the screen."""
+
+        def work() -> None:
+            try:
+                found = job()
+            except QmdError as error:
+                self.call_later(self._hand_over, fail or self._complain, error)
+            else:
+                self.call_later(self._hand_over, take, found)
+
+        self.run_worker(work, thread=True, exit_on_error=False)
+
+    def _hand_over(self, take: Callable[..., object], *found: object) -> None:
+        """Have the screen take what a thread found, unless it is being taken down."""
+        if self._is_whole:
+            take(*found)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether no part of the screen is missing; at the end they go one by one."""
+        return len(self.query("Results, Preview, #status, #message")) == 4
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    @on(Question.Changed)
+    def _typed(self, event: Question.Changed) -> None:
+        self._words, filters = split_filters(event.value)
+        if filters:
+            self._words, filters = split_filters(event.value, is_ended=True)
+            with self.prevent(Question.Changed):
+                event.input.value = self._words
+            self._chips.put_on(*filters)
+        else:
+            self._ask()
+
+    @on(Chips.Changed)
+    def _ask(self) -> None:
+        self._turn.leave()
+        self._turn = turn = Turn()
+        text = " ".join((self._words, *self._chips.filters)).strip()
+        request = replace(self._request, text=text or LATEST, collections=())
+        if not self._words.strip():
+            # Models have nothing to say of filters.
+            request = replace(request, mode="lexical")
+        tell = partial(self.call_later, self._hand_over, self._take_answer, turn)
+        self._work(lambda: ask(self._index, request, turn, tell), lambda _: None)
+
+    @property
+    def _is_asked(self) -> bool:
+        return bool(self._words.strip() or self._chips.filters)
+
+    def _take_answer(self, turn: Turn, answer: Answer) -> None:
+        """Show an answer; one to an earlier question is dropped."""
+        if turn is not self._turn:
+            return
+        self._response = answer.response
+        rows = (hit_notes if self._is_asked else latest_notes)(answer.response.hits)
+        if self._views:
+            self._views[0] = ("", rows)
+        else:
+            self._show_rows("", rows, keep=bool(self.query_one(Results).highlighted))
+        self.query_one("#status", Label).update(answer.state if self._is_asked else "latest notes", layout=False)
+        self._say(answer.told(is_asked=self._is_asked, has_words=bool(self._words.strip())))
+
+    # --- the list and the note --------------------------------------------------------------------
+
+    @property
+    def chosen(self) -> Row | None:
+        """The line that is chosen."""
+        at = self.query_one(Results).highlighted
+        return None if at is None or at >= len(self._rows) else self._rows[at]
+
+    def _show_rows(self, title: str, rows: list[Row], *, keep: bool = False) -> None:
+        """Show a list; with `keep` the line that was chosen stays so where it is still there."""
+        results, chosen = self.query_one(Results), self.chosen
+        if rows != self._rows:
+            with self.prevent(OptionList.OptionHighlighted):
+                results.set_options(Option(draw_row(row)) for row in rows)
+        self._title, self._rows = title, rows
+        kept = next((at for at, row in enumerate(rows) if chosen and row.key == chosen.key), 0) if keep else 0
+        results.border_title = Content(visible(title))
+        results.highlighted = kept if rows else None
+        self.screen.set_class(bool(rows) and isinstance(rows[0], Filter), "-filters")
+        if self.screen.has_class("-empty") == bool(rows):
+            self.screen.set_class(not rows, "-empty")
+            self.refresh_bindings()
+        self._read()
+
+    @on(Preview.Resized)
+    @on(OptionList.OptionHighlighted)
+    def _read(self) -> None:
+        """Lay out the note that is chosen, without holding up the keys."""
+        if not self._is_whole:
+            return
+        note, preview = self.chosen, self.query_one(Preview)
+        width = preview.scrollable_content_region.width
+        terms = self._response.terms if self._response else ()
+        wanted = (note.place if isinstance(note, Note) else None, width, terms)
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
+        self._reading.leave()
+        self._reading = turn = Turn()
+        if not isinstance(note, Note) or width < 1:
+            preview.show("", Page())
+            return
+
+        def read() -> Page:
+            if not turn.outlasts(_RESTING_S):
+                return Page()
+            found = self._index.get(note.document.uri)
+            return lay_out(found, note.line, width, lambda line: find_spans(line, terms))
+
+        def take(page: Page) -> None:
+            if turn is self._reading:
+                preview.show(" › ".join((note.place, *note.trail)), page)
+
+        self._work(read, take)
+
+    # --- what keys do -----------------------------------------------------------------------------
+
+    @on(OptionList.OptionSelected)
+    def action_choose(self) -> None:
+        """Open the note, or put on the filter; a filter that is being typed is at its end."""
+        question, row = self.query_one(Question), self.chosen
+        words, filters = split_filters(question.value, is_ended=True)
+        if filters and not self._views:
+            question.value = words
+            self._chips.put_on(*filters)
+        elif isinstance(row, Filter):
+            self.action_leave()
+            self._chips.put_on(row.key)
+        elif row is not None:
+            self.take(row)
+
+    def take(self, note: Note) -> None:
+        """Open the note that was chosen."""
+        with ExitStack() as screen:
+            with suppress(SuspendNotSupported):
+                screen.enter_context(self.suspend())
+            try:
+                self._open_note(note)
+            except QmdError as error:
+                self._complain(error)
+        self.refresh()
+
+    def action_connected(self) -> None:
+        """List what the chosen note is connected with."""
+        note = self.chosen
+        if isinstance(note, Note):
+            uri, title = note.document.uri, f"{note.document.title}: links and related notes"
+            self._work(
+                lambda: connected_notes(self._index.links(uri), self._index.related(uri)), partial(self._enter, title)
+            )
+
+    def action_filters(self) -> None:
+        """List filters to choose from."""
+        if not self.screen.has_class("-filters"):
+            self._enter("Filters", self._offered)
+
+    def _enter(self, title: str, rows: Sequence[Row]) -> None:
+        """Show another list until Escape."""
+        if not rows:
+            self.notify("Nothing to show.", timeout=2)
+            return
+        self._views.append((self._title, self._rows))
+        self._show_rows(title, list(rows))
+        self.query_one(Results).focus()
+
+    def action_leave(self) -> None:
+        """Leave a list for the one before, at last the program."""
+        if not self._views:
+            self._turn.leave()
+            self.exit()
+            return
+        self._show_rows(*self._views.pop())
+        if not self._views:
+            self.query_one(Question).focus()
+
+    def action_copy(self) -> None:
+        """Copy the link of the chosen note."""
+        note = self.chosen
+        if isinstance(note, Note):
+            link = self._link(note)
+            self.copy_to_clipboard(link)
+            self.notify(visible(link), title="Copied", markup=False)
+
+    def action_preview(self) -> None:
+        """Show or hide the note."""
+        self.screen.toggle_class("-without-preview")
+
+    def action_light(self) -> None:
+        """Change between dark and light."""
+        self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
+
+    def action_page(self, pages: int) -> None:
+        """Scroll the note."""
+        preview = self.query_one(Preview)
+        preview.scroll_relative(y=pages * max(1, preview.size.height - 2), animate=False)
+
+    def action_down(self) -> None:
+        """From the question into the list."""
+        self.query_one(Results).focus().action_cursor_down()
+
+    @on(Results.Typed)
+    def _type(self, event: Results.Typed) -> None:
+        """Go on in the question, out of other lists too, with the key that was pressed in the list."""
+        question = self.query_one(Question)
+        question.focus()
+        if event.key.key != "up":
+            del self._views[:]
+            if event.key.character and event.key.is_printable:
+                question.insert_text_at_cursor(event.key.character)
+            else:
+                question.action_delete_left()
+
+    # --- filters ----------------------------------------------------------------------------------
+
+    @on(Question.Emptied)
+    def _take_off(self) -> None:
+        self._chips.take_off()
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def _complain(self, error: QmdError) -> None:
+        """Say what went wrong; an index that is not there yet is no mistake of anybody."""
+        if isinstance(error, NotFoundError) and not self._index.exists():
+            self._say(NOTHING_YET)
+        else:
+            self._say(". ".join(part for part in (error.message, error.hint) if part))
+
+    def _say(self, text: str) -> None:
+        message = self.query_one("#message", Static)
+        if text != message.content:
+            message.update(visible(text))
+            message.display = bool(text)
+
+
+class Picker(BrowseApp):
+    """Ends with the note that is chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Choose", priority=True)]
+
+    def take(self, note: Note) -> None:
+        """End with the note."""
+        self._turn.leave()
+        self.exit(note)

@@ -1,0 +1,107 @@
+"""`browse`, and the picker that `query -i` and `search -i` are: the full screen around a search."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from qmd.app.disk_paths import linker
+from qmd.app.launching import launch
+from qmd.app.searching import SearchRequest
+from qmd.cli.invocation import Invocation
+from qmd.cli.opening import plan_opening
+from qmd.cli.options import Collections, Index, NoGpu, QueryWords
+from qmd.cli.output import out, stderr_is_terminal
+from qmd.cli.search import SCREEN_LIMIT
+from qmd.environment import install_command
+from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
+
+if TYPE_CHECKING:
+    from qmd.app.index import Index as OpenIndex
+    from qmd.plugins.browse.rows import Note
+
+
+def browse(
+    invocation: Invocation,
+    query: QueryWords = None,
+    collection: Collections = None,
+    no_gpu: NoGpu = False,
+    index: Index = None,
+) -> int:
+    """Search as you type, read what is found."""
+    request = SearchRequest(
+        " ".join(query or ()), mode="hybrid", collections=tuple(collection or ()), limit=SCREEN_LIMIT
+    )
+    with invocation.open(invocation.locate(index), allow_gpu=not no_gpu) as opened:
+        _run(invocation, opened, request, is_picker=False)
+    return EXIT_OK
+
+
+def pick(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, full_path: bool) -> int:
+    """Have somebody choose a note, and print its address or path; nothing, with a status of failure, for none."""
+    note = _run(invocation, opened, request, is_picker=True)
+    if note is None:
+        return EXIT_FAILURE
+    uri = note.document.uri
+    shown = opened.disk_paths([note.document]).get(uri, uri) if full_path else uri
+    out(f"{shown}\n")
+    return EXIT_OK
+
+
+def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, is_picker: bool) -> Note | None:
+    """The screen, until somebody leaves it; the note that was chosen."""
+    try:
+        from qmd.plugins.browse.app import BrowseApp, Picker
+        from qmd.plugins.browse.background import is_light
+    except ImportError as exc:
+        if (exc.name or "").partition(".")[0] != "textual":
+            raise
+        raise QmdError("the full screen needs Textual, which is not installed", install_command("browse")) from exc
+    if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
+        raise QmdError(f"'qmd {invocation.command}' needs a terminal to draw on", "in a script: qmd query --json")
+    # Asks for trust in a project's configuration, if need be, while questions can still be read.
+    opened.engine_settings()
+
+    def open_note(note: Note) -> None:
+        launch(plan_opening(invocation, opened, note.document, note.line))
+
+    kind = Picker if is_picker else BrowseApp
+    app = kind(
+        opened,
+        request,
+        open_note=open_note,
+        link=lambda note: _link(opened, note),
+        is_light=is_light(invocation.environ, sys.stdin.fileno(), sys.stderr.fileno()),
+    )
+    # Textual's own report of a mistake is not for a person who searches.
+    app.error_console.quiet = True
+    with _stdout_on_the_screen():
+        note = app.run()
+    if app._exception is not None:
+        raise app._exception
+    return note
+
+
+@contextmanager
+def _stdout_on_the_screen() -> Iterator[None]:
+    """Lead stdout to where stderr goes: Textual draws there, and asks stdout for the size of the terminal.
+
+    So a command substitution takes the choice, and a line of a library's is no part of it.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _link(opened: OpenIndex, note: Note) -> str:
+    """What is copied: a link that opens the note, else the address in the index."""
+    path = opened.disk_paths([note.document]).get(note.document.uri)
+    return (linker(None)(path, 1) if path else "") or note.document.uri

@@ -1,0 +1,138 @@
+"""fastembed's embedding models behind the `Embedder` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from qmd.errors import ModelError
+from qmd.inference.base import EngineDescription
+from qmd.inference.engines.embedder import MAX_FOREIGN_CHUNK_SHARE, foreign_share, trust_in
+from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.models.fingerprints import sampled_digest
+from qmd.inference.runtime.parallel import map_ahead
+from qmd.inference.settings import EngineSettings
+from qmd.plugins.fastembed.catalogue import TITLE_ROOM
+from qmd.plugins.fastembed.models import OpenModel, mapped_errors, open_fastembed
+
+_PROBE = "a"
+
+
+class FastembedEmbedder:
+    """An `Embedder` over a model of fastembed's, with fastembed's own pooling and its makers' prompts.
+
+    Args:
+        kept_dim: The first values of a vector that are kept; None for all.
+        prompts_from: Who says what stands before a query and a document.
+    """
+
+    def __init__(
+        self, model: OpenModel, fingerprint: str, kept_dim: int | None = None, prompts_from: str = "its makers"
+    ) -> None:
+        self._model = model
+        self._record = model.record
+        self.session = model.session
+        self.fingerprint = fingerprint
+        """Over weights, tokenizer, prompts and window, and what decides the pooling: fastembed's class and version."""
+        self.max_tokens = max(16, model.context - TITLE_ROOM)
+        """Token budget of one chunk's body."""
+        self.description = EngineDescription("embed", self._record.name, model.format, "full", model.provider)
+        self.full_dim = len(self._run(model.own.passage_embed, [_PROBE])[0])
+        self.dim = kept_dim or self.full_dim
+        """Length of a vector."""
+        prompts = f"query {self._record.query_prompt!r}, document {self._record.document_prompt!r} ({prompts_from})"
+        cut = f", the first {self.dim} dimensions" if kept_dim else ""
+        self.handling = (
+            f"pooling: fastembed's {type(model.own).__name__}{cut}",
+            f"prompts: {prompts if self._record.query_prompt or self._record.document_prompt else 'none'}",
+            f"length: {model.context} tokens (fastembed)",
+        )
+        """How texts become vectors, and who says so."""
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Code-point offset of the first character of every token of `text`, ascending."""
+        return self._model.tokenizer.token_starts(text)
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Vectors of document texts, shape (len(texts), dim), in the order given."""
+        prompt = self._record.document_prompt
+        return self._embed(self._model.own.passage_embed, [prompt + text for text in texts], on_progress)
+
+    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Vectors of queries, shape (len(texts), dim)."""
+        return self._embed(self._model.own.query_embed, [self._record.query_prompt + text for text in texts], None)
+
+    def embeds(self, text: str) -> bool:
+        """False when most letters of a chunk are in scripts the model was not trained on."""
+        return foreign_share(text, self._record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
+
+    def query_trust(self, text: str) -> float:
+        """See `trust_in`."""
+        return trust_in(text, self._record, self._model.tokenizer)
+
+    def _embed(
+        self, embed: Callable[..., Any], texts: Sequence[str], on_progress: Callable[[int], None] | None
+    ) -> npt.NDArray[np.float32]:
+        rows = np.zeros((len(texts), self.dim), dtype=np.float32)
+        # Longest first: the threads then finish together.
+        runs = sorted(self._model.runs(texts), key=lambda run: -max(len(texts[index]) for index in run))
+        parts = map_ahead(lambda run: self._run(embed, [texts[index] for index in run]), runs, self._model.threads)
+        done = 0
+        for indexes, vectors in zip(runs, parts, strict=True):
+            rows[indexes] = [vector[: self.dim] for vector in vectors]
+            done += len(indexes)
+            if on_progress is not None:
+                on_progress(done)
+        # Some of the graphs leave it to the caller.
+        result: npt.NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        return result
+
+    def _run(self, embed: Callable[..., Any], texts: list[str]) -> list[Any]:
+        with mapped_errors(self._record.name):
+            return list(embed(texts, batch_size=len(texts)))
+
+
+def load_fastembed_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> FastembedEmbedder:
+    """Open an embedding model of fastembed's from its folder.
+
+    Raises:
+        ModelError: fastembed is missing, a file is absent or damaged, or the graph is not what the record says.
+    """
+    overrides = settings.embed_overrides
+    own_prompts = {
+        name: text
+        for name, text in (("query_prompt", overrides.query_prompt), ("document_prompt", overrides.document_prompt))
+        if text is not None
+    }
+    record = replace(record, **own_prompts)
+    model = open_fastembed(folder, record, settings)
+    import fastembed
+
+    computed = (
+        type(model.own).__name__,
+        # Pooling changed between minor versions before.
+        fastembed.__version__.rsplit(".", 1)[0],
+        (record.document_prompt, record.query_prompt),
+        model.context,
+        overrides.dim,
+    )
+    tokenizer = (folder / "tokenizer.json").read_bytes()
+    fingerprint = sampled_digest(folder / record.formats[0].weights.path, record.name, repr(computed), tokenizer)
+    embedder = FastembedEmbedder(model, fingerprint, overrides.dim, "your settings" if own_prompts else "its makers")
+    if record.dim is not None and embedder.full_dim != record.dim:
+        raise ModelError(
+            f"model '{record.name}' has {embedder.full_dim} dimensions, expected {record.dim}", "qmd models verify"
+        )
+    if embedder.dim > embedder.full_dim:
+        raise ModelError(
+            f"model '{record.name}' has {embedder.full_dim} dimensions, not {embedder.dim}",
+            "correct QMD_EMBED_DIM, or 'dim' in index.yml",
+        )
+    return embedder

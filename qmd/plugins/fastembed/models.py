@@ -1,0 +1,153 @@
+"""Opens a fastembed model from our own folders: its tokenizer and pooling, on a session of ours.
+
+fastembed's own sessions try CUDA wherever it is compiled in; given an open one it starts none. Nothing is downloaded
+here: a folder is named, and everything in it was fetched by `qmd models pull`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from qmd.batches import batches
+from qmd.errors import ModelError
+from qmd.inference.engines.embedder import sum_options
+from qmd.inference.engines.encoder_runs import BATCH_TOKENS
+from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.models.held_types import held_format
+from qmd.inference.runtime.sessions import Session, open_session
+from qmd.inference.runtime.tokenization import Tokenizer
+from qmd.inference.settings import EngineSettings
+from qmd.plugins.fastembed.catalogue import Kind, fastembed_classes, find_fastembed
+
+_STATIC_BATCH = 256
+"""Texts of one product where a model is a table of token vectors; such a model pads nothing."""
+
+
+class OpenModel(Struct, frozen=True):
+    """A model of fastembed's, ready to run."""
+
+    own: Any
+    """The object of the class that serves the model, as `TextEmbedding(...).model` is."""
+    kind: Kind
+    record: ModelRecord
+    tokenizer: Tokenizer
+    context: int
+    """Tokens of one run; what is longer loses its end."""
+    session: Session | None
+    """With one thread for a run on the CPU; None for a table of token vectors, which numpy reads."""
+    threads: int
+    """Runs that may go on at the same time."""
+    format: str
+    """What the weights are: `fp32`, `fp16`, `int8`, or `safetensors` for a table."""
+
+    @property
+    def provider(self) -> str:
+        """Where it runs."""
+        return "cpu" if self.session is None else self.session.got
+
+    def runs(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """Indexes of the texts that share a run.
+
+        On a CPU each text is a run, in the order given: padding costs more than a batch gains, and dynamic quantisation
+        of a whole batch would make a text's vector depend on its neighbours. On a GPU texts of about one length share a
+        run, longest first.
+        """
+        if self.session is None:
+            yield from map(list, batches(range(len(texts)), _STATIC_BATCH))
+        elif self.session.got == "cpu":
+            yield from ([index] for index in range(len(texts)))
+        else:
+            yield from batches_by_length([self._length(text) for text in texts], BATCH_TOKENS)
+
+    def _length(self, text: str) -> int:
+        return min(len(self.tokenizer.token_starts(text)) + 2, self.context)
+
+
+def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Indexes of `lengths`, longest first, in batches of at most `budget` once each is padded to its longest.
+
+    Example: lengths [2, 9, 3, 8], budget 18 → [1, 3], [2, 0].
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if batch and lengths[batch[0]] * (len(batch) + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+class _Graph:
+    """A session of ours where fastembed expects one of ONNX Runtime, so that it fails as ours do."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.get_inputs = session.ort.get_inputs
+        self.get_outputs = session.ort.get_outputs
+
+    def run(self, outputs: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+        """See `Session.run`."""
+        return self._session.run(outputs, feeds)
+
+
+def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) -> OpenModel:
+    """Open the model of `record` from a folder that `qmd models pull` made.
+
+    Raises:
+        ModelError: fastembed is missing, or a file is absent or damaged.
+    """
+    known = find_fastembed(record.name)
+    if known is None:
+        raise ModelError(f"fastembed has no model '{record.name}'", "see: qmd models list --available")
+    weights = folder / record.formats[0].weights.path
+    session: Session | None = None
+    threads = 1
+    with mapped_errors(record.name), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own = fastembed_classes()[known.kind](
+            known.own_name,
+            # Nothing is put there: fastembed makes the folder it is told of, and one of its own without.
+            cache_dir=str(folder),
+            specific_model_path=str(folder),
+            local_files_only=True,
+            lazy_load=True,
+        ).model
+        if weights.suffix == ".onnx":
+            format = held_format(weights) or "int8"
+            session = open_session(
+                weights,
+                format=format,
+                threads=1,
+                allow_gpu=settings.gpu_allowed,
+                gpu=settings.gpu_use(record.role),
+                options=sum_options(),
+            )
+            threads = settings.usable_threads if session.got == "cpu" else 1
+            own.model = _Graph(session)
+            own._ensure_tokenizer()
+        else:
+            format = record.formats[0].name
+            own.load_model()
+        truncation: dict[str, Any] = own.tokenizer.truncation or {}
+        context = min(int(truncation.get("max_length", record.context)), record.context)
+        tokenizer = Tokenizer.copy_of(own.tokenizer)
+    return OpenModel(own, known.kind, record, tokenizer, context, session, threads, format)
+
+
+@contextlib.contextmanager
+def mapped_errors(name: str) -> Iterator[None]:
+    """Turn what fastembed or a library below it raises into one `ModelError` line that names the model."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as exc:  # three libraries, with no common base
+        detail = " ".join(str(exc).split())[:160] or type(exc).__name__
+        raise ModelError(f"model '{name}' cannot be used: {detail}", f"fetch it again: qmd models pull {name}") from exc

@@ -1,0 +1,121 @@
+"""fastembed's cross-encoders and late-interaction models behind the `Reranker` protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from qmd.errors import ModelError
+from qmd.inference.base import EngineDescription
+from qmd.inference.engines.maxsim import INTENT_WEIGHT, max_similarity
+from qmd.inference.engines.rerank_runs import ScoreHead
+from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.runtime.parallel import map_ahead
+from qmd.inference.settings import EngineSettings
+from qmd.plugins.fastembed.models import OpenModel, mapped_errors, open_fastembed
+
+ScoreRun = Callable[[list[str]], list[float]]
+"""Passages of one run → a score of each."""
+
+
+class FastembedReranker:
+    """A `Reranker` over a model of fastembed's.
+
+    Args:
+        open_query: Query and intent → what scores the passages of a run.
+    """
+
+    def __init__(self, model: OpenModel, open_query: Callable[[OpenModel, str, str], ScoreRun]) -> None:
+        self._model = model
+        self._open_query = open_query
+        self.session = model.session
+        self.description = EngineDescription("rerank", model.record.name, model.format, "full", model.provider)
+
+    def score(
+        self,
+        query: str,
+        passages: Sequence[str],
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> list[float | None]:
+        """One score per passage, in [0, 1] of a cross-encoder, in [-1, 1] of a late-interaction model.
+
+        Identical passages are scored once. A run that would outlast the deadline, judged by the pace so far, is not
+        begun.
+
+        Raises:
+            ModelError: If the runtime fails, or the model returns what is no number.
+        """
+        distinct = list(dict.fromkeys(passages))
+        scores: dict[str, float] = {}
+        if not distinct or (deadline_s is not None and time.monotonic() >= deadline_s):
+            return [None] * len(passages)
+        runs = [[distinct[index] for index in run] for run in self._model.runs(distinct)]
+        with mapped_errors(self._model.record.name):
+            score_run = self._open_query(self._model, query, (intent or "").strip())
+            threads, n_done, s_per_character = self._model.threads, 0, 0.0
+            started = time.monotonic()
+            with contextlib.closing(
+                map_ahead(score_run, runs, threads)
+            ) as results:  # closing cancels what is not begun
+                for run in runs:
+                    n_characters = max(1, sum(map(len, run)))
+                    if deadline_s is not None and time.monotonic() + s_per_character * n_characters > deadline_s:
+                        break
+                    if is_cancelled is not None and is_cancelled():
+                        break
+                    scores.update(zip(run, next(results), strict=True))
+                    n_done += n_characters
+                    s_per_character = (time.monotonic() - started) * threads / n_done
+        if any(map(math.isnan, scores.values())):
+            raise ModelError(
+                f"model '{self.description.model}' returns values that are not numbers",
+                f"check it: qmd models verify {self.description.model}",
+            )
+        return [scores.get(passage) for passage in passages]
+
+
+def load_fastembed_reranker(folder: Path, record: ModelRecord, settings: EngineSettings) -> FastembedReranker:
+    """Open a reranking model of fastembed's from its folder.
+
+    Raises:
+        ModelError: fastembed is missing, or a file is absent or damaged.
+    """
+    model = open_fastembed(folder, record, settings)
+    return FastembedReranker(model, pair_scorer if model.kind == "cross-encoder" else late_scorer)
+
+
+def pair_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
+    """P(relevant) of query and passage read together: the sigmoid of the one value that such models give."""
+    asked = f"{query}\n{intent}" if intent else query
+    head = ScoreHead(0, 0)
+
+    def score_run(passages: list[str]) -> list[float]:
+        values = np.array(list(model.own.rerank(asked, passages, batch_size=len(passages))), dtype=np.float32)
+        return [float(value) for value in head.probabilities(values[:, None])]
+
+    return score_run
+
+
+def late_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
+    """Mean over the query's tokens, those that such a model adds included, of the best cosine in the passage."""
+    texts = [query, intent] if intent else [query]
+    vectors = [np.asarray(one, dtype=np.float32) for one in model.own.query_embed(texts)]
+    shares = [1.0, INTENT_WEIGHT][: len(texts)]
+    weights = np.concatenate(
+        [np.full(len(one), share / len(one), np.float32) for one, share in zip(vectors, shares, strict=True)]
+    )
+    asked = np.concatenate(vectors)
+
+    def score_run(passages: list[str]) -> list[float]:
+        embedded = model.own.embed(passages, batch_size=len(passages))
+        return [max_similarity(asked, weights, np.asarray(one, dtype=np.float32)) for one in embedded]
+
+    return score_run

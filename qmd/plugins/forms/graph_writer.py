@@ -1,0 +1,222 @@
+"""Pieces of an ONNX graph: nodes, constants inside or beside the model file, norms, linear layers in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from qmd.inference.onnx_files.files import save_model
+from qmd.inference.onnx_files.messages import Graph, Model, Node, OperatorSet, Tensor, ValueInfo, attribute
+from qmd.plugins.forms.quantize import BlockQuantized, quantize_blocks, quantize_rows
+from qmd.plugins.forms.tensors import external_tensor, tensor_of
+
+MS_DOMAIN = "com.microsoft"
+_EXTERNAL_FROM_BYTES = 4096
+_PAGE_BYTES = 4096
+"""External tensors start on a page border, so that they can be mapped into memory."""
+
+LinearForm = Literal["fp", "q4", "q8", "w8a8"]
+Weights = Mapping[str, "npt.NDArray[np.float32]"]
+
+
+class Qwen3Shape(Struct, frozen=True):
+    """Sizes of a Qwen3 network."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    ffn: int
+    vocab: int
+    rope_theta: float = 1e6
+    eps: float = 1e-6
+    max_positions: int = 4096
+    """Rows of the rotary tables: the longest sequence the graph can run."""
+
+
+class GraphForm(Struct, frozen=True):
+    """How a graph computes. The defaults are the form that is fastest on most CPUs."""
+
+    linear: LinearForm = "q8"
+    down: LinearForm | None = None
+    """Form of the down projection, where it differs: its inputs have the widest outliers."""
+    row_levels: int = 127
+    """Largest weight level of W8A8; 63 on processors whose 16-bit sums would saturate (see `quantize_rows`)."""
+    block: int = 128
+    """Weights per scale."""
+    table: Literal["fp", "q4", "q8"] = "q8"
+    """Form of the embedding table, and of the language-model head tied to it."""
+    head: Literal["lm", "score"] = "lm"
+    """`lm`: logits over the vocabulary; `score`: one relevance logit, shape (batch, 1)."""
+
+
+class GraphWriter:
+    """Collects the nodes, constants, inputs and outputs of one graph.
+
+    Args:
+        path: Model file; replaced if it exists. Large tensors go to `path` + `_data`.
+        shape: Sizes.
+        form: Formats.
+        weights: By name, matrices as (out, in); read one at a time.
+    """
+
+    def __init__(self, path: Path, shape: Qwen3Shape, form: GraphForm, weights: Weights) -> None:
+        self.path = path
+        self.shape = shape
+        self.form = form
+        self.weights = weights
+        self.nodes: list[Node] = []
+        self.initializers: dict[str, Tensor] = {}
+        self.inputs: list[ValueInfo] = []
+        self.outputs: list[ValueInfo] = []
+        self._stream: BinaryIO
+        self._written = 0
+        self._count = 0
+        self._row_quantized: dict[str, tuple[str, str, str]] = {}
+
+    def name(self, stem: str) -> str:
+        """A name not used before."""
+        self._count += 1
+        return f"{stem}_{self._count}"
+
+    def op(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        *,
+        outputs: Sequence[str] | int = 1,
+        domain: str = "",
+        name: str | None = None,
+        **attributes: Any,
+    ) -> list[str]:
+        """Add a node; returns the names of its outputs."""
+        names = [self.name(kind) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
+        node = Node(
+            input=tuple(inputs),
+            output=tuple(names),
+            name=name or self.name(f"node_{kind}"),
+            op_type=kind,
+            attribute=tuple(attribute(*one) for one in sorted(attributes.items())),
+            domain=domain,
+        )
+        self.nodes.append(node)
+        return names
+
+    def initializer(self, name: str, array: npt.NDArray[Any]) -> str:
+        """Add a constant tensor, outside the model file when large; returns its name."""
+        array = np.ascontiguousarray(array)
+        if array.nbytes < _EXTERNAL_FROM_BYTES:
+            self.initializers[name] = tensor_of(name, array)
+            return name
+        padding = -self._written % _PAGE_BYTES
+        self._stream.write(b"\0" * padding)
+        offset = self._written + padding
+        self._stream.write(array.data)
+        self._written = offset + array.nbytes
+        self.initializers[name] = external_tensor(name, array, f"{self.path.name}_data", offset)
+        return name
+
+    def alias(self, name: str, source: str, dims: Sequence[int]) -> str:
+        """A second view of a constant under another shape. Costs no bytes where the constant is external."""
+        self.initializers[name] = replace(self.initializers[source], name=name, dims=tuple(dims))
+        return name
+
+    def constant(self, value: object, dtype: str = "int64") -> str:
+        """A small constant."""
+        return self.initializer(self.name("constant"), np.array(value, dtype=dtype))
+
+    def norm(self, x: str, weight: str) -> str:
+        """Root-mean-square normalisation over the last axis."""
+        scale = self.initializer(weight, self.weights[weight])
+        return self.op("SimplifiedLayerNormalization", [x, scale], axis=-1, epsilon=self.shape.eps, stash_type=1)[0]
+
+    def add_norm(self, x: str, residual: str, weight: str) -> tuple[str, str]:
+        """The normalised sum, and the sum."""
+        inputs = [x, residual, self.initializer(weight, self.weights[weight])]
+        outputs = [self.name("normed"), "", "", self.name("residual")]
+        kind = "SkipSimplifiedLayerNormalization"
+        self.op(kind, inputs, outputs=outputs, domain=MS_DOMAIN, epsilon=self.shape.eps)
+        return outputs[0], outputs[3]
+
+    def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
+        """The product of `x` with the weights `parts`, stacked along the output axis."""
+        form = form or self.form.linear
+        weight = np.concatenate([self.weights[part] for part in parts]).astype(np.float32)
+        if form == "fp":
+            return self.op("MatMul", [x, self.initializer(f"{name}.weight", weight.T)], name=name)[0]
+        if form == "w8a8":
+            return self._row_linear(x, weight, name)
+        quantized = quantize_blocks(weight, 4 if form == "q4" else 8, self.form.block)
+        levels = self.initializer(f"{name}.levels", quantized.packed)
+        scales = self.initializer(f"{name}.scales", quantized.scales)
+        return self.block_product(x, levels, scales, quantized, name)
+
+    def block_product(self, x: str, levels: str, scales: str, quantized: BlockQuantized, name: str) -> str:
+        """A `MatMulNBits` node."""
+        n, k = quantized.shape
+        return self.op(
+            "MatMulNBits",
+            [x, levels, scales],
+            domain=MS_DOMAIN,
+            name=name,
+            K=k,
+            N=n,
+            bits=quantized.bits,
+            block_size=quantized.block,
+            accuracy_level=4,  # products of 8-bit integers
+        )[0]
+
+    def _row_linear(self, x: str, weight: npt.NDArray[np.float32], name: str) -> str:
+        """W8A8: one scale per token and per output row. A scale per tensor is ruined by the first token's outlier."""
+        levels, scales = quantize_rows(weight, self.form.row_levels)
+        quantized_x, token_scale, row_shape = self._quantize_tokens(x, levels.shape[1])
+        inputs = [
+            quantized_x,
+            self.initializer(f"{name}.levels", levels.T),
+            self.constant(1.0, "float32"),
+            self.initializer(f"{name}.scales", scales),
+            self.constant(128, "uint8"),
+            self.initializer(f"{name}.zeros", np.zeros(len(scales), np.int8)),
+        ]
+        rows = self.op("MatMulIntegerToFloat", inputs, domain=MS_DOMAIN, name=name)[0]
+        return self.op("Mul", [self.op("Reshape", [rows, row_shape])[0], token_scale])[0]
+
+    def _quantize_tokens(self, x: str, k: int) -> tuple[str, str, str]:
+        """`x` as uint8 rows around 128, its scale per token, and the shape that undoes the flattening."""
+        if x not in self._row_quantized:
+            peak = self.op("ReduceMax", [self.op("Abs", [x])[0], self.constant([-1])], keepdims=1)[0]
+            scaled = self.op("Mul", [peak, self.constant(1 / 127, "float32")])[0]
+            scale = self.op("Add", [scaled, self.constant(1e-12, "float32")])[0]
+            flat_scale = self.op("Reshape", [scale, self.constant([-1])])[0]
+            flat = self.op("Reshape", [x, self.constant([-1, k])])[0]
+            middle = tensor_of("middle", np.array([128], np.uint8))
+            zeros = self.op("ConstantOfShape", [self.op("Shape", [flat_scale])[0]], value=middle)[0]
+            levels = self.op("QuantizeLinear", [flat, flat_scale, zeros], axis=0)[0]
+            shape = self.op("Concat", [self.op("Shape", [x], end=2)[0], self.constant([-1])], axis=0)[0]
+            self._row_quantized[x] = (levels, scale, shape)
+        return self._row_quantized[x]
+
+    def write(self) -> None:
+        """Build and save; a missing weight raises what `weights` does."""
+        with self.path.with_name(f"{self.path.name}_data").open("wb") as self._stream:
+            self.network()
+        graph = Graph(
+            node=tuple(self.nodes),
+            name="qwen3",
+            initializer=tuple(self.initializers.values()),
+            input=tuple(self.inputs),
+            output=tuple(self.outputs),
+        )
+        opsets = (OperatorSet("", 21), OperatorSet(MS_DOMAIN, 1))
+        save_model(self.path, Model(ir_version=10, producer_name="qmd", graph=graph, opset_import=opsets))
+
+    def network(self) -> None:
+        """Add everything the graph holds."""
+        raise NotImplementedError

@@ -1,0 +1,161 @@
+"""The read side of dense retrieval: the best chunk of each document by cosine.
+
+LanceDB ranks vectors and knows no chunks, so its ranking is read on until enough documents in scope were found. A
+narrow scope's vectors are fetched and compared here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qmd.errors import StoreError
+from qmd.plugins.lance.scope import scope_condition
+from qmd.plugins.lance.state import Model
+from qmd.plugins.lance.tables import Row, Tables, both, is_in
+from qmd.records import Candidate, Scope
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+NARROW = 500
+"""Documents of a scope up to which their vectors are fetched: it takes as long as a few searches."""
+
+_CHUNKS_PER_DOCUMENT = 4
+"""Chunks asked for at first for each document wanted, and how many times more each time they were too few."""
+
+PROBES = 50
+REFINE = 10
+"""Where vectors have an index: parts of it looked at, and candidates compared exactly for each one wanted."""
+
+_SPAN = ("hash", "start", "end", "key")
+
+
+def search(tables: Tables, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
+    """The top `k` documents in scope, best first, ties by id; empty without vectors of this model."""
+    model = known_model(tables, vector, fingerprint)
+    if model is None or k <= 0 or scope.collections == ():
+        return []
+    where = scope_condition(tables, scope)
+    if where and tables.count("documents", where) <= NARROW:
+        inside = [row["id"] for row in tables.select("documents", ("id",), where)]
+        return _best(score(tables, vector, inside, fingerprint).values(), k)
+    total = tables.count(model.table)
+    wanted = min(total, _CHUNKS_PER_DOCUMENT * k)
+    while wanted:
+        cosines = _nearest(tables, model, vector, wanted, is_all=wanted == total)
+        chunks = list(tables.select_in("chunks", _SPAN, "key", list(cosines), f"model = {model.id}"))
+        hashes = list({row["hash"] for row in chunks})
+        documents = list(tables.select_in("documents", ("id", "hash"), "hash", hashes, where))
+        found = _best_chunks(documents, chunks, cosines)
+        # Exact: a document's best chunk comes before its other chunks, so the first `k` found are the first `k`.
+        if len(found) >= k or wanted == total:
+            return _best(found.values(), k)
+        wanted = min(total, wanted * _CHUNKS_PER_DOCUMENT)
+    return []
+
+
+def score(
+    tables: Tables, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
+) -> dict[int, Candidate]:
+    """Best chunk of each given document; documents without vectors are absent."""
+    model = known_model(tables, vector, fingerprint)
+    if model is None:
+        return {}
+    ids = list(dict.fromkeys(document_ids))
+    documents = list(tables.select_in("documents", ("id", "hash"), "id", ids))
+    chunks = _chunks_of(tables, model, {row["hash"] for row in documents})
+    keys, matrix = fetch_vectors(tables, model, list({row["key"] for row in chunks}))
+    cosines = dict(zip(keys, (matrix @ _unit(vector)).tolist(), strict=True))
+    return _best_chunks(documents, chunks, cosines)
+
+
+def search_like(tables: Tables, document_hash: str, k: int, scope: Scope) -> list[Candidate]:
+    """The top `k` by the mean of a text's chunks, of the model used last; empty when it has none of that."""
+    if not tables.state.searched:
+        return []
+    model = tables.state.searched[-1]
+    keys = [row["key"] for row in _chunks_of(tables, model, {document_hash})]
+    known, matrix = fetch_vectors(tables, model, list(set(keys)))
+    row_of = {key: row for row, key in enumerate(known)}
+    mean = matrix[[row_of[key] for key in keys if key in row_of]].sum(axis=0)
+    length = float(np.linalg.norm(mean))
+    return search(tables, mean / length, k, scope, model.fingerprint) if length else []
+
+
+def known_model(tables: Tables, vector: npt.NDArray[np.float32], fingerprint: str) -> Model | None:
+    """The model of a fingerprint, None where nothing of it is held.
+
+    Raises:
+        StoreError: `vector` has another dimension than the stored ones.
+    """
+    model = tables.state.model(fingerprint)
+    if model is not None and vector.shape != (model.dim,):
+        raise StoreError(f"query vector has shape {vector.shape}, the index holds {model.dim} dimensions")
+    return model
+
+
+def _nearest(
+    tables: Tables, model: Model, vector: npt.NDArray[np.float32], wanted: int, *, is_all: bool
+) -> dict[bytes, float]:
+    """The cosines of the nearest vectors, by key."""
+    tables.check()
+    table = tables.table(model.table)
+    if table is None:
+        return {}
+    with tables.connection.failing():
+        query = table.search(_unit(vector), vector_column_name="vector").distance_type("cosine")
+        # An index looks at a part of them and so cannot give all.
+        query = query.bypass_vector_index() if is_all else query.nprobes(PROBES).refine_factor(REFINE)
+        found = query.limit(wanted).select(["key", "_distance"]).to_arrow()
+    distances = found["_distance"].to_pylist()
+    return {key: 1.0 - distance for key, distance in zip(found["key"].to_pylist(), distances, strict=True)}
+
+
+def _chunks_of(tables: Tables, model: Model, hashes: set[str]) -> list[Row]:
+    where = both(f"model = {model.id}", "seq >= 0")
+    return list(tables.select_in("chunks", _SPAN, "hash", list(hashes), where))
+
+
+def fetch_vectors(tables: Tables, model: Model, keys: Sequence[bytes]) -> tuple[list[bytes], npt.NDArray[np.float32]]:
+    """Keys that are there and their vectors, of length 1; shape (n, dim)."""
+    found = []
+    parts = []
+    for first in range(0, len(keys), 1_000):
+        part = tables.arrow(model.table, ("key", "vector"), is_in("key", keys[first : first + 1_000]))
+        if part is not None and part.num_rows:
+            found += part["key"].to_pylist()
+            flat = part["vector"].combine_chunks().flatten().to_numpy()
+            parts.append(flat.reshape(-1, model.dim).astype(np.float32))
+    if not parts:
+        return [], np.zeros((0, model.dim), dtype=np.float32)
+    matrix = np.concatenate(parts)
+    return found, matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
+
+
+def _unit(vector: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12), dtype=np.float32)
+
+
+def _best_chunks(
+    documents: Iterable[Row], chunks: Iterable[Row], cosines: Mapping[bytes, float]
+) -> dict[int, Candidate]:
+    """The best chunk of each document, of equal ones the first."""
+    by_hash: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in chunks:
+        if row["key"] in cosines:
+            by_hash[row["hash"]].append(row)
+    best: dict[int, Candidate] = {}
+    for document in documents:
+        own = by_hash.get(document["hash"])
+        if own:
+            row = min(own, key=lambda row: (-cosines[row["key"]], row["start"]))
+            best[document["id"]] = Candidate(document["id"], cosines[row["key"]], row["start"], row["end"])
+    return best
+
+
+def _best(candidates: Iterable[Candidate], k: int) -> list[Candidate]:
+    return sorted(candidates, key=lambda one: (-one.score, one.document_id))[:k]

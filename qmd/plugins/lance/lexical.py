@@ -1,0 +1,130 @@
+"""BM25 in LanceDB's inverted index, and document frequencies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lancedb.query import BooleanQuery, FullTextQuery, MatchQuery, Occur, PhraseQuery
+
+from qmd.plugins.lance.scope import scope_condition
+from qmd.plugins.lance.tables import Tables, both, is_in
+from qmd.plugins.lance.words import expand_prefix, similar_words
+from qmd.records import Candidate, LexicalTerm, Scope
+
+ANCHOR_WEIGHT = 2.0
+"""Weight of what links call a document, beside its own words; that of SQLite's engine, where it was measured."""
+
+ANCHOR_CANDIDATES = 50
+"""Documents that only their anchors bring up, at most."""
+
+_PHRASE = re.compile(r'"([^"]*)"(\*?)')
+
+
+def search_lexical(
+    tables: Tables, terms: Sequence[LexicalTerm], k: int, scope: Scope, within: Sequence[int] | None, *, anchors: bool
+) -> list[Candidate]:
+    """The top `k` documents by BM25, best first; ties by id. Empty when no term is positive."""
+    query = _query(tables, terms, "terms")
+    if query is None or k <= 0 or scope.collections == ():
+        return []
+    where = both(scope_condition(tables, scope), "" if within is None else is_in("id", within))
+    found = {row["id"]: row["_score"] for row in tables.match(query, k, where)}
+    if anchors:
+        anchored = _score_anchors(tables, terms, both(scope_condition(tables, scope)))
+        others = [document_id for document_id in anchored if document_id not in found][:ANCHOR_CANDIDATES]
+        if others:
+            own = tables.match(query, len(others), is_in("id", others))
+            # What the query requires or excludes has to be in, or missing from, the document itself.
+            if not any(term.required or term.excluded for term in terms):
+                found |= dict.fromkeys(others, 0.0)
+            found |= {row["id"]: row["_score"] for row in own}
+        found = {one: score + ANCHOR_WEIGHT * anchored.get(one, 0.0) for one, score in found.items()}
+    candidates = [Candidate(document_id, score) for document_id, score in found.items()]
+    return sorted(candidates, key=lambda one: (-one.score, one.document_id))[:k]
+
+
+def document_frequencies(tables: Tables, terms: Sequence[LexicalTerm], scope: Scope) -> list[int]:
+    """Number of documents that match each term; for one that no document holds, of those that links call so."""
+    where = _collections(scope)
+    return [_count(tables, term, "terms", where) or _count(tables, term, "anchors", where) for term in terms]
+
+
+def similar_terms(tables: Tables, term: str, limit: int, scope: Scope) -> list[str]:
+    """Words of documents in the scope's collections that are spelled most like `term`, most frequent first."""
+    where = _collections(scope)
+    found = []
+    for distance, word in similar_words(tables, term):
+        frequency = _count(tables, LexicalTerm(word, f'"{word}"'), "terms", where)
+        if frequency:
+            found.append((distance, -frequency, word))
+    found.sort()
+    nearest = [word for distance, _, word in found if distance == found[0][0]]
+    # Two edits lead from one word to many others: it is clear which one is meant where there is one alone.
+    return [] if len(nearest) > 1 and found[0][0] > 1 else nearest[:limit]
+
+
+def _collections(scope: Scope) -> str:
+    return "" if scope.collections is None else is_in("collection", scope.collections)
+
+
+def _count(tables: Tables, term: LexicalTerm, column: str, where: str) -> int:
+    query = _expression(tables, term.fts, column)
+    return 0 if query is None else len(tables.match(query, tables.count("documents"), where))
+
+
+def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> dict[int, float]:
+    """BM25 of the texts by which others link to a document, best first, times the square of the query's share there.
+
+    What links call a note is a name for it, so one word of a long question says little.
+    """
+    positive = [term for term in terms if not term.excluded]
+    query = _any_of([one for term in positive if (one := _expression(tables, term.fts, "anchors"))])
+    table = tables.table("documents")
+    if query is None or table is None:
+        return {}
+    rows = tables.match(query, 2 * ANCHOR_CANDIDATES, where, ("id", "anchors", "_score"))
+    if not rows:
+        return {}
+    with tables.connection.failing():
+        wanted = [{one.text for one in table.tokenize(term.fts, column="anchors")} for term in positive]
+        held = [{one.text for one in table.tokenize(row["anchors"], column="anchors")} for row in rows]
+    scores = {
+        row["id"]: row["_score"] * (sum(not words.isdisjoint(one) for one in wanted) / len(wanted)) ** 2
+        for row, words in zip(rows, held, strict=True)
+    }
+    return dict(sorted(scores.items(), key=lambda one: (-one[1], one[0])))
+
+
+def _query(tables: Tables, terms: Sequence[LexicalTerm], column: str) -> FullTextQuery | None:
+    """A query by all terms; None without a positive term, or where a required one can match nothing."""
+    clauses: list[tuple[Occur, FullTextQuery]] = []
+    for term in terms:
+        made = _expression(tables, term.fts, column)
+        if made is not None:
+            occur = Occur.MUST_NOT if term.excluded else Occur.MUST if term.required else Occur.SHOULD
+            clauses.append((occur, made))
+        elif term.required and not term.excluded:
+            return None
+    return BooleanQuery(clauses) if any(occur != Occur.MUST_NOT for occur, _ in clauses) else None
+
+
+def _expression(tables: Tables, fts: str, column: str) -> FullTextQuery | None:
+    """The expression of a term: a word, a phrase, a prefix, or several of them; None where it can match nothing."""
+    made: list[FullTextQuery] = []
+    for words, star in _PHRASE.findall(fts):
+        *before, last = words.split() or [""]
+        endings = expand_prefix(tables, last) if star and last else [last]
+        made += [_words([*before, ending], column) for ending in endings if ending]
+    return _any_of(made)
+
+
+def _words(words: Sequence[str], column: str) -> FullTextQuery:
+    text = " ".join(words)
+    return PhraseQuery(text, column) if len(words) > 1 else MatchQuery(text, column)
+
+
+def _any_of(queries: Sequence[FullTextQuery]) -> FullTextQuery | None:
+    if len(queries) < 2:
+        return queries[0] if queries else None
+    return BooleanQuery([(Occur.SHOULD, one) for one in queries])

@@ -1,0 +1,68 @@
+"""Opening an index in LanceDB tables, on this disk or in an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from qmd.errors import NotFoundError, StoreError
+from qmd.files import make_private_folder
+from qmd.plugins.lance.index import LanceReader
+from qmd.plugins.lance.tables import REBUILD, Connection
+from qmd.plugins.lance.writer import LanceWriter
+from qmd.store import waiting
+
+
+def open_reader(address: str, path: Path) -> LanceReader:
+    """Open an index for reading; it shows one state, that which was there when it was opened.
+
+    Args:
+        address: `lance:/path`, or an object store's (`s3://bucket/prefix`), whose keys are in the environment.
+        path: Beside it this machine keeps locks and marks of the index.
+
+    Raises:
+        NotFoundError: No index there.
+        StoreError: The place cannot be read.
+    """
+    return LanceReader(Connection(address), path)
+
+
+def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None) -> LanceWriter:
+    """Open an index for writing, creating it.
+
+    Args:
+        address: As for `open_reader`.
+        path: As for `open_reader`.
+        busy_timeout_ms: How long a transaction waits for another writer; None = environment or two minutes.
+
+    Raises:
+        StoreError: The place is not writable.
+    """
+    connection = Connection(address)
+    try:
+        connection.open_state()
+    except NotFoundError:
+        if connection.folder is not None:
+            with connection.failing():
+                make_private_folder(connection.folder)
+        connection.create_state()
+    wait_ms = waiting.busy_timeout_ms() if busy_timeout_ms is None else busy_timeout_ms
+    return LanceWriter(connection, path, wait_ms / 1000)
+
+
+def mend(address: str, path: Path, *, thorough: bool) -> Sequence[str]:
+    """Begin damaged tables anew, which the next update and embedding fill; their names. `thorough` as for `health`."""
+    connection = Connection(address)
+    try:
+        connection.read_state(connection.open_state())
+    except NotFoundError:
+        return ()
+    except StoreError as error:
+        if error.hint != REBUILD:
+            raise
+        # Nothing tells any more which versions of the tables belong together.
+        for name in (names := connection.names()):
+            connection.drop(name)
+        return names
+    with open_writer(address, path) as writer:
+        return writer.forget_damaged(thorough=thorough)

@@ -1,0 +1,211 @@
+# ruff: noqa: E501 - one option a line reads as a table
+"""`qmd mcp`: serve editors and agents over stdio or HTTP, in the foreground or the background."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from qmd.cli.invocation import Invocation
+from qmd.cli.options import Index
+from qmd.cli.output import out, say
+from qmd.errors import UsageError
+
+if TYPE_CHECKING:
+    from qmd.app.index import Index as OpenIndex
+    from qmd.config.paths import Locations
+    from qmd.plugins.mcp.guard import AccessPolicy
+
+DEFAULT_HOST = "localhost"
+DEFAULT_PORT = 8181
+_STOP_TIMEOUT_S = 5.0
+
+
+def mcp(
+    invocation: Invocation,
+    action: Annotated[str | None, Argument(metavar="[stop]", help="'stop' ends the background server and the warm process.")] = None,
+    http: Annotated[bool, Option("--http", help="Serve HTTP instead of stdin and stdout.")] = False,
+    host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
+    port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on [default: 8181].")] = None,
+    daemon: Annotated[bool, Option("--daemon", help="With --http: stay in the background.")] = False,
+    watch: Annotated[bool, Option("--watch", help="With --http: also refresh the index as files change.")] = False,
+    token_file: Annotated[Path | None, Option("--token-file", metavar="FILE", help="With --http: require the token in this file (or in QMD_TOKEN).")] = None,
+    socket_only: Annotated[bool, Option("--socket-only", hidden=True)] = False,
+    print_config: Annotated[str | None, Option("--print-config", metavar="CLIENT", help="Print the settings for claude, vscode, cursor or zed.")] = None,
+    index: Index = None,
+) -> int:  # fmt: skip
+    """Serve this index to editors and agents."""
+    locations = invocation.locate(index)
+    if print_config is not None:
+        return _print_config(print_config, index, invocation)
+    if action is not None:
+        return _stop(action, locations)
+    if not http:
+        for option, is_given in (
+            ("--daemon", daemon),
+            ("--host", host),
+            ("--port", port),
+            ("--watch", watch),
+            ("--token-file", token_file),
+            ("--socket-only", socket_only),
+        ):
+            if is_given:
+                raise UsageError(f"{option} needs --http", f"qmd mcp --http {option} …")
+        return _serve_stdio(invocation, locations)
+    if socket_only:
+        return _serve_commands(invocation, locations)
+    policy = access_policy(invocation.environ, host or invocation.environ.get("QMD_HOST") or DEFAULT_HOST, token_file)
+    chosen_port = DEFAULT_PORT if port is None else port
+    if daemon:
+        return _start(invocation, locations, policy, chosen_port, token_file, watches=watch)
+    return serve_http(invocation, locations, policy, chosen_port, watches=watch)
+
+
+def _print_config(client: str, index: str | None, invocation: Invocation) -> int:
+    from qmd.plugins.mcp.client_config import client_config, client_place
+
+    text = client_config(client.strip().lower(), index, invocation.environ)
+    say(f"# {client_place(client.strip().lower())}")
+    out(text)
+    return 0
+
+
+def _stop(action: str, locations: Locations) -> int:
+    if action != "stop":
+        raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, or qmd mcp stop")
+    from qmd.plugins.mcp.lifecycle import server_files, stop_server, stop_warm_process
+    from qmd.plugins.mcp.warm_record import read_record, warm_files
+
+    files, record = server_files(locations.cache, locations.stem), read_record(warm_files(locations))
+    warm = stop_warm_process(record.pid) if record is not None else None
+    server = stop_server(files) if warm is None or files.pid.exists() else None
+    say("\n".join(filter(None, (server, warm))))
+    return 0
+
+
+def _serve_stdio(invocation: Invocation, locations: Locations) -> int:
+    from qmd.plugins.mcp.stdio import run_stdio
+
+    run_stdio(invocation.serve(locations))
+    return 0
+
+
+def serve_http(
+    invocation: Invocation,
+    locations: Locations,
+    policy: AccessPolicy,
+    port: int,
+    *,
+    watches: bool,
+    announce: Callable[[str], None] | None = None,
+) -> int:
+    """Serve in the foreground until a signal ends this process; `announce` is told the address, else stderr."""
+    from qmd.plugins.mcp.http_app import serve
+    from qmd.plugins.mcp.lifecycle import end_process, remove_own_pid, running_server, server_files, write_pid
+
+    files = server_files(locations.cache, locations.stem)
+    index = invocation.serve(locations)
+    if running_server(files) is None:
+        with contextlib.suppress(OSError):
+            write_pid(files)
+    watching = _watching_beside(index) if watches else contextlib.nullcontext()
+    try:
+        with watching:
+            serve(index, locations, invocation.environ, policy, port, announce)
+    finally:
+        remove_own_pid(files)
+    end_process()
+
+
+def _serve_commands(invocation: Invocation, locations: Locations) -> int:
+    """Be the warm process that a command has started: no port, no pid file, and an end when nobody asks any more."""
+    from qmd.plugins.mcp.http_app import serve
+    from qmd.plugins.mcp.lifecycle import end_process
+
+    serve(invocation.serve(locations), locations, invocation.environ)
+    end_process()
+
+
+@contextlib.contextmanager
+def _watching_beside(index: OpenIndex) -> Iterator[None]:
+    """Watch all collections while the block runs; the server itself computes their vectors."""
+    import threading
+
+    from qmd.plugins.watch.command import WatchedIndex, make_watcher
+    from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S
+
+    watcher = make_watcher(WatchedIndex(index, computes_vectors=False))
+    thread = threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        watcher.stop()
+        thread.join(_STOP_TIMEOUT_S)
+        watcher.close()
+
+
+def _start(
+    invocation: Invocation,
+    locations: Locations,
+    policy: AccessPolicy,
+    port: int,
+    token_file: Path | None,
+    *,
+    watches: bool,
+) -> int:
+    from qmd.plugins.mcp.lifecycle import reachable_host, server_files, server_url, start_server
+    from qmd.processes import command_on
+
+    if port == 0:
+        raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")
+    arguments, environ = command_on(locations, invocation.environ, ("mcp", "--http"))
+    arguments += ["--host", policy.bind_host, "--port", str(port)]
+    if watches:
+        arguments.append("--watch")
+    if token_file is not None:
+        arguments += ["--token-file", str(token_file.absolute())]
+    url = server_url(reachable_host(policy.bind_host), port)
+    files = server_files(locations.cache, locations.stem)
+    pid = start_server(files, arguments, url, environ, policy.token)
+    say(f"Started on {url}/mcp (PID {pid})")
+    say(f"Logs: {files.log}")
+    return 0
+
+
+def access_policy(environ: Mapping[str, str], host: str, token_file: Path | None) -> AccessPolicy:
+    """Who may talk to the server.
+
+    Raises:
+        UsageError: An address beyond this machine, or an open origin list, without a token.
+    """
+    from qmd.plugins.mcp.guard import AccessPolicy, is_loopback, split_list
+
+    bind_host = "0.0.0.0" if host == "*" else host.strip("[]")
+    token = _token(environ, token_file)
+    origins = split_list(environ.get("QMD_ALLOWED_ORIGINS"))
+    if token is None and not is_loopback(bind_host):
+        raise UsageError(
+            f"listening on '{host}' lets other machines connect, which needs a token",
+            "set QMD_TOKEN, or give --token-file FILE; clients send it as 'Authorization: Bearer TOKEN'",
+        )
+    if "*" in origins and token is None:
+        raise UsageError("QMD_ALLOWED_ORIGINS '*' lets every web page connect, which needs a token", "set QMD_TOKEN")
+    return AccessPolicy(bind_host, split_list(environ.get("QMD_ALLOWED_HOSTS")), origins, token)
+
+
+def _token(environ: Mapping[str, str], token_file: Path | None) -> str | None:
+    if token_file is None:
+        return environ.get("QMD_TOKEN", "").strip() or None
+    try:
+        token = token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"cannot read the token file '{token_file}': {exc}") from exc
+    if not token:
+        raise UsageError(f"the token file '{token_file}' is empty", f"openssl rand -hex 32 > {os.fspath(token_file)}")
+    return token

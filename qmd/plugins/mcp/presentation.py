@@ -1,0 +1,238 @@
+"""Answers of the service as MCP and HTTP show them. Pure: records in, text and JSON out.
+
+Every fact in the structured form is also in the text, because some clients show the model only one of the two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from qmd.app.records import DocumentText, DocumentTexts, NoteLinks, Overview, RelatedNotes, SkippedDocument
+from qmd.errors import QmdError
+from qmd.names import to_text
+from qmd.plugins.mcp.requests import PASSAGE_CHARS
+from qmd.records import Hit, SearchResponse, StoredDocument
+from qmd.render.hits import mention_object, snippet_text
+from qmd.render.links import links_object, related_rows, render_links, render_related
+from qmd.render.listings import embedding_row
+from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
+from qmd.status import IndexStatus
+
+
+def document_uri(document: StoredDocument) -> str:
+    """`qmd://collection/path`, every segment percent-encoded, fit for `resources/read`."""
+    segments = [document.collection, *document.path.split("/")]
+    return "qmd://" + "/".join(quote(segment, safe="!'()*") for segment in segments)
+
+
+def result_rows(response: SearchResponse) -> list[dict[str, Any]]:
+    """One object per hit, as in `structuredContent.results`; `file` has no scheme here."""
+    return [_row(hit, _file(hit.document)) for hit in response.hits]
+
+
+def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
+    """One object per hit for plain HTTP, where `file` is the address."""
+    return [_row(hit, document_uri(hit.document)) for hit in response.hits]
+
+
+def _row(hit: Hit, file: str) -> dict[str, Any]:
+    row = {
+        "docid": hit.document.docid,
+        "file": file,
+        "title": hit.document.title,
+        "score": round_half_up(hit.relevance),
+        "context": hit.context,
+        "line": hit.passage.line,
+        "snippet": snippet_text(hit, PASSAGE_CHARS, line_numbers=True),
+        "uri": document_uri(hit.document),
+        "heading_trail": list(hit.passage.heading_trail),
+    }
+    if hit.also_in:
+        row["also_in"] = [quote(uri, safe="/:!'()*") for uri in hit.also_in]
+    if hit.mention:
+        row["mention"] = mention_object(hit.mention)
+    return row | {"date": hit.document.date} if hit.document.date else row
+
+
+def structured_results(response: SearchResponse) -> dict[str, Any]:
+    """`structuredContent` of a search."""
+    return answer_object(response, result_rows(response))
+
+
+def answer_object(response: SearchResponse, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a program gets for a search; `warnings` and `refreshed` only when there is something to say."""
+    content: dict[str, Any] = {"results": rows, "verdict": response.verdict}
+    if response.warnings:
+        content["warnings"] = list(response.warnings)
+    if response.refreshed:
+        content["refreshed"] = response.refreshed
+    return content
+
+
+def results_text(response: SearchResponse, label: str) -> str:
+    """The same as text: one head line per hit, its context and its numbered lines."""
+    notes = [f"Warning: {warning}" for warning in response.warnings]
+    if response.refreshed:
+        notes.append(f"Note: {refreshed_line(response.refreshed)}.")
+    if not response.hits:
+        return "\n".join([f'No results found for "{label}"', *notes])
+    count = len(response.hits)
+    if response.verdict == "none":
+        closest = closest_line(response.hits[0], document_uri(response.hits[0].document))
+        return "\n".join([f'No good match found for "{label}"', *notes, closest])
+    if response.verdict in VERDICT_NOTES:
+        notes.append(f"Note: {VERDICT_NOTES[response.verdict]}.")
+    head = [f'Found {count} result{"" if count == 1 else "s"} for "{label}":', *notes]
+    return "\n\n".join(["\n".join(head), *(_hit_text(row) for row in result_rows(response))])
+
+
+def _hit_text(row: dict[str, Any]) -> str:
+    lines = [f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"]
+    if row["context"]:
+        lines.append(f"Context: {row['context']}")
+    if row["heading_trail"]:
+        lines.append(f"Section: {' › '.join(row['heading_trail'])}")
+    dated = f", {row['date']}" if "date" in row else ""
+    lines.append(f"Line {row['line']}, {row['uri']}{dated}")
+    lines += [f"Also in {uri}" for uri in row.get("also_in", ())]
+    lines.append(row["snippet"])
+    if "mention" in row:
+        lines.append("Mentioned: {file}:{line}  {text}".format(**row["mention"]))
+    return "\n".join(lines)
+
+
+def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
+    """The lines of a document under its context, numbered as in the source unless asked otherwise."""
+    text = number_lines(fetched.text, fetched.first_line) if line_numbers else fetched.text
+    if not fetched.context:
+        return text
+    # "-->" would end the comment early and let the rest of the note pass for the document.
+    return f"<!-- Context: {fetched.context.replace('-->', '-- >')} -->\n\n{text}"
+
+
+def skipped_text(skipped: SkippedDocument) -> str:
+    """The line that stands for a document left out."""
+    file = _file(skipped.document)
+    return f"[SKIPPED: {file} - {skipped.reason}. Use 'get' with file=\"{file}\" to retrieve.]"
+
+
+def problems_text(fetched: DocumentTexts) -> str | None:
+    """What could not be resolved, or None."""
+    return "Errors:\n" + "\n".join(fetched.problems) if fetched.problems else None
+
+
+def structured_links(found: NoteLinks) -> dict[str, Any]:
+    """`structuredContent` of `links`."""
+    return links_object(found, _file)
+
+
+def links_text(found: NoteLinks) -> str:
+    """The same as text."""
+    return render_links(found, _file)
+
+
+def structured_related(found: RelatedNotes) -> dict[str, Any]:
+    """`structuredContent` of `related`; `warnings` only when there are any."""
+    content: dict[str, Any] = {"results": related_rows(found.notes, _file)}
+    if found.warnings:
+        content["warnings"] = list(found.warnings)
+    return content
+
+
+def related_text(found: RelatedNotes) -> str:
+    """The same as text."""
+    return "\n".join([*(f"Warning: {warning}" for warning in found.warnings), render_related(found, _file)])
+
+
+def _file(document: StoredDocument) -> str:
+    return f"{document.collection}/{document.path}"
+
+
+def structured_status(status: IndexStatus) -> dict[str, Any]:
+    """`structuredContent` of `status`: collections that hold documents, newest first; `embedding` while it goes on."""
+    used = [collection for collection in status.collections if collection.documents]
+    used.sort(key=lambda collection: collection.updated_at or "", reverse=True)
+    embedding = {} if status.embedding is None else {"embedding": embedding_row(status.embedding)}
+    return {
+        "totalDocuments": status.documents,
+        "needsEmbedding": status.pending_documents,
+        "hasVectorIndex": status.vectors > 0,
+        "collections": [
+            {
+                "name": collection.name,
+                "path": to_text(collection.path),
+                "pattern": collection.pattern,
+                "documents": collection.documents,
+                "lastUpdated": collection.updated_at,
+            }
+            for collection in used
+        ],
+        **embedding,
+    }
+
+
+def status_text(status: IndexStatus) -> str:
+    """The same as text."""
+    content = structured_status(status)
+    lines = [
+        "QMD Index Status:",
+        f"  Total documents: {content['totalDocuments']}",
+        f"  Needs embedding: {content['needsEmbedding']}",
+        *(
+            [f"  Computing vectors: {status.embedding.state} ({status.embedding.who})"]
+            if status.embedding is not None
+            else ()
+        ),
+        f"  Vector index: {'yes' if content['hasVectorIndex'] else 'no'}",
+        f"  Collections: {len(content['collections'])}",
+    ]
+    for collection in content["collections"]:
+        lines.append(
+            f"    - {collection['name']}: {collection['path']} ({collection['pattern']}, "
+            f"{collection['documents']} documents, updated {collection['lastUpdated'] or 'never'})"
+        )
+    return "\n".join(lines)
+
+
+def instructions(overview: Overview | None, error: QmdError | None = None) -> str:
+    """What a client tells its model about this server at the start of a session.
+
+    Args:
+        overview: What the index holds; None where there is none, or none that can be read.
+        error: Why it cannot be read.
+    """
+    if error is not None:
+        head = [f"The index cannot be read: {error.message}"]
+        if error.hint:
+            head.append(f"What the user can do: {error.hint}")
+    elif overview is None:
+        head = ["There is no index yet. The user can make one: qmd collection add FOLDER, then qmd embed."]
+    else:
+        count = overview.documents
+        head = [f"QMD is a local search engine over {count} markdown document{'' if count == 1 else 's'}."]
+        if overview.global_context:
+            head.append(f"Context: {overview.global_context}")
+        if overview.default_collections:
+            names = ", ".join(overview.default_collections)
+            head.append(f"Collections: {names}. The status tool shows their folders and counts.")
+    return "\n\n".join(["\n".join(head), _GUIDANCE])
+
+
+_GUIDANCE = """\
+Search with query. Give a plain question as 'query', or write 'searches' yourself:
+  lex: keywords, BM25; "exact phrase", -excluded
+  vec: a question in plain words, by meaning
+  hyde: a made-up passage that would answer, by meaning
+Examples:
+  exact name: [{"type":"lex","query":"\\"rate limiter\\""}]
+  concept: [{"type":"vec","query":"how are requests throttled"}]
+  both, best recall: [{"type":"lex","query":"token bucket"},{"type":"vec","query":"how are requests throttled"}]
+  vague: [{"type":"hyde","query":"Requests are throttled by a sliding window of one minute per client."}]
+Always pass 'intent' (what the answer is needed for): it helps with ambiguous words.
+
+Read with get (path, qmd:// address or #docid; add :LINE:COUNT for a part) or multi_get (glob or comma list).
+
+- Scores mean the same in every search: 0.5 and more is a good match, below 0.2 rarely worth reading.
+- Snippet lines carry the line numbers of the file; cite them, and pass them to get.
+- minScore 0.2 cuts noise; collections narrows the search."""

@@ -1,0 +1,67 @@
+"""MCP over stdin and stdout: ends when the client closes stdin, or dies without doing so."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from qmd.app.index import Index
+from qmd.plugins.mcp.behind import VectorWorker
+from qmd.plugins.mcp.lifecycle import end_process
+
+_PARENT_POLL_S = 1.0
+_IDLE_POLL_S = 5.0
+
+
+def run_stdio(index: Index) -> None:
+    """Serve one client on this process's stdin and stdout, then end the process with status 0."""
+    # stdout carries the protocol and nothing else.
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    # The reader thread blocks in read(2), where an interrupt handler of Python's never gets to run.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _watch_parent(lambda: _end("the parent process is gone"))
+    _release_while_idle(index)
+    from qmd.plugins.mcp.stdio_session import run_session
+
+    with VectorWorker(index).running():
+        run_session(index)
+    _end("stdin closed")
+
+
+def _end(reason: str) -> None:
+    """Leave at once: models and readers hold nothing that must be written, and a running search cannot be joined."""
+    # The client may have taken the pipes with it.
+    with suppress(OSError):
+        sys.stderr.write(f"Shutting down ({reason})...\n")
+    end_process()
+
+
+def _watch_parent(on_death: Callable[[], None]) -> None:
+    """Call back when the process that started this one has died; a wrapper may keep our stdin open for ever."""
+    parent = os.getppid()
+    if parent <= 1 or sys.platform == "win32":
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_S)
+        on_death()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _release_while_idle(index: Index) -> None:
+    def release() -> None:
+        while True:
+            time.sleep(_IDLE_POLL_S)
+            index.release_idle()
+
+    threading.Thread(target=release, name="idle-release", daemon=True).start()

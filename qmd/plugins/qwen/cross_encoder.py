@@ -1,0 +1,165 @@
+"""A causal cross-encoder as reranker: query and passage go through the model together, a probability comes out."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from qmd.errors import ModelError
+from qmd.inference.base import EngineDescription
+from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, ScoreHead, SharedPrefixRunner
+from qmd.inference.runtime.chat_tokens import ChatTokenizer
+from qmd.inference.runtime.decoder_signature import read_signature
+from qmd.inference.runtime.tokenization import read_json
+from qmd.plugins.qwen.decoding import Decoder
+from qmd.plugins.qwen.language_models import open_language_model
+
+if TYPE_CHECKING:
+    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.settings import EngineSettings
+
+# The official prompt of Qwen3-Reranker; without it the scores are close to random.
+_PREFIX = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct"
+    ' provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+)
+_SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+_INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"
+_WARM_UP_TOKENS = 64
+_BATCH_TOKENS = 16_384
+"""Padded tokens in one run on a GPU: 30 passages of 500 tokens."""
+_BATCH_TOKENS_WITH_VOCABULARY = 2048
+"""The same where every position gets logits over a vocabulary: these are 620 MB in half precision."""
+
+
+class RerankPrompt(Struct, frozen=True):
+    """The official prompt as tokens, in two parts: what all passages of a query share, and the rest."""
+
+    tokenizer: ChatTokenizer
+    max_query_tokens: int = 192
+    """For the query, and again for the intent."""
+    max_passage_tokens: int = 512
+    """Longer passages lose their end; prompt and query never do."""
+
+    def prefix(self, query: str, intent: str | None = None) -> list[int]:
+        """The prompt up to the passage."""
+        instruct = _INSTRUCT
+        if intent and intent.strip():
+            instruct = f"{instruct}. The user's intent: {self.tokenizer.shorten(intent.strip(), self.max_query_tokens)}"
+        query = self.tokenizer.shorten(query.strip(), self.max_query_tokens)
+        # One string, as in training: a word's token includes the space before it, a mark's the line break after it.
+        user = f"<Instruct>: {instruct}\n<Query>: {query}\n<Document>:"
+        return [*self.tokenizer.encode_template(_PREFIX), *self.tokenizer.encode_template(user)]
+
+    def ending(self, passage: str) -> list[int]:
+        """The passage, cut to its budget, and the rest of the prompt."""
+        passage_tokens = self.tokenizer.encode_text(f" {passage.strip()}")[: self.max_passage_tokens]
+        return [*passage_tokens, *self.tokenizer.encode_template(_SUFFIX)]
+
+
+class QwenReranker:
+    """The Reranker over a cross-encoder graph."""
+
+    def __init__(
+        self, runner: PassageRunner, head: ScoreHead, prompt: RerankPrompt, description: EngineDescription
+    ) -> None:
+        self._runner = runner
+        self.session = runner.session
+        self._head = head
+        self.prompt = prompt
+        self.description = description
+        # One key-value context, so one query at a time; a server calls from several threads.
+        self._lock = threading.Lock()
+
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """Of the prompts."""
+        return self.prompt.tokenizer
+
+    def score(
+        self,
+        query: str,
+        passages: Sequence[str],
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> list[float | None]:
+        """P(relevant) of each passage, in [0, 1]; None where the deadline came first.
+
+        Identical passages are scored once. A run that would outlast the deadline, judged by the pace so far, is not
+        begun.
+
+        Raises:
+            ModelError: If the runtime fails.
+        """
+        distinct = list(dict.fromkeys(passages))
+        if not distinct or (deadline_s is not None and time.monotonic() >= deadline_s):
+            return [None] * len(passages)
+        scores: dict[str, float] = {}
+        with self._lock:
+            prefix = self.prompt.prefix(query, intent)
+            endings = [self.prompt.ending(passage) for passage in distinct]
+            last, s_per_token = time.monotonic(), math.inf
+            for indexes, logits in self._runner.run(prefix, endings):
+                for index, probability in zip(indexes, self._head.probabilities(logits).tolist(), strict=True):
+                    if math.isnan(probability):
+                        raise ModelError(
+                            f"model '{self.description.model}' returns values that are not numbers", "qmd models verify"
+                        )
+                    scores[distinct[index]] = probability
+                if is_cancelled is not None and is_cancelled():
+                    break
+                n_tokens, now = sum(len(endings[index]) for index in indexes), time.monotonic()
+                # The first run includes the prefix: later ones are faster, so the best pace so far is the honest guess.
+                s_per_token = min(s_per_token, (now - last) / max(1, n_tokens))
+                last = now
+                if deadline_s is not None and now + s_per_token * n_tokens > deadline_s:
+                    break
+        return [scores.get(passage) for passage in passages]
+
+
+def load_cross_encoder(folder: Path, record: ModelRecord, settings: EngineSettings) -> QwenReranker:
+    """Open the reranking model of a folder.
+
+    On a CPU a graph with key-value inputs shares the prompt's prefix, and others run one prompt at a time; on CUDA
+    prompts are batched by length.
+
+    Raises:
+        ModelError: If a file is missing or damaged, or the graph is not a causal scoring model.
+    """
+    model = open_language_model(folder, record, settings)
+    session, tokenizer = model.session, model.tokenizer
+    signature = read_signature(session)
+    head = _find_head(folder, tokenizer, signature.logits_width)
+    runner: PassageRunner
+    if session.got == "cpu" and signature.layers:
+        runner = SharedPrefixRunner(Decoder(session))
+    else:
+        pad_id = tokenizer.token_id("<|endoftext|>")
+        limit = _BATCH_TOKENS if signature.logits_rank == 2 else _BATCH_TOKENS_WITH_VOCABULARY
+        batch_tokens = limit if session.got == "cuda" else 0
+        pad_id = min(tokenizer.end_ids) if pad_id is None else pad_id
+        runner = BatchRunner(session, signature, pad_id, batch_tokens)
+        if session.got == "cuda":
+            # The first run chooses and loads kernels, which the first query should not wait for.
+            runner.logits([[pad_id] * _WARM_UP_TOKENS], "right")
+    return QwenReranker(runner, head, RerankPrompt(tokenizer), model.description)
+
+
+def _find_head(folder: Path, tokenizer: ChatTokenizer, width: int | None) -> ScoreHead:
+    if width == 2:
+        labels = read_json(folder / "config.json").get("id2label") or {}
+        named = {str(label).lower(): int(index) for index, label in labels.items()}
+        yes = next((named[label] for label in ("yes", "relevant", "true", "label_1") if label in named), 1)
+        return ScoreHead(yes, 1 - yes)
+    yes_id, no_id = tokenizer.token_id("yes"), tokenizer.token_id("no")
+    if width != 1 and (yes_id is None or no_id is None):
+        raise ModelError(f"tokenizer in '{folder}' has no tokens 'yes' and 'no'", "fetch it again: qmd models pull")
+    return ScoreHead(yes_id or 0, no_id or 0)

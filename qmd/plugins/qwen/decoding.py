@@ -1,0 +1,170 @@
+"""The decode loop: a prompt is read once, then one token a step, until an end token, a limit or a cancellation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from qmd.errors import ModelError
+from qmd.inference.runtime.decoder_signature import read_signature
+from qmd.inference.runtime.sessions import Session
+from qmd.plugins.qwen.kv_context import GrowingContext, InPlaceContext, KeyValueContext
+
+StopReason = Literal["end", "budget", "deadline", "cancelled"]
+Chooser = Callable[["npt.NDArray[np.float32]", Sequence[int]], int]
+"""(logits of shape (vocabulary,), tokens generated so far) → next token."""
+
+_PROBE_TOKENS = ((1, 2, 3), (4, 5))
+_PROBE_TOLERANCE = 0.02
+"""Largest difference, in standard deviations of the logits, that counts as the same result. The ways compared differ
+only in rounding (about 1e-5 in fp32, 5e-3 in fp16); a wrong mask or position moves logits by whole deviations."""
+
+
+class Limits(Struct, frozen=True):
+    """When to stop, whatever the model says."""
+
+    max_tokens: int
+    deadline_s: float | None = None
+    """A `time.monotonic` value."""
+    is_cancelled: Callable[[], bool] | None = None
+
+    def stop_reason(self) -> StopReason | None:
+        """Why to stop before the next step; None to go on."""
+        if self.is_cancelled is not None and self.is_cancelled():
+            return "cancelled"
+        if self.deadline_s is not None and time.monotonic() >= self.deadline_s:
+            return "deadline"
+        return None
+
+
+class Generated(Struct, frozen=True):
+    """Tokens, without the end token, and why they stop."""
+
+    tokens: tuple[int, ...]
+    stop: StopReason
+
+
+class Decoder:
+    """A causal model over a session.
+
+    Opening one runs the graph twice on a few tokens: to learn whether its key-value tensors can be updated in place,
+    and to pay for the first run, which is slow in any case.
+
+    Args:
+        in_place: False never binds a tensor as past and as present, even where that works.
+
+    Raises:
+        ModelError: If the graph is not a causal model with key-value tensors.
+    """
+
+    def __init__(self, session: Session, *, in_place: bool = True) -> None:
+        self.session = session
+        self.signature = read_signature(session)
+        if not self.signature.layers:
+            raise ModelError(f"model '{session.name}' takes no key-value tensors, so it cannot decode step by step")
+        self.in_place = in_place and self._in_place_works()
+
+    def open_context(self, capacity: int, *, batch: int = 1) -> KeyValueContext:
+        """An empty context; `capacity` in tokens per row binds only in-place contexts."""
+        if self.in_place:
+            return InPlaceContext(self.session, self.signature, batch, capacity)
+        return GrowingContext(self.session, self.signature, batch)
+
+    def _in_place_works(self) -> bool:
+        growing = GrowingContext(self.session, self.signature, 1)
+        expected = [growing.append([tokens]) for tokens in _PROBE_TOKENS]
+        if not any(operator == "GroupQueryAttention" for _, operator in self.session.operators()):
+            return False
+        shared = InPlaceContext(self.session, self.signature, 1, 16)
+        try:
+            got = [shared.append([tokens]) for tokens in _PROBE_TOKENS]
+        except ModelError:
+            return False
+        return all(_agree(a, b) for a, b in zip(expected, got, strict=True))
+
+    @cached_property
+    def branches_work(self) -> bool:
+        """True when a batch of unequal rows gives the same logits as the rows one by one; checked once."""
+        first, second = _PROBE_TOKENS
+        tails = ((6,), second)
+        prompt = self.open_context(16)
+        prompt.append([first])
+        try:
+            branches, _ = prompt.fork(tails, 2)
+            together = branches.append([(7,), (7,)])
+        except ModelError:
+            return False
+        for index, tail in enumerate(tails):
+            alone = self.open_context(16)
+            alone.append([(*first, *tail)])
+            if not _agree(alone.append([(7,)])[0], together[index]):
+                return False
+        return True
+
+
+def _agree(expected: npt.NDArray[np.float32], got: npt.NDArray[np.float32]) -> bool:
+    spread = float(expected.std()) or float(np.abs(expected).max()) or 1.0
+    return bool(np.abs(expected - got).max() <= _PROBE_TOLERANCE * spread)
+
+
+def generate(
+    context: KeyValueContext,
+    logits: npt.NDArray[np.float32],
+    choose: Chooser,
+    end_ids: Collection[int],
+    limits: Limits,
+) -> Generated:
+    """Continue the single row of `context`: `generate_branches` for a batch of one.
+
+    The last token chosen is not read back, so the context ends one token short of the text unless an end token came.
+    """
+    return generate_branches(context, logits, [choose], end_ids, [limits.max_tokens], limits)[0]
+
+
+def generate_branches(
+    context: KeyValueContext,
+    logits: npt.NDArray[np.float32],
+    choosers: Sequence[Chooser],
+    end_ids: Collection[int],
+    max_tokens: Sequence[int],
+    limits: Limits,
+) -> list[Generated]:
+    """Continue every row of `context`, one step for all rows at a time.
+
+    A row that has ended is fed its last token until the longest row ends, and what it would say is ignored.
+
+    Args:
+        context: Has read the prompts.
+        logits: Shape (batch, vocabulary).
+        max_tokens: Budget of each row.
+        limits: Deadline and cancellation for all; its budget bounds every row.
+
+    Raises:
+        ModelError: If the runtime fails.
+    """
+    rows: list[list[int]] = [[] for _ in choosers]
+    stops: list[StopReason | None] = [None] * len(rows)
+    budgets = [min(budget, limits.max_tokens) for budget in max_tokens]
+    while True:
+        for index, row in enumerate(rows):
+            if stops[index] is None and len(row) < budgets[index]:
+                token = choosers[index](logits[index], row)
+                if token in end_ids:
+                    stops[index] = "end"
+                else:
+                    row.append(token)
+            if stops[index] is None and len(row) >= budgets[index]:
+                stops[index] = "budget"
+        halt = None if all(stops) else limits.stop_reason()
+        if halt is not None:
+            stops = [stop or halt for stop in stops]
+        if all(stops):
+            return [Generated(tuple(row), stop or "budget") for row, stop in zip(rows, stops, strict=True)]
+        # A row may be empty here: it ended before its first token. Any token will do for it.
+        logits = context.append([[row[-1] if row else 0] for row in rows])

@@ -1,0 +1,211 @@
+"""JSON over HTTP to a model server: time-outs, retries with back-off, a circuit breaker, nothing when offline."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from qmd.errors import ModelError
+from qmd.plugins.servers.addresses import is_loopback, shown_url, split_url
+from qmd.plugins.servers.refusals import RefusalError, hide_keys, refusal_words, tells_of_size
+from qmd.plugins.servers.settings import RemoteSettings
+
+_RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+_BACKOFF_S = 0.5
+_MAX_WAIT_S = 20.0
+"""Longest pause between two tries, whatever the server asks for."""
+_BREAKER_FAILURES = 3
+_BREAKER_REST_S = 30.0
+"""After three failed calls in a row nothing is sent for half a minute: a search must not wait for a dead server."""
+_MAX_ANSWER_BYTES = 1 << 25
+"""Twice what the largest vectors of a whole batch take; reading as much JSON takes a second or two."""
+
+
+class DeadlineError(ModelError):
+    """The caller's deadline came before the server's answer."""
+
+
+class RemoteClient:
+    """Posts JSON to one server.
+
+    Args:
+        settings: Its address, key and limits.
+        work: What the server does, for messages: `embedding`.
+        sleep: Waits so many seconds.
+        clock: Monotonic seconds.
+
+    Raises:
+        ModelError: If the URL is not http(s), or offline use forbids it.
+    """
+
+    def __init__(
+        self,
+        settings: RemoteSettings,
+        work: str = "model",
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        parts = split_url(settings.url)
+        host = parts.hostname or ""
+        is_local = is_loopback(host)
+        if settings.is_offline and not is_local:
+            raise ModelError(f"{work} server '{host}' is not used: QMD_OFFLINE is set", "unset QMD_OFFLINE")
+        self.settings = settings
+        self._work = work
+        self._keys = [settings.api_key or "", *(pair.partition("=")[2] for pair in parts.query.split("&"))]
+        self._opener = build_opener(_NoRedirect, *([ProxyHandler({})] if is_local else []))
+        self._sleep = sleep
+        self._clock = clock
+        self._failures = 0
+        self._closed_until = -math.inf
+        self._lock = threading.Lock()
+
+    def named(self, address: str) -> str:
+        """What messages call the server."""
+        return f"{self._work} server '{shown_url(address)}'"
+
+    def post(
+        self,
+        address: str,
+        body: Mapping[str, Any],
+        *,
+        deadline_s: float | None = None,
+        limit_s: float | None = None,
+    ) -> Any:
+        """Send `body`, return the answer's JSON.
+
+        Args:
+            address: The endpoint, on the server of the settings.
+            body: The request.
+            deadline_s: A `time.monotonic` value that no try and no pause outlasts; the caller's own business.
+            limit_s: Without a deadline: seconds for all tries together, after which the server counts as failed.
+
+        Raises:
+            DeadlineError: The deadline came first.
+            RefusalError: The server does not take this request.
+            ModelError: The server cannot be reached or fails, after the last try; or it failed so often that it is left
+                alone for a while.
+        """
+        with self._lock:
+            rest_s = self._closed_until - self._clock()
+        if rest_s > 0:
+            raise ModelError(
+                f"{self.named(address)} failed {_BREAKER_FAILURES} times, next try in {math.ceil(rest_s)} s",
+                "check that the server runs",
+            )
+        is_limited = deadline_s is None and limit_s is not None
+        if is_limited:
+            deadline_s = self._clock() + (limit_s or 0.0)
+        try:
+            answer = self._post_with_retries(address, body, deadline_s)
+        except DeadlineError as exc:
+            if not is_limited:
+                raise
+            self._note_failure()
+            cause = exc.__cause__
+            message = cause.message if isinstance(cause, _RetryError) else f"{self.named(address)} does not answer"
+            raise ModelError(f"{message} (tried for {limit_s:g} s)", "check that it runs") from exc
+        except RefusalError:
+            # It lives: another request may be what it wants.
+            raise
+        except ModelError:
+            self._note_failure()
+            raise
+        with self._lock:
+            self._failures = 0
+        return answer
+
+    def _note_failure(self) -> None:
+        with self._lock:
+            self._failures += 1
+            if self._failures >= _BREAKER_FAILURES:
+                # One more failure after the rest closes the circuit again.
+                self._failures = _BREAKER_FAILURES - 1
+                self._closed_until = self._clock() + _BREAKER_REST_S
+
+    def _post_with_retries(self, address: str, body: Mapping[str, Any], deadline_s: float | None) -> Any:
+        for attempt in range(self.settings.retries + 1):
+            left_s = math.inf if deadline_s is None else deadline_s - self._clock()
+            if left_s <= 0:
+                raise DeadlineError(f"no time left for {self.named(address)}")
+            try:
+                return self._post_once(address, body, min(self.settings.timeout_s, left_s))
+            except _RetryError as exc:
+                is_last = attempt == self.settings.retries
+                wait_s = 0.0 if is_last else min(_MAX_WAIT_S, max(_BACKOFF_S * 2**attempt, exc.retry_after_s))
+                if deadline_s is not None and self._clock() + wait_s >= deadline_s:
+                    raise DeadlineError(f"no time left for {self.named(address)}") from exc
+                if is_last:
+                    raise ModelError(exc.message, exc.hint) from exc
+                self._sleep(wait_s)
+        raise AssertionError("a request is tried at least once")
+
+    def _post_once(self, address: str, body: Mapping[str, Any], timeout_s: float) -> Any:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "qmd"}
+        if self.settings.api_key:
+            headers["Authorization"] = f"Bearer {self.settings.api_key}"
+        # A lone surrogate, which a file with damaged text can hold, is no character of JSON's.
+        raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        request = Request(address, raw, headers, method="POST")
+        try:
+            with self._opener.open(request, timeout=timeout_s) as response:
+                raw = self._read(response, timeout_s)
+        except HTTPError as exc:
+            with exc:
+                detail = exc.read(1 << 16)
+            raise self._refusal(address, exc.code, exc.headers.get("Retry-After"), detail) from exc
+        except (URLError, OSError, HTTPException) as exc:
+            reason = str(getattr(exc, "reason", "") or exc) or type(exc).__name__
+            raise _RetryError(f"{self.named(address)} cannot be reached: {reason}", "check that it runs") from exc
+        try:
+            answer = json.loads(raw)
+        except (ValueError, RecursionError) as exc:
+            raise RefusalError(f"{self.named(address)} answers something that is not JSON", 200) from exc
+        if isinstance(answer, dict) and answer.get("error"):
+            raise self._refusal(address, 200, None, raw)
+        return answer
+
+    def _read(self, response: HTTPResponse, timeout_s: float) -> bytes:
+        """The whole answer; a server that sends it drop by drop keeps no one waiting for longer."""
+        ends, parts, size = self._clock() + timeout_s, list[bytes](), 0
+        while part := response.read1(1 << 16):
+            parts.append(part)
+            size += len(part)
+            if size > _MAX_ANSWER_BYTES:
+                message = f"{self._work} server answers with more than {_MAX_ANSWER_BYTES:,} bytes"
+                raise ModelError(message, "check the URL and the model's name")
+            if self._clock() > ends:
+                raise TimeoutError(f"its answer has not ended after {size:,} bytes")
+        return b"".join(parts)
+
+    def _refusal(self, address: str, status: int, retry_after: str | None, raw: bytes) -> ModelError:
+        words = hide_keys(refusal_words(raw), self._keys)
+        message = f"{self.named(address)} answered {status}{f': {words}' if words else ''}"
+        # Before the retries: llama.cpp's server calls a text that is too long an error of its own, 500.
+        if status not in _RETRIED_STATUS or (status == 500 and tells_of_size(words)):
+            return RefusalError(message, status, words)
+        waits = retry_after is not None and retry_after.strip().isdigit()
+        return _RetryError(message, "try again later", float(retry_after or 0) if waits else 0.0)
+
+
+class _RetryError(ModelError):
+    """A failure that another try may mend."""
+
+    def __init__(self, message: str, hint: str | None = None, retry_after_s: float = 0.0) -> None:
+        super().__init__(message, hint)
+        self.retry_after_s = retry_after_s
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirect would carry the key and the user's text to another host."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None

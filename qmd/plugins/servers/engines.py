@@ -1,0 +1,306 @@
+"""Engines that are model servers: the same protocols, the work done elsewhere.
+
+For a bigger machine, an inference cluster or a service. Which server a role has is settled in `remote_settings`, what
+servers speak in `remote_apis`, at which address in `remote_addresses`; `remote_expander` is the third engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic
+
+import numpy as np
+import numpy.typing as npt
+
+from qmd.batches import batches
+from qmd.errors import ModelError
+from qmd.inference.base import EngineDescription
+from qmd.inference.models.catalogue import Role
+from qmd.plugins.servers.addresses import AnswerT, AskT, endpoints, shown_url
+from qmd.plugins.servers.apis import EMBED_APIS, RERANK_APIS, Api, EmbedAsk, RerankAsk, Vector
+from qmd.plugins.servers.client import DeadlineError, RemoteClient
+from qmd.plugins.servers.refusals import RefusalError
+
+_TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
+"""A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
+_MAX_DIM = 8192
+"""What a table of sqlite-vec takes."""
+_LEAST_CHARS = 64
+"""A text shorter than this is too long for no model: the server means something else."""
+_WANTED: Mapping[Role, str] = {"embed": "usable vectors", "rerank": "usable scores", "expand": "a message"}
+
+
+class ServerEngine(Generic[AskT, AnswerT]):
+    """What the engines have in common: a server, and the interfaces it may speak, until one has been answered."""
+
+    role: Role
+    also_by_form = True
+    """Whether a refusal of the request's form may mean that the server speaks another interface."""
+
+    def __init__(self, client: RemoteClient, apis: Sequence[Api[AskT, AnswerT]]) -> None:
+        self.client = client
+        self.settings = client.settings
+        self._endpoints = endpoints(client.settings.url, client.settings.api, apis)
+
+    @property
+    def description(self) -> EngineDescription:
+        """The server, at the address that is asked."""
+        return EngineDescription(self.role, self.settings.model, "remote", "remote", shown_url(self._endpoints[0][1]))
+
+    @property
+    def _name(self) -> str:
+        return self.client.named(self._endpoints[0][1])
+
+    def ask(self, ask: AskT, *, deadline_s: float | None = None, limit_s: float | None = None) -> AnswerT:
+        """The answer; the first interface that has one is kept, so that none is tried in vain twice.
+
+        Raises:
+            RefusalError: The server refuses, in every interface that it may speak, or answers what cannot be read.
+            DeadlineError, ModelError: As `RemoteClient.post`.
+        """
+        refusals: list[RefusalError] = []
+        absent: set[str] = set()
+        for api, address in self._endpoints:
+            if address in absent:
+                continue
+            try:
+                raw = self.client.post(address, api.body(ask), deadline_s=deadline_s, limit_s=limit_s)
+                answer = self._read(api, address, raw)
+            except RefusalError as exc:
+                if not exc.is_of_form or (exc.status in (400, 422) and not self.also_by_form):
+                    raise
+                refusals.append(exc)
+                if exc.status in (404, 405):
+                    absent.add(address)
+                continue
+            self._endpoints = ((api, address),)
+            return answer
+        raise max(refusals, key=lambda exc: exc.weight)
+
+    def _read(self, api: Api[AskT, AnswerT], address: str, raw: Any) -> AnswerT:
+        try:
+            return api.read(raw)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+            raise RefusalError(f"{self.client.named(address)} answered without {_WANTED[self.role]}", 200) from exc
+
+    def _nonsense(self, what: str) -> ModelError:
+        return ModelError(f"{self._name} answered {what}", "check the URL and the model's name")
+
+
+class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
+    """The Embedder over a server."""
+
+    role = "embed"
+
+    def __init__(self, client: RemoteClient) -> None:
+        super().__init__(client, EMBED_APIS)
+        self._dim = client.settings.dim
+        self._asks_for_dim = False
+        self._truncates = False
+        self._cut: str | None = None
+        self.max_tokens = client.settings.max_tokens
+        """Token budget of one chunk's body."""
+
+    @property
+    def dim(self) -> int:
+        """Size of a vector. Where the settings do not say, `connect_embedder` has asked the server."""
+        if self._dim is None:
+            raise ModelError(f"size of the vectors of '{self.settings.model}' is not known yet", "embed a text first")
+        return self._dim
+
+    @property
+    def fingerprint(self) -> str:
+        """Over model, size, prompts and window. The address is left out: the same model may move."""
+        settings, api = self.settings, self._endpoints[0][0]
+        parts = [settings.model, self.dim, settings.document_prompt, settings.query_prompt, settings.max_tokens]
+        parts += [api.name] if api.has_kinds else []
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Whether texts were cut."""
+        return () if self._cut is None else (self._cut,)
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Starts of estimated tokens: the server's tokenizer is not at hand, so they are guessed on the short side."""
+        return [match.start() for match in _TOKEN.finditer(text)]
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Vectors, shape (len(texts), dim), L2-normalised, in the order given.
+
+        A text that is too long for the server's model is cut, which `warnings` tells.
+
+        Raises:
+            ModelError: If the server fails, or returns vectors of another number or size.
+        """
+        prompted = [f"{self.settings.document_prompt}{text}" for text in texts]
+        return self._embed(prompted, on_progress, is_query=False)
+
+    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Vectors, shape (len(texts), dim), L2-normalised. Someone waits: one time-out covers all tries."""
+        prompted = [f"{self.settings.query_prompt}{text}" for text in texts]
+        return self._embed(prompted, None, is_query=True)
+
+    def embeds(self, text: str) -> bool:
+        """True always: which languages the server's model reads is not known here."""
+        return True
+
+    def query_trust(self, text: str) -> float:
+        """1 always: what the server's model was trained on is its user's choice."""
+        return 1.0
+
+    def _embed(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None, *, is_query: bool
+    ) -> npt.NDArray[np.float32]:
+        if not texts:
+            return np.zeros((0, self.dim), np.float32)
+        parts: list[npt.NDArray[np.float32]] = []
+        done = 0
+        for batch in batches(texts, self.settings.batch_size):
+            parts.append(self._embed_batch(batch, is_query))
+            done += len(batch)
+            if on_progress is not None:
+                on_progress(done)
+        return np.concatenate(parts)
+
+    def _embed_batch(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float32]:
+        try:
+            return self._vectors(texts, is_query).astype(np.float32)
+        except RefusalError as exc:
+            # 422 is what text-embeddings-inference and many others answer to too many texts, with or without reasons.
+            if exc.is_of_size or (exc.status == 422 and len(texts) > 1):
+                return self._embed_smaller(texts, is_query, exc)
+            raise
+
+    def _embed_smaller(self, texts: Sequence[str], is_query: bool, refusal: RefusalError) -> npt.NDArray[np.float32]:
+        """The same in two halves; a text alone is cut by the server where it can do that, else halved itself."""
+        if len(texts) > 1:
+            middle = len(texts) // 2
+            return np.concatenate([self._embed_batch(half, is_query) for half in (texts[:middle], texts[middle:])])
+        (text,) = texts
+        if len(text) < _LEAST_CHARS:
+            message = f"{refusal.message} (for a text of {len(text)} characters: '{' '.join(text.split())[:40]}')"
+            raise ModelError(message, refusal.hint)
+        if self._cut is None:
+            self._cut = (
+                f"{self._name} takes shorter texts: the ends of longer ones are not embedded; see QMD_EMBED_MAX_TOKENS"
+            )
+        if self._endpoints[0][0].can_truncate and not self._truncates:
+            self._truncates = True
+            return self._embed_batch(texts, is_query)
+        return self._embed_batch([text[: len(text) // 2]], is_query)
+
+    def _vectors(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float64]:
+        """Vectors of length 1 and the size that is wanted, which is asked for where the server's own is larger."""
+        vectors = self._vectors_of_server(texts, is_query)
+        wanted = self._dim
+        if wanted is not None and vectors.shape[1] > wanted and not self._asks_for_dim:
+            self._asks_for_dim = True
+            try:
+                vectors = self._vectors_of_server(texts, is_query)
+            except RefusalError:
+                self._asks_for_dim = False
+        if wanted is not None and vectors.shape[1] != wanted:
+            raise ModelError(
+                f"{self._name} returns vectors of size {vectors.shape[1]}, not {wanted}",
+                "check the model's name, or embed everything anew: qmd embed -f",
+            )
+        self._dim = vectors.shape[1]
+        return vectors
+
+    def _vectors_of_server(self, texts: Sequence[str], is_query: bool) -> npt.NDArray[np.float64]:
+        dim = self._dim if self._asks_for_dim else None
+        ask = EmbedAsk(self.settings.model, texts, is_query, dim, self._truncates)
+        rows = self.ask(ask, limit_s=self.settings.timeout_s if is_query else None)
+        if len(rows) != len(texts):
+            raise self._nonsense(f"{len(rows)} vectors for {len(texts)} texts")
+        if len({len(row) for row in rows}) != 1 or not rows[0]:
+            raise self._nonsense("vectors of several sizes")
+        if len(rows[0]) > _MAX_DIM:
+            raise self._nonsense(f"vectors of size {len(rows[0]):,}, more than the {_MAX_DIM:,} that can be kept")
+        vectors = np.array(rows, np.float64)
+        with np.errstate(over="ignore"):
+            norms: npt.NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(norms).all():
+            raise self._nonsense("vectors with values that are no numbers")
+        if not norms.all():
+            raise self._nonsense("a vector of zeros")
+        return vectors / norms
+
+
+class RemoteReranker(ServerEngine[RerankAsk, dict[int, float]]):
+    """The Reranker over a server."""
+
+    role = "rerank"
+    _has_raw_scores = False
+
+    def __init__(self, client: RemoteClient) -> None:
+        super().__init__(client, RERANK_APIS)
+
+    def score(
+        self,
+        query: str,
+        passages: Sequence[str],
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> list[float | None]:
+        """Relevance in [0, 1]; None where the deadline came first.
+
+        Some servers return logits: once a score lies outside [0, 1], this and all later ones go through a sigmoid.
+
+        Raises:
+            ModelError: If the server fails or does not score every passage.
+        """
+        distinct = list(dict.fromkeys(passages))
+        asked = f"{query}\n{intent.strip()}" if intent and intent.strip() else query
+        raw: dict[str, float] = {}
+        for batch in batches(distinct, self.settings.batch_size):
+            if is_cancelled is not None and is_cancelled():
+                break
+            try:
+                raw.update(zip(batch, self._score_batch(asked, batch, deadline_s), strict=True))
+            except DeadlineError:
+                break
+        if any(not 0.0 <= score <= 1.0 for score in raw.values()):
+            self._has_raw_scores = True
+        if self._has_raw_scores:
+            raw = {passage: 0.5 + 0.5 * math.tanh(0.5 * score) for passage, score in raw.items()}
+        return [raw.get(passage) for passage in passages]
+
+    def _score_batch(self, query: str, passages: Sequence[str], deadline_s: float | None) -> list[float]:
+        ask = RerankAsk(self.settings.model, query, passages)
+        try:
+            scores = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
+        except RefusalError as exc:
+            if len(passages) > 1 and (exc.is_of_size or exc.status == 422):
+                middle = len(passages) // 2
+                halves = (passages[:middle], passages[middle:])
+                return [score for half in halves for score in self._score_batch(query, half, deadline_s)]
+            if exc.is_of_size and len(passages[0]) >= _LEAST_CHARS:
+                return self._score_batch(query, [passages[0][: len(passages[0]) // 2]], deadline_s)
+            raise
+        if set(scores) != set(range(len(passages))):
+            raise self._nonsense(f"{len(scores)} usable scores for {len(passages)} passages")
+        if not all(map(math.isfinite, scores.values())):
+            raise self._nonsense("scores that are no numbers")
+        return [scores[index] for index in range(len(passages))]
+
+
+def connect_embedder(client: RemoteClient) -> RemoteEmbedder:
+    """The remote embedder; asks the server for the size of a vector where the settings do not say.
+
+    Raises:
+        ModelError: If the server fails.
+    """
+    embedder = RemoteEmbedder(client)
+    if client.settings.dim is None:
+        embedder.embed_queries(["size"])
+    return embedder

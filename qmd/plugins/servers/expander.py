@@ -1,0 +1,118 @@
+"""The Expander over a chat server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import cast
+from urllib.parse import urlsplit
+
+from qmd.inference.base import Expansion
+from qmd.inference.engines.expansion_checks import check_expansions
+from qmd.plugins.servers.apis import CHAT_APIS, ChatAnswer, ChatAsk
+from qmd.plugins.servers.client import DeadlineError, RemoteClient
+from qmd.plugins.servers.engines import ServerEngine
+from qmd.plugins.servers.refusals import RefusalError
+from qmd.records import SubQuery, SubQueryKind
+
+_ANSWER_TOKENS = 300
+_THINKING_TOKENS = 2_000
+"""Limit for models that think before they answer, which counts, too."""
+_SAMPLING: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.8, "presence_penalty": 0.5, "seed": 0}
+_TYPED_LINE = re.compile(r"^\s*[-*]?\s*(lex|vec|hyde)\s*:\s*(.+)$", re.IGNORECASE)
+_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*</think(?:ing)?>", re.DOTALL)
+"""Some templates hold the opening tag, so that the answer begins in the midst of thinking."""
+_INSTRUCTIONS = (
+    "You expand search queries over a collection of notes and documents. Write in the language of the query. "
+    "Answer with four lines and nothing else:\n"
+    "lex: two to five keywords for full-text search\n"
+    "lex: other keywords, with a synonym or related term\n"
+    "vec: the query reworded as one clear sentence\n"
+    "hyde: one sentence from a document that would answer the query\n"
+    "Keep the query's own names and key terms."
+)
+
+
+class RemoteExpander(ServerEngine[ChatAsk, ChatAnswer]):
+    """The Expander over a chat server."""
+
+    role = "expand"
+    also_by_form = False
+
+    def __init__(self, client: RemoteClient) -> None:
+        super().__init__(client, CHAT_APIS)
+        is_openai = urlsplit(client.settings.url).hostname == "api.openai.com"
+        self._max_tokens = _THINKING_TOKENS if is_openai else _ANSWER_TOKENS
+        self._limit_name = "max_completion_tokens" if is_openai else "max_tokens"
+        # OpenAI's own models refuse these or have better ones of their own.
+        self._sampling = {} if is_openai else _SAMPLING
+
+    def expand(
+        self,
+        query: str,
+        *,
+        intent: str | None = None,
+        deadline_s: float | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Expansion:
+        """Validated sub-queries in the query's own language; lines that are no typed lines are among the dropped.
+
+        Raises:
+            ModelError: If the server fails.
+        """
+        if not query.strip() or (is_cancelled is not None and is_cancelled()):
+            return Expansion(())
+        asked = f"Query: {query.strip()}" + (f"\nIntent: {intent.strip()}" if intent and intent.strip() else "")
+        if "qwen3" in self.settings.model.lower():
+            asked += " /no_think"
+        try:
+            answer = self._complete(asked, deadline_s)
+        except DeadlineError:
+            return Expansion((), ((query, "no time was left for expansion"),))
+        proposed, other = parse_typed_lines(answer.text)
+        if answer.is_cut and not proposed:
+            return Expansion((), ((query, f"the model thought for {self._max_tokens} tokens and gave no answer"),))
+        checked = check_expansions(query, proposed, intent=intent)
+        dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
+        return Expansion(checked.subqueries, dropped)
+
+    def _complete(self, asked: str, deadline_s: float | None) -> ChatAnswer:
+        """The model's answer; what the server refuses is asked for in the other form, or not, from then on."""
+        messages = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": asked}]
+        while True:
+            ask = ChatAsk(self.settings.model, messages, self._max_tokens, self._limit_name, self._sampling)
+            try:
+                answer = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
+            except RefusalError as exc:
+                if not self._adapts(exc):
+                    raise
+                continue
+            if answer.is_cut and self._max_tokens < _THINKING_TOKENS and not parse_typed_lines(answer.text)[0]:
+                self._max_tokens = _THINKING_TOKENS
+                continue
+            return answer
+
+    def _adapts(self, refusal: RefusalError) -> bool:
+        """Whether the next request differs from the one that was refused; true at most twice."""
+        if self._limit_name == "max_tokens" and "max_tokens" in refusal.words:
+            self._limit_name, self._max_tokens = "max_completion_tokens", _THINKING_TOKENS
+            return True
+        if self._sampling and any(name in refusal.words for name in self._sampling):
+            # Models that refuse one of them think, and refuse all.
+            self._sampling, self._max_tokens = {}, _THINKING_TOKENS
+            return True
+        return False
+
+
+def parse_typed_lines(text: str) -> tuple[list[SubQuery], list[str]]:
+    """Typed lines of a model's answer, thinking removed, and the other lines that hold text."""
+    proposed: list[SubQuery] = []
+    other: list[str] = []
+    for line in _THINKING.sub("", text).splitlines():
+        match = _TYPED_LINE.match(line)
+        if match:
+            kind = cast(SubQueryKind, match[1].lower())
+            proposed.append(SubQuery(kind, match[2].strip(), len(proposed) + 1))
+        elif line.strip():
+            other.append(line.strip())
+    return proposed, other

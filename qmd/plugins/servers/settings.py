@@ -1,0 +1,99 @@
+"""Which model server serves a role: from the model that was asked for and the environment.
+
+A model written as `http://host:8000/v1#name` is a server's, and `tei+http://host:8080#name` one whose interface is
+named; the URL may also come from `QMD_EMBED_URL`, `QMD_RERANK_URL`, `QMD_GENERATE_URL`, the interface from `QMD_*_API`.
+Keys come from `QMD_*_API_KEY` or `QMD_API_KEY` alone, for configurations are shared. With `QMD_OFFLINE` set only
+servers on this machine are used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from qmd.environment import is_on
+from qmd.errors import ModelError
+from qmd.inference.models.catalogue import EmbedOverrides, Role
+from qmd.inference.settings import ENV_STEMS, is_address
+
+_TIMEOUT_S = 30.0
+_MAX_TOKENS = 480
+
+
+class RemoteSettings(Struct, frozen=True):
+    """A model server for one role."""
+
+    url: str
+    """Base (`http://host:8000/v1`), host alone, or the whole address of the endpoint."""
+    model: str
+    api: str | None = None
+    """Name of its interface (`qmd.plugins.servers.apis`); None finds out."""
+    api_key: str | None = None
+    is_offline: bool = False
+    """Refuse every host but this machine."""
+    timeout_s: float = _TIMEOUT_S
+    """For one try, and for all tries of a call that someone waits for."""
+    retries: int = 2
+    batch_size: int = 32
+    """Texts in one request."""
+    dim: int | None = None
+    """Expected size of a vector, asked for where the server's own is larger; None takes the server's."""
+    max_tokens: int = _MAX_TOKENS
+    """Token budget of one chunk's body."""
+    document_prompt: str = ""
+    query_prompt: str = ""
+
+
+def remote_settings(
+    role: Role, model: str, env: Mapping[str, str], overrides: EmbedOverrides = EmbedOverrides()
+) -> RemoteSettings | None:
+    """The server that serves a role, or None for a model of this machine.
+
+    Args:
+        model: What was asked for: `http://host/v1#name`, or the name on the server of `QMD_*_URL`; empty for none.
+        env: `QMD_*_URL`, `QMD_*_API`, `QMD_*_API_KEY`, `QMD_API_KEY`, `QMD_OFFLINE`, `QMD_REMOTE_TIMEOUT`,
+            `QMD_EMBED_MAX_TOKENS`.
+        overrides: Prompts and size of an embedding model.
+
+    Raises:
+        ModelError: A server without a model's name, or a number that is none.
+    """
+    stem = ENV_STEMS[role]
+    url, name = env.get(f"{stem}_URL", "").strip(), model.strip()
+    if is_address(name):
+        url, _, name = name.partition("#")
+    if not url:
+        return None
+    api, _, rest = url.partition("+") if "+" in url.partition("://")[0] else ("", "", url)
+    url, api = rest, api or env.get(f"{stem}_API", "").strip()
+    if not name:
+        raise ModelError(f"model server '{url}' is named without a model", f"write {url}#NAME, or set {stem}_MODEL")
+    key = env.get(f"{stem}_API_KEY") or env.get("QMD_API_KEY")
+    return RemoteSettings(
+        url,
+        name,
+        api=api or None,
+        api_key=key.strip() if key else None,
+        is_offline=is_on(env.get("QMD_OFFLINE")),
+        timeout_s=_positive(env, "QMD_REMOTE_TIMEOUT") or _TIMEOUT_S,
+        max_tokens=int((_positive(env, "QMD_EMBED_MAX_TOKENS") if role == "embed" else None) or _MAX_TOKENS),
+        dim=overrides.dim,
+        document_prompt=overrides.document_prompt or "",
+        query_prompt=overrides.query_prompt or "",
+    )
+
+
+def _positive(env: Mapping[str, str], name: str) -> float | None:
+    """A variable as a number above 0; None where it is not set."""
+    text = env.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ModelError(f"{name} is '{text}', not a number above 0", f"unset {name}, or write a number")
+    return number

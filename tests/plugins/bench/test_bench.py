@@ -1,0 +1,334 @@
+"""`qmd bench` through `main`: fixtures, BEIR folders, TREC files, known items, stored runs, failures."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.program import Qmd
+
+FIXTURE = {
+    "description": "what the notes decide",
+    "version": "1",
+    "queries": [
+        {
+            "id": "price",
+            "query": "lex: seat pricing",
+            "type": "exact",
+            "description": "",
+            "expected_files": ["notes/pricing.md"],
+            "expected_in_top_k": 3,
+        },
+        {"id": "limit", "query": "rate limiter", "expected_files": ["sunday.md"], "expected_in_top_k": 1},
+    ],
+}
+
+
+@pytest.fixture
+def fixture_file(home: Path) -> Path:
+    path = home / "fx.json"
+    path.write_text(json.dumps(FIXTURE))
+    return path
+
+
+@pytest.fixture
+def beir_folder(home: Path) -> Path:
+    folder = home / "tiny"
+    folder.mkdir()
+    rows = [("a", "Bread", "Flour, water and salt."), ("b", "Ships", "Sails and anchors.")]
+    corpus = "".join(json.dumps({"_id": name, "title": title, "text": text}) + "\n" for name, title, text in rows)
+    (folder / "corpus.jsonl").write_text(corpus)
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "baking: flour"}\n{"_id": "2", "text": "anchors"}\n')
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t2\n")
+    return folder
+
+
+def test_a_fixture_gives_the_shape_that_scripts_read(indexed: Qmd, fixture_file: Path) -> None:
+    run = indexed("bench", str(fixture_file), "--json", "--backends", "bm25")
+    assert (run.status, run.err) == (0, "")
+    report = json.loads(run.out)
+    assert report["fixture"] == "fx.json"
+    first = report["results"][0]
+    assert (first["id"], first["query"], first["type"]) == ("price", "lex: seat pricing", "exact")
+    score = first["backends"]["bm25"]
+    assert (score["precision_at_k"], score["recall"], score["mrr"], score["hits_at_k"]) == (1.0, 1.0, 1.0, 1)
+    assert score["top_files"][0] == "qmd://notes/pricing.md"
+    assert (score["matched_files"], score["unmatched_expected_files"]) == (["notes/pricing.md"], [])
+    assert report["summary"]["bm25"]["avg_mrr"] == 1.0
+    assert report["backends"]["bm25"]["metrics"]["nDCG@10"] == 1.0
+
+
+def test_a_fixture_prints_a_table_and_a_summary(indexed: Qmd, fixture_file: Path) -> None:
+    run = indexed("bench", str(fixture_file), "--backends", "bm25")
+    assert run.status == 0
+    lines = run.out.splitlines()
+    assert lines[0].split() == ["query", "backend", "P@k", "R@1", "R@3", "R@5", "MRR", "F1", "ms"]
+    assert "Summary:" in lines
+    assert "Share of time per stage:" in lines
+
+
+def test_backends_that_cannot_run_are_named_and_are_no_zeros(indexed: Qmd, fixture_file: Path) -> None:
+    run = indexed("bench", str(fixture_file), "--json")
+    assert run.status == 0
+    report = json.loads(run.out)
+    assert list(report["backends"]) == ["bm25"]
+    assert set(report["unavailable"]) == {"vector", "hybrid", "full"}
+    assert "backend 'vector' needs vectors" in run.err
+    assert "qmd embed" in run.err
+
+
+def test_a_backend_asked_for_by_name_must_run(indexed: Qmd, fixture_file: Path) -> None:
+    run = indexed("bench", str(fixture_file), "--backends", "vector")
+    assert (run.status, run.out) == (4, "")
+    assert "backend 'vector' needs vectors" in run.err
+
+
+def test_an_unknown_backend_is_refused(indexed: Qmd, fixture_file: Path) -> None:
+    run = indexed("bench", str(fixture_file), "--backends", "bm52")
+    assert (run.status, run.err) == (2, "error: unknown backend 'bm52'\nhint: known: bm25, vector, hybrid, full\n")
+
+
+def test_a_failed_search_is_reported_and_left_out_of_the_means(indexed: Qmd, home: Path) -> None:
+    queries = [*FIXTURE["queries"], {"id": "bad", "query": "lex:", "expected_files": ["x.md"]}]
+    (home / "bad.json").write_text(json.dumps({"queries": queries}))
+    run = indexed("bench", "bad.json", "--json", "--backends", "bm25")
+    assert run.status == 1
+    report = json.loads(run.out)
+    assert "must include text" in report["results"][2]["backends"]["bm25"]["error"]
+    assert report["summary"]["bm25"]["avg_mrr"] == 1.0
+    assert [failure["query_id"] for failure in report["backends"]["bm25"]["failures"]] == ["bad"]
+
+
+def test_a_fixture_that_finds_nothing_is_questioned(indexed: Qmd, home: Path) -> None:
+    (home / "fx.json").write_text(
+        json.dumps({"queries": [{"id": "1", "query": "pricing", "expected_files": ["z.md"]}]})
+    )
+    run = indexed("bench", "fx.json", "--backends", "bm25")
+    assert "no expected file was found" in run.err
+
+
+def test_a_fixture_names_its_collection_and_the_option_another(indexed: Qmd, home: Path) -> None:
+    (home / "fx.json").write_text(json.dumps({**FIXTURE, "collection": "nots"}))
+    run = indexed("bench", "fx.json", "--backends", "bm25")
+    assert run.status == 3
+    assert "did you mean 'notes'" in run.err
+    assert indexed("bench", "fx.json", "--backends", "bm25", "-c", "notes").status == 0
+
+
+def test_a_beir_folder_brings_its_own_documents(qmd: Qmd, home: Path, beir_folder: Path) -> None:
+    run = qmd("bench", str(beir_folder), "--backends", "bm25", "--json")
+    assert run.status == 0
+    report = json.loads(run.out)
+    assert (report["name"], report["queries"]) == ("tiny", 2)
+    assert report["backends"]["bm25"]["metrics"]["nDCG@10"] == 1.0
+    assert len(list((home.parent / "cache/qmd/bench").glob("tiny-*.sqlite"))) == 1
+
+
+@pytest.mark.slow
+def test_every_backend_runs_on_the_built_in_models(qmd: Qmd, beir_folder: Path) -> None:
+    run = qmd("bench", str(beir_folder), "--json", "-n", "1")
+    assert run.status == 0
+    report = json.loads(run.out)
+    assert list(report["backends"]) == ["bm25", "vector", "hybrid", "full"]
+    assert all(row["metrics"]["MRR@10"] == 1.0 for row in report["backends"].values())
+    assert report["backends"]["full"]["stage_share"]["rerank"] > 0
+
+
+def test_runs_are_saved_scored_and_compared(qmd: Qmd, home: Path, beir_folder: Path) -> None:
+    assert qmd("bench", str(beir_folder), "--backends", "bm25", "--save-run", "runs").status == 0
+    assert (home / "runs/bm25.run").read_text().startswith("1 Q0 a 1 ")
+    run = qmd("bench", str(beir_folder), "--backends", "bm25", "--compare", "runs", "--json")
+    comparison = json.loads(run.out)["backends"]["bm25"]["comparison"]
+    assert (comparison["difference"], comparison["queries"], comparison["p_value"]) == (0.0, 2, 1.0)
+    alone = qmd("bench", "runs/bm25.run", "--qrels", str(beir_folder / "qrels.tsv"))
+    assert alone.status == 0
+    assert alone.out.splitlines()[3].split()[:2] == ["bm25", "1.0000"]
+
+
+def test_a_run_without_judgements_is_refused(qmd: Qmd, home: Path) -> None:
+    (home / "x.run").write_text("1 Q0 a 1 1.0 x\n")
+    run = qmd("bench", "x.run")
+    assert run.status == 2
+    assert "--qrels" in run.err
+
+
+def test_trec_files_are_asked_of_the_users_own_index(indexed: Qmd, home: Path) -> None:
+    (home / "q.tsv").write_text("7\tpricing interviews\n8\tnot judged\n")
+    (home / "qrels.txt").write_text("7 0 pricing 1\n")
+    run = indexed("bench", "--queries", "q.tsv", "--qrels", "qrels.txt", "--backends", "bm25", "--json")
+    assert run.status == 0
+    report = json.loads(run.out)
+    assert (report["queries"], report["backends"]["bm25"]["metrics"]["MRR@10"]) == (1, 1.0)
+
+
+def test_auto_asks_the_index_its_own_headings(indexed: Qmd, notes: Path) -> None:
+    (notes / "more.md").write_text(
+        "# More\n\n## Watering the plants\n\nTwice a week.\n\n## Feeding the cat\n\nOften.\n"
+    )
+    assert indexed("update").status == 0
+    run = indexed("bench", "--auto", "--backends", "bm25", "--json")
+    assert json.loads(run.out)["queries"] == 2
+    run = indexed("bench", "--auto", "1", "--backends", "bm25", "--json")
+    report = json.loads(run.out)
+    assert (report["name"], report["queries"], report["backends"]["bm25"]["metrics"]["MRR@10"]) == ("auto", 1, 1.0)
+
+
+def test_auto_without_a_heading_says_so(indexed: Qmd) -> None:
+    run = indexed("bench", "--auto", "--backends", "bm25")
+    assert run.status == 3
+    assert "no heading or link" in run.err
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["a.json", "b.json"], ["--queries", "q.tsv"], ["a.json", "--auto"], ["--auto", "--names"]]
+)
+def test_one_thing_is_measured_at_a_time(indexed: Qmd, argv: list[str]) -> None:
+    run = indexed("bench", *argv)
+    assert run.status == 2
+    assert run.err.startswith("Usage: qmd bench")
+
+
+def test_a_missing_target_is_named(indexed: Qmd) -> None:
+    run = indexed("bench", "gone.json")
+    assert run.status == 3
+    assert "no fixture, folder or run 'gone.json'" in run.err
+
+
+def test_the_help_names_every_option(qmd: Qmd) -> None:
+    run = qmd("bench", "--help")
+    assert run.status == 0
+    for option in (
+        "--auto",
+        "--names",
+        "--backends",
+        "--qrels",
+        "--queries",
+        "--save-run",
+        "--compare",
+        "--json",
+        "-c",
+    ):
+        assert option in run.out
+
+
+CASES = {
+    "queries": [
+        {
+            "id": "why",
+            "query": "seat pricing interviews",
+            "type": "keyword",
+            "expected_files": ["pricing.md"],
+            "expected_text": "per-seat pricing after the interviews",
+        },
+        {
+            "id": "window",
+            "query": "rate limiter",
+            "type": "keyword",
+            "expected_files": ["sunday.md"],
+            "expected_text": ["limiter. it has a SLIDING"],
+        },
+        {"id": "alien", "query": "zeppelin quantum", "type": "unanswerable", "expected_files": []},
+    ]
+}
+
+
+@pytest.fixture
+def cases(home: Path) -> str:
+    (home / "cases.json").write_text(json.dumps(CASES))
+    return "cases.json"
+
+
+def test_cases_say_what_a_person_sees_by_kind(indexed: Qmd, cases: str) -> None:
+    run = indexed("bench", cases, "--backends", "bm25", "--json")
+    assert run.status == 0
+    report = json.loads(run.out)
+    rows = {row["id"]: row["backends"]["bm25"] for row in report["results"]}
+    assert (rows["why"]["rank"], rows["why"]["passage_holds"]) == (1, True)
+    assert (rows["alien"]["rank"], rows["alien"]["passage_holds"], rows["alien"]["verdict"]) == (None, None, "none")
+    backend = report["backends"]["bm25"]
+    assert backend["metrics"]["nDCG@10"] == report["summary"]["bm25"]["avg_mrr"] == 1.0
+    assert (backend["answers"]["cases"], backend["answers"]["success@1"], backend["answers"]["refused"]) == (
+        3,
+        1.0,
+        1.0,
+    )
+    assert (backend["kinds"]["keyword"]["passage_holds"], backend["kinds"]["keyword"]["refused"]) == (1.0, None)
+    assert (backend["kinds"]["unanswerable"]["success@1"], backend["kinds"]["unanswerable"]["none"]) == (None, 1.0)
+
+
+def test_cases_print_a_table_of_each_backend(indexed: Qmd, cases: str) -> None:
+    lines = indexed("bench", cases, "--backends", "bm25").out.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("bm25") and "success@1" in line)
+    kinds = [line.split() for line in lines[start + 1 : start + 4]]
+    assert [row[:6] for row in kinds] == [
+        ["keyword", "2", "1.000", "1.000", "1.000", "1.000"],
+        ["unanswerable", "1", "-", "-", "-", "-"],
+        ["all", "3", "1.000", "1.000", "1.000", "1.000"],
+    ]
+
+
+def test_answers_are_saved_and_compared_query_by_query(indexed: Qmd, home: Path, notes: Path, cases: str) -> None:
+    assert indexed("bench", cases, "--backends", "bm25", "--save-run", "runs").status == 0
+    assert set(json.loads((home / "runs/bm25.answers.json").read_text())) == {"why", "window", "alien"}
+    (notes / "daily/sunday.md").write_text("# Sunday\n\nNothing.\n")
+    assert indexed("update").status == 0
+    run = indexed("bench", cases, "--backends", "bm25", "--compare", "runs", "--json")
+    assert "no expected file holds the expected text of queries: 'window'" in run.err
+    backend = json.loads(run.out)["backends"]["bm25"]
+    first, passage = backend["answer_comparison"]["success@1"], backend["answer_comparison"]["passage_holds"]
+    assert (first["old"], first["new"], first["worse"], first["queries"]) == (1.0, 0.5, 1, 2)
+    assert (passage["worse"], backend["answer_comparison"]["verdict_right"]["queries"]) == (1, 3)
+    assert backend["kind_comparisons"]["keyword"]["success@1"]["difference"] == -0.5
+    table = indexed("bench", cases, "--backends", "bm25", "--compare", "runs").out
+    assert "bm25 keyword passage_holds" in table
+    assert "bm25 unanswerable" not in table
+
+
+def test_a_run_saved_without_answers_is_compared_by_its_ranking_and_says_so(
+    indexed: Qmd, home: Path, cases: str
+) -> None:
+    assert indexed("bench", cases, "--backends", "bm25", "--save-run", "runs").status == 0
+    (home / "runs/bm25.answers.json").unlink()
+    run = indexed("bench", cases, "--backends", "bm25", "--compare", "runs", "--json")
+    assert run.status == 0
+    assert "no answers are stored in 'runs/bm25.answers.json'" in run.err
+    backend = json.loads(run.out)["backends"]["bm25"]
+    assert backend["comparison"]["difference"] == 0.0
+    assert "answer_comparison" not in backend
+
+
+def test_unanswerable_queries_alone_are_measured_and_compared(indexed: Qmd, home: Path) -> None:
+    (home / "u.json").write_text(json.dumps({"queries": CASES["queries"][2:]}))
+    assert indexed("bench", "u.json", "--backends", "bm25", "--save-run", "runs").err == "runs saved in 'runs'\n"
+    run = indexed("bench", "u.json", "--backends", "bm25", "--compare", "runs", "--json")
+    assert (run.status, run.err) == (0, "")
+    backend = json.loads(run.out)["backends"]["bm25"]
+    assert (backend["answers"]["refused"], backend["answer_comparison"]["verdict_right"]["old"]) == (1.0, 1.0)
+
+
+def test_names_ask_for_each_note_by_what_it_is_called(indexed: Qmd, notes: Path) -> None:
+    (notes / "Idea.md").write_text("---\naliases: [brainwave]\n---\n# Idea\n\nA brainwave is an idea.\n")
+    assert indexed("update").status == 0
+    run = indexed("bench", "--names", "--backends", "bm25", "--json")
+    assert run.status == 0
+    report = json.loads(run.out)
+    assert (report["name"], report["queries"]) == ("names", 5)
+    assert {row["query"]: row["type"] for row in report["results"]}["brainwave"] == "alias"
+    wave = next(row["backends"]["bm25"] for row in report["results"] if row["query"] == "brainwave")
+    assert (wave["rank"], wave["top_files"]) == (1, ["notes/Idea.md"])
+    assert report["backends"]["bm25"]["kinds"]["name"]["cases"] == 4
+    few = json.loads(indexed("bench", "--names", "2", "--backends", "bm25", "--json").out)
+    assert few["queries"] == 2
+
+
+def test_names_and_ids_with_blanks_are_the_same_in_a_stored_run(indexed: Qmd, home: Path) -> None:
+    rows = [{"id": "the tomato\u3000case", "query": "tomatoes", "expected_files": ["we ird/c & d.md"]}]
+    (home / "fx.json").write_text(json.dumps({"queries": rows}))
+    assert indexed("bench", "fx.json", "--backends", "bm25", "--save-run", "runs").status == 0
+    run = indexed("bench", "fx.json", "--backends", "bm25", "--compare", "runs", "--json")
+    assert run.status == 0
+    comparison = json.loads(run.out)["backends"]["bm25"]["comparison"]
+    assert (comparison["old"], comparison["new"]) == (1.0, 1.0)
+    (home / "qrels.tsv").write_text("the tomato\u3000case\twe ird/c & d.md\t1\n")
+    run = indexed("bench", "runs/bm25.run", "--qrels", "qrels.tsv", "--json")
+    assert json.loads(run.out)["backends"]["bm25"]["metrics"]["nDCG@10"] == 1.0

@@ -1,0 +1,101 @@
+"""The program as it is started: what it refuses, and a picker in a command substitution on a real terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from qmd.environment import install_command
+from tests.program import Qmd, home, indexed, notes, qmd
+
+__all__ = ["home", "indexed", "notes", "qmd"]
+
+COMMANDS = [("browse",), ("query", "-i"), ("search", "-i")]
+
+
+@pytest.mark.parametrize("argv", COMMANDS, ids=" ".join)
+def test_a_screen_needs_a_terminal(indexed: Qmd, argv: tuple[str, ...]) -> None:
+    run = indexed(*argv)
+    assert (run.status, run.out) == (1, "")
+    assert run.err == f"error: 'qmd {argv[0]}' needs a terminal to draw on\nhint: in a script: qmd query --json\n"
+
+
+def test_without_textual_the_line_to_install_it_is_told(indexed: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("textual", "qmd.plugins.browse"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "textual", None)
+    run = indexed("browse")
+    assert (run.status, run.out) == (1, "")
+    assert run.err.endswith(f"hint: {install_command('browse')}\n")
+
+
+class Terminal:
+    """A terminal that somebody sees."""
+
+    def __init__(self, socket: str) -> None:
+        self._tmux = ("tmux", "-L", socket)
+        shell = ("env", "-u", "TMUX", "sh")
+        self.run("-f", os.devnull, "new-session", "-d", "-x", "80", "-y", "24", *shell)
+
+    def run(self, *arguments: str) -> str:
+        return subprocess.run([*self._tmux, *arguments], check=True, capture_output=True, encoding="utf-8").stdout
+
+    def press(self, *keys: str) -> None:
+        self.run("send-keys", *keys)
+
+    def until(self, holds: Callable[[str], bool]) -> str:
+        end = time.monotonic() + 30
+        while not holds(screen := self.run("capture-pane", "-p")):
+            assert time.monotonic() < end, screen
+            time.sleep(0.05)
+        return screen
+
+
+@pytest.fixture
+def terminal(home: Path) -> Iterator[Terminal]:
+    if shutil.which("tmux") is None:
+        pytest.skip("there is no tmux")
+    opened = Terminal(f"qmd-{os.getpid()}")
+    yield opened
+    opened.run("kill-server")
+
+
+def test_a_picker_draws_on_stderr_and_prints_the_choice_alone(indexed: Qmd, home: Path, terminal: Terminal) -> None:
+    program = f"{shlex.quote(sys.executable)} -m qmd query -i --full-path --no-gpu window"
+    terminal.press(f'chosen=$({program}); echo "chose <$chosen>"', "Enter")
+    terminal.until(lambda screen: "● Sunday" in screen and "sliding window" in screen)
+    terminal.press("Enter")
+    screen = terminal.until(lambda screen: "chose <" in screen.replace('"chose <$chosen>"', ""))
+    assert f"chose <{home / 'notes/daily/sunday.md'}>" in screen.replace("\n", "")
+
+
+def test_a_terminal_is_handed_back_when_the_program_is_ended_from_outside(
+    indexed: Qmd, home: Path, terminal: Terminal
+) -> None:
+    program = f"{shlex.quote(sys.executable)} -m qmd browse --no-gpu window"
+    terminal.press(f"sh -c 'echo $$ > \"{home}/pid\"; exec {program}'; stty -a | grep -c ' icanon'", "Enter")
+    terminal.until(lambda screen: "● Sunday" in screen)
+    os.kill(int((home / "pid").read_text()), signal.SIGTERM)
+    terminal.until(lambda screen: screen.rstrip().splitlines()[-2].strip() == "1" and "● Sunday" not in screen)
+
+
+def test_a_mistake_of_the_program_is_one_line_on_the_terminal_as_it_was(
+    indexed: Qmd, home: Path, terminal: Terminal
+) -> None:
+    (home / "mistaken.py").write_text(
+        "import sys\nfrom qmd.plugins.browse.app import BrowseApp\nfrom qmd.__main__ import run\n"
+        "BrowseApp._take_answer = lambda *given: 1 / 0\nsys.argv = ['qmd', 'browse', '--no-gpu']\nrun()\n"
+    )
+    terminal.press(f"{shlex.quote(sys.executable)} {shlex.quote(str(home / 'mistaken.py'))}; echo status $?", "Enter")
+    screen = terminal.until(lambda screen: "status 1" in screen)
+    assert "error: unexpected ZeroDivisionError: division by zero" in screen
+    assert "Traceback" not in screen

@@ -1,0 +1,105 @@
+"""Connections that send nothing, or half a request, and more connections than there are descriptors for."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from qmd.plugins.mcp.guard import AccessPolicy, guard_app
+from qmd.plugins.mcp.http_protocol import EndingServer, prompt_protocol
+
+WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@contextmanager
+def serving(timeout_s: float, max_connections: int) -> Iterator[Callable[[], socket.socket]]:
+    """Opens connections to a server of that patience."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = guard_app(answer, AccessPolicy("127.0.0.1"))
+    protocol = prompt_protocol(timeout_s, max_connections)
+    server = EndingServer(uvicorn.Config(app, http=protocol, lifespan="off", log_config=None))
+    thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
+    thread.start()
+    try:
+        yield lambda: socket.create_connection(listener.getsockname()[:2], timeout=60)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+
+
+def read_answer(connection: socket.socket) -> bool:
+    """Whether an answer arrives whole."""
+    found = b""
+    while not found.endswith(b"ok"):
+        part = connection.recv(1000)
+        if not part:
+            return False
+        found += part
+    return found.startswith(b"HTTP/1.1 200 OK")
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Waits for the end of the connection; a connection that stays open runs into the time-out."""
+    try:
+        return connection.recv(1000) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        b"",
+        b"POST /query HTTP/1.1\r\nHost: local",
+        b"POST /query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+        WHOLE + b"GET / HTT",
+    ],
+)
+def test_half_a_request_is_not_waited_for(half: bytes) -> None:
+    with serving(0.3, 16) as connect, connect() as connection:
+        connection.sendall(half)
+        if half.startswith(WHOLE):
+            assert read_answer(connection)
+        assert is_closed(connection)
+
+
+def test_a_request_that_comes_byte_by_byte_is_not_waited_for() -> None:
+    with serving(0.3, 16) as connect, connect() as connection:
+        connection.settimeout(0.05)
+        for _ in range(1000):
+            try:
+                connection.sendall(b"x")
+                if connection.recv(1000) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+    pytest.fail("the connection stayed open")
+
+
+def test_silent_connections_make_room_for_new_ones() -> None:
+    with serving(60, 4) as connect, ExitStack() as stack:
+        silent = [stack.enter_context(connect()) for _ in range(12)]
+        with connect() as connection:
+            connection.sendall(WHOLE)
+            assert read_answer(connection)
+        assert all(is_closed(one) for one in silent[:8])
+
+
+def test_a_connection_that_asks_in_time_stays() -> None:
+    with serving(60, 16) as connect, connect() as connection:
+        for _ in range(3):
+            connection.sendall(WHOLE)
+            assert read_answer(connection)

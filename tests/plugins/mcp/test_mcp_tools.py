@@ -1,0 +1,411 @@
+"""The tools and resources through the SDK's own client, in memory, in both protocol eras."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+from mcp_types import EmbeddedResource, TextContent, TextResourceContents
+from msgspec.structs import replace
+
+from qmd.app.index import Index
+from qmd.pace import Progress
+from qmd.plugins.mcp.mcp_server import TOOLS, build_server
+from qmd.plugins.mcp.presentation import results_text, structured_results
+from qmd.records import Query, SearchResponse
+from qmd.store.runs import embed_lock, recorded_run
+from tests.plugins.serving import Loader, open_with
+
+pytestmark = pytest.mark.anyio
+ERAS = ("legacy", "2026-07-28")
+Connect = Callable[[], Any]
+
+
+@pytest.fixture(params=ERAS)
+def connect(request: pytest.FixtureRequest, index: Index) -> Connect:
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[Client]:
+        async with Client(build_server(index), mode=request.param) as client:
+            yield client
+
+    return connected
+
+
+def text_of(result: Any) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+def resources_of(result: Any) -> list[TextResourceContents]:
+    resources = [block.resource for block in result.content if isinstance(block, EmbeddedResource)]
+    return [resource for resource in resources if isinstance(resource, TextResourceContents)]
+
+
+async def call(connect: Connect, tool: str, **arguments: object) -> Any:
+    async with connect() as client:
+        return await client.call_tool(tool, arguments)
+
+
+async def test_tools_are_listed_in_order_read_only_with_short_descriptions(connect: Connect) -> None:
+    async with connect() as client:
+        tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == ["query", "get", "multi_get", "status", "links", "related"]
+    for tool in tools:
+        assert len(tool.description) < 1800
+        assert tool.annotations.read_only_hint is True
+        assert tool.annotations.open_world_hint is False
+        assert tool.output_schema is None
+        assert tool.input_schema["additionalProperties"] is False
+
+
+async def test_instructions_stay_under_what_clients_cut_off(index: Index) -> None:
+    instructions = build_server(index).instructions or ""
+    assert "5 markdown documents" in instructions
+    assert "Context: Global" in instructions
+    assert len(instructions) < 2048
+
+
+async def test_an_answer_says_that_changed_notes_were_taken_up() -> None:
+    response = SearchResponse(Query("x"), (), "none", refreshed=2)
+    assert structured_results(response)["refreshed"] == 2
+    assert results_text(response, "x") == 'No results found for "x"\nNote: 2 changed notes refreshed.'
+    assert "refreshed" not in structured_results(replace(response, refreshed=0))
+
+
+async def test_query_rows_have_the_fields_clients_parse(connect: Connect) -> None:
+    result = await call(connect, "query", query="rate limiter", rerank=False)
+    row = result.structured_content["results"][0]
+    assert set(row) == {"docid", "file", "title", "score", "context", "line", "snippet", "uri", "heading_trail"}
+    assert row["file"] == "docs/a.md"
+    assert row["docid"].startswith("#") and len(row["docid"]) == 7
+    assert row["context"] == "Global\n\nRoot ctx"
+    assert row["uri"] == "qmd://docs/a.md"
+    assert 0 <= row["score"] <= 1
+
+
+async def test_snippet_lines_carry_the_line_numbers_of_the_file(connect: Connect) -> None:
+    result = await call(connect, "query", searches=[{"type": "lex", "query": "zebra"}], rerank=False)
+    row = result.structured_content["results"][0]
+    assert row["line"] == 303
+    header, *lines = row["snippet"].split("\n")
+    assert header == f"@@ -{lines[0].partition(':')[0]},{len(lines)} @@ (297 before, 14 after)"
+    assert "303: the marker zebra stands here" in lines
+
+
+async def test_text_and_structured_content_carry_the_same_facts(connect: Connect) -> None:
+    result = await call(connect, "query", query="rate limiter", rerank=False)
+    text = text_of(result)
+    assert result.structured_content["results"]
+    for row in result.structured_content["results"]:
+        head = f"{row['docid']} {round(row['score'] * 100)}% {row['file']} - {row['title']}"
+        for fact in (head, row["context"], row["snippet"], row["uri"], f"Line {row['line']}"):
+            assert fact in text
+    for warning in result.structured_content.get("warnings", []):
+        assert warning in text
+
+
+async def test_no_hit_says_so(connect: Connect) -> None:
+    result = await call(connect, "query", searches=[{"type": "lex", "query": "zzzzqqq"}], rerank=False)
+    assert text_of(result).startswith('No results found for "zzzzqqq"')
+    assert result.structured_content["results"] == []
+    assert not result.is_error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"query": "x", "collection": "docs"}, "unknown argument 'collection', did you mean 'collections'?"),
+        ({"query": "x", "min_score": 0.5}, "unknown argument 'min_score', did you mean 'minScore'?"),
+        ({"searches": [{"type": "zip", "query": "x"}]}, "searches.0.type: expected 'lex', 'vec' or 'hyde', not 'zip'"),
+        ({"query": "x", "limit": "ten"}, "limit: expected a whole number, not a string"),
+        ({"query": "x", "limit": 0}, "limit: expected at least 1, not 0"),
+        ({"query": "x", "rerank": 1}, "rerank: expected true or false, not a number"),
+        ({"query": 5}, "query: expected a string, not a number"),
+        ({"searches": [{"type": "lex", "query": "x"}] * 11}, "at most 10 sub-queries, not 11"),
+        ({}, "Error: provide either 'query' (plain text) or 'searches' (typed sub-queries)"),
+        (
+            {"query": "x", "searches": [{"type": "lex", "query": "x"}]},
+            "Error: 'query' and 'searches' are mutually exclusive; provide only one",
+        ),
+        ({"searches": [{"type": "vec", "query": "a -b"}]}, "Negation (-term) is not supported in vec/hyde queries"),
+    ],
+)
+async def test_wrong_query_arguments_are_tool_errors_that_name_the_cure(
+    connect: Connect, arguments: dict[str, object], expected: str
+) -> None:
+    result = await call(connect, "query", **arguments)
+    assert result.is_error
+    assert expected in text_of(result)
+
+
+async def test_unknown_arguments_of_every_tool_are_refused(connect: Connect) -> None:
+    for tool in TOOLS:
+        result = await call(connect, tool.name, zzz=1)
+        assert result.is_error, tool.name
+        assert "unknown argument 'zzz'" in text_of(result)
+
+
+async def test_unknown_tool_is_a_protocol_error(connect: Connect) -> None:
+    async with connect() as client:
+        with pytest.raises(MCPError) as raised:
+            await client.call_tool("zip", {})
+    assert raised.value.code == -32602
+    assert raised.value.message == "Tool zip not found"
+
+
+async def test_null_arguments_count_as_absent(connect: Connect) -> None:
+    result = await call(connect, "query", query="cache", searches=None, collections=None, intent=None, rerank=False)
+    assert result.structured_content["results"][0]["file"] == "docs/sub/b.md"
+
+
+async def test_an_unknown_collection_is_an_error_that_names_the_nearest(connect: Connect) -> None:
+    result = await call(connect, "query", query="cache", collections=["dosc"], rerank=False)
+    assert result.is_error
+    assert "Collection not found: dosc" in text_of(result)
+    assert "did you mean 'docs'?" in text_of(result)
+
+
+async def test_several_lines_of_plain_text_are_one_question(connect: Connect) -> None:
+    result = await call(connect, "query", query="how is\nthe cache\nflushed", rerank=False)
+    assert result.structured_content["results"][0]["file"] == "docs/sub/b.md"
+
+
+async def test_tools_of_version_one_answer_without_being_listed(connect: Connect) -> None:
+    for tool in ("search", "vector_search", "deep_search"):
+        result = await call(connect, tool, query="rate limiter", limit=3, minScore=0, collection="docs")
+        assert not result.is_error, text_of(result)
+        assert isinstance(result.structured_content["results"], list)
+    found = await call(connect, "search", query="rate limiter")
+    assert found.structured_content["results"][0]["file"] == "docs/a.md"
+
+
+async def test_get_returns_numbered_lines_under_the_context(connect: Connect) -> None:
+    (resource,) = resources_of(await call(connect, "get", file="docs/a.md:3:2"))
+    assert resource.uri == "qmd://docs/a.md"
+    assert resource.mime_type == "text/markdown"
+    assert resource.text == (
+        "<!-- Context: Global\n\nRoot ctx -->\n\n3: The rate limiter uses a sliding window.\n4: Auth token flow"
+    )
+
+
+async def test_get_arguments_win_over_the_suffix(connect: Connect) -> None:
+    (resource,) = resources_of(
+        await call(connect, "get", file="docs/a.md:3:2", fromLine=1, maxLines=1, lineNumbers=False)
+    )
+    assert resource.text.endswith("-->\n\n# Alpha Doc")
+
+
+async def test_get_by_docid_of_a_result(connect: Connect) -> None:
+    found = await call(connect, "query", query="teapots", rerank=False)
+    row = found.structured_content["results"][0]
+    (resource,) = resources_of(await call(connect, "get", file=row["docid"]))
+    assert resource.uri == row["uri"] == "qmd://docs/we%20ird/c%20%26%20d.md"
+
+
+@pytest.mark.parametrize("reference", ["a\0b", "./a\0.md", "~a\0/b.md", "qmd://docs/a.md\0", "docs/\0:3"])
+async def test_a_reference_with_nul_is_not_found(connect: Connect, reference: str) -> None:
+    for tool in ("get", "links", "related"):
+        result = await call(connect, tool, file=reference)
+        assert result.is_error
+        assert "not found" in text_of(result).lower(), tool
+    several = await call(connect, "multi_get", pattern=f"docs/a.md,{reference}")
+    assert "sliding window" in "".join(resource.text for resource in resources_of(several))
+    assert "not found" in text_of(several).lower()
+
+
+async def test_get_suggests_similar_paths(connect: Connect) -> None:
+    result = await call(connect, "get", file="docs/aa.md")
+    assert result.is_error
+    assert text_of(result).startswith("Document not found: docs/aa.md\n\nDid you mean one of these?\n  - docs/a.md")
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.md", "docs/../../secret.md", "/etc/passwd", "qmd://docs/../../secret.md", "~/secret.md"]
+)
+async def test_get_reads_nothing_outside_the_index(connect: Connect, notes: Path, path: str) -> None:
+    (notes.parent / "secret.md").write_text("secret", encoding="utf-8")
+    result = await call(connect, "get", file=path)
+    assert result.is_error
+    assert "root:" not in text_of(result) and "secret\n" not in text_of(result)
+    assert text_of(result).startswith("Document not found")
+
+
+async def test_files_of_the_folder_that_are_not_indexed_are_not_served(connect: Connect, notes: Path) -> None:
+    (notes / ".private.md").write_text("hidden words", encoding="utf-8")
+    for path in ("docs/.private.md", "qmd://docs/.private.md", str(notes / ".private.md"), "docs/sub/../.private.md"):
+        assert "hidden words" not in str(await call(connect, "get", file=path))
+        assert "hidden words" not in str(await call(connect, "multi_get", pattern=path))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["../*.md", "docs/../../*.md", "/etc/*", "../secret.md, docs/../../secret.md", "~/*"]
+)
+async def test_multi_get_reads_nothing_outside_the_index(connect: Connect, notes: Path, pattern: str) -> None:
+    (notes.parent / "secret.md").write_text("top secret", encoding="utf-8")
+    result = await call(connect, "multi_get", pattern=pattern)
+    assert resources_of(result) == []
+    assert "top secret" not in str(result)
+
+
+async def test_multi_get_by_glob_and_by_list(connect: Connect) -> None:
+    by_glob = resources_of(await call(connect, "multi_get", pattern="docs/**/b.md"))
+    assert [resource.uri for resource in by_glob] == ["qmd://docs/sub/b.md"]
+    result = await call(connect, "multi_get", pattern="docs/a.md, nope.md", maxLines=1, lineNumbers=False)
+    assert not result.is_error
+    assert text_of(result).startswith("Errors:\nFile not found: nope.md")
+    (resource,) = resources_of(result)
+    assert resource.text.endswith("# Alpha Doc\n\n[... truncated 8 more lines]")
+
+
+async def test_multi_get_names_what_is_too_large(connect: Connect) -> None:
+    result = await call(connect, "multi_get", pattern="docs/long.md", maxBytes=1024)
+    assert resources_of(result) == []
+    assert text_of(result) == (
+        "[SKIPPED: docs/long.md - File too large (5KB > 1KB). Use 'get' with file=\"docs/long.md\" to retrieve.]"
+    )
+
+
+async def test_glob_without_match_is_no_error(connect: Connect) -> None:
+    result = await call(connect, "multi_get", pattern="nothing/*.md")
+    assert not result.is_error
+    assert text_of(result) == "Errors:\nNo files matched pattern: nothing/*.md"
+
+
+async def test_status_counts_and_lists_used_collections(connect: Connect, notes: Path) -> None:
+    result = await call(connect, "status")
+    content = result.structured_content
+    assert content["totalDocuments"] == 5
+    assert content["hasVectorIndex"] is False
+    assert content["needsEmbedding"] == 5
+    (collection,) = content["collections"]
+    assert {key: collection[key] for key in ("name", "path", "pattern", "documents")} == {
+        "name": "docs",
+        "path": str(notes),
+        "pattern": "**/*.md",
+        "documents": 5,
+    }
+    assert str(notes) in text_of(result) and "Total documents: 5" in text_of(result)
+
+
+async def test_status_tells_of_a_run_that_computes_vectors(connect: Connect, index: Index) -> None:
+    assert "embedding" not in (await call(connect, "status")).structured_content
+    with embed_lock(index.path), recorded_run(index.path) as record:
+        record.update(Progress(43, 100, 10.0, 4.3, 13.2))
+        result = await call(connect, "status")
+    assert result.structured_content["embedding"] == {
+        "percent": 43,
+        "secondsLeft": 13,
+        "startedAt": record.run.started_at,
+        "pid": record.run.pid,
+        "by": "embed",
+    }
+    assert f"  Computing vectors: 43 % done, 13 s left (process {record.run.pid})" in text_of(result)
+
+
+async def test_resource_template_reads_encoded_paths(connect: Connect) -> None:
+    async with connect() as client:
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [(t.name, t.uri_template, t.mime_type) for t in templates] == [
+            ("document", "qmd://{+path}", "text/markdown")
+        ]
+        assert (await client.list_resources()).resources == []
+        for uri in ("qmd://docs/we%20ird/c%20%26%20d.md", "qmd://docs/日本/検索.md"):
+            (content,) = (await client.read_resource(uri)).contents
+            assert content.uri == uri
+            assert content.text.startswith("<!-- Context: Global")
+
+
+async def test_missing_resources_and_escapes_say_not_found(connect: Connect, notes: Path) -> None:
+    (notes.parent / "secret.md").write_text("top secret", encoding="utf-8")
+    async with connect() as client:
+        for path in ("docs/nope.md", "docs/%2e%2e/secret.md", "docs/..%2fsecret.md", "/etc/passwd"):
+            (content,) = (await client.read_resource(f"qmd://{path}")).contents
+            assert content.text.startswith("Document not found: ")
+            assert "top secret" not in content.text
+
+
+async def test_prompts_do_not_exist(connect: Connect) -> None:
+    async with connect() as client:
+        with pytest.raises(MCPError) as raised:
+            await client.list_prompts()
+    assert raised.value.code == -32601
+
+
+async def test_no_model_is_loaded_before_a_search_needs_one(connect: Connect, loader: Loader) -> None:
+    async with connect() as client:
+        await client.list_tools()
+        await client.call_tool("get", {"file": "docs/a.md"})
+        await client.call_tool("search", {"query": "cache"})
+        assert loader.loads == []
+        await client.call_tool("query", {"query": "cache"})
+        assert loader.loads == [frozenset({"embed", "rerank", "expand"})]
+
+
+async def test_progress_names_the_stages(connect: Connect) -> None:
+    stages: list[str | None] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        stages.append(message)
+
+    async with connect() as client:
+        await client.call_tool("query", {"query": "the"}, progress_callback=on_progress)
+        await client.call_tool("query", {"query": "rate limiter cache"}, progress_callback=on_progress)
+    assert stages[:2] == ["loading models", "searching"]
+    assert "reranking" in stages
+
+
+async def test_cancelled_search_stops_at_the_next_stage(index: Index, loader: Loader) -> None:
+    entered, release = threading.Event(), threading.Event()
+    scored: list[int] = []
+
+    def hook() -> None:
+        scored.append(1)
+        entered.set()
+        release.wait(5)
+
+    loader.before_scoring = hook
+    async with Client(build_server(index), mode="2026-07-28") as client:
+        with anyio.move_on_after(5) as scope:
+
+            async def search() -> None:
+                await client.call_tool("query", {"query": "rate limiter cache"})
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(search)
+                await anyio.to_thread.run_sync(lambda: entered.wait(5))
+                tasks.cancel_scope.cancel()
+        assert not scope.cancelled_caught
+        release.set()
+        loader.before_scoring = lambda: None
+        # The next search is not held up by the abandoned one.
+        result = await client.call_tool("query", {"query": "rate limiter cache"})
+        assert not result.is_error
+    assert scored == [1]
+
+
+async def test_missing_index_is_told_by_tools_not_by_a_dead_session(tmp_path: Path, loader: Loader) -> None:
+    server = build_server(open_with(tmp_path / "none.sqlite", loader))
+    assert "There is no index yet" in (server.instructions or "")
+    async with Client(server, mode="legacy") as client:
+        result = await client.call_tool("search", {"query": "x"})
+    assert result.is_error
+    assert "qmd" in text_of(result)
+
+
+def test_a_damaged_index_is_not_called_missing_at_the_start_of_a_session(tmp_path: Path, loader: Loader) -> None:
+    path = tmp_path / "index.sqlite"
+    path.write_bytes(b"not a database" * 400)
+    said = build_server(open_with(path, loader)).instructions or ""
+    assert "The index cannot be read" in said
+    assert "no index yet" not in said
+
+
+async def test_structured_content_is_plain_json(connect: Connect) -> None:
+    result = await call(connect, "query", query="検索", rerank=False)
+    assert json.loads(json.dumps(result.structured_content))["results"][0]["file"] == "docs/日本/検索.md"

@@ -1,0 +1,345 @@
+"""The page as HTTP: what it shows without a script, who may ask for it, and what it never gives away."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import threading
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from starlette.types import Message
+
+from qmd.app.index import Index
+from qmd.plugins.mcp.guard import AccessPolicy
+from qmd.plugins.mcp.http_app import build_app
+from tests.plugins.mcp.test_http import running
+from tests.plugins.serving import Loader, known_as, make_index
+
+pytestmark = pytest.mark.anyio
+PNG = b"\x89PNG\r\n\x1a\n"
+ADDRESSES = ("/", "/page/hits", "/page/note", "/page/picture")
+NOTES = {
+    "plan.md": "---\ntags: [garden]\ndate: 2026-03-14\n---\n# Plan\n\nTomatoes want sun for six hours of every "
+    "summer day, and to be watered deeply twice a week. [[Soil]] ![[img/bed.png]]\n",
+    "Soil.md": "# Soil\n\nClay holds water, says [the plan](plan.md).\n",
+    "img/bed.png": "",
+    "notes.txt": "tomatoes <b>plain</b>\n",
+}
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    """A folder of notes and a picture."""
+    folder = tmp_path / "vault"
+    for path, text in NOTES.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    (folder / "img" / "bed.png").write_bytes(PNG)
+    return folder
+
+
+@pytest.fixture
+def garden(vault: Path, loader: Loader) -> Iterator[Index]:
+    with make_index(vault.parent / "index.sqlite", vault, loader) as index:
+        yield index
+
+
+def visible(html: str) -> str:
+    return " ".join(
+        unescape(re.sub(r"<(?:script|style)>.*?</(?:script|style)>|<[^>]+>", " ", html, flags=re.S)).split()
+    )
+
+
+async def test_a_query_in_the_address_is_answered_without_a_script(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        answer = await client.get("/", params={"q": "tomatoes sun", "by": "best"})
+    assert answer.status_code == 200
+    assert 'value="tomatoes sun"' in answer.text
+    assert "<mark>Tomatoes</mark> want <mark>sun</mark>" in answer.text
+    assert "vault/plan.md:7 2026-03-14" in visible(answer.text)
+
+
+async def test_a_note_shows_its_text_links_and_neighbours(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        answer = await client.get("/", params={"q": "sun", "note": "qmd://vault/plan.md", "line": "7"})
+    note = answer.text.partition('<article id="note"')[2]
+    assert '<a href="/?q=sun&amp;note=qmd%3A%2F%2Fvault%2FSoil.md">Soil</a>' in note
+    assert '<img src="/page/picture?collection=vault&amp;of=plan.md&amp;source=img%2Fbed.png"' in note
+    assert '<p class="here">' in note
+    assert "tags:" not in visible(note)
+    assert note.count("Plan</") == 1
+    assert "Links to Soil vault/Soil.md Linked from Soil vault/Soil.md" in visible(note)
+
+
+async def test_the_first_page_lists_the_newest_notes(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        answer = await client.get("/")
+    assert "3 notes, the newest first" in visible(answer.text)
+    assert answer.text.count('id="hit-') == 3
+    assert "strong" not in visible(answer.text)
+
+
+async def test_an_index_of_nothing_says_how_to_begin(tmp_path: Path, loader: Loader, policy: AccessPolicy) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with make_index(tmp_path / "index.sqlite", empty, loader) as index:
+        async with running(index, policy) as client:
+            assert "Nothing is indexed yet. qmd index FOLDER" in visible((await client.get("/")).text)
+
+
+async def test_a_list_without_a_good_match_is_one_line(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        answer = await client.get("/page/hits", params={"q": "zeppelin"})
+    assert visible(answer.text).startswith("No good match found.")
+    assert answer.text.count('id="hit-') <= 1
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"), [('lex: "open', "unmatched double quote"), ("x" * 20_000, "at most 16,384 are allowed")]
+)
+async def test_what_is_wrong_with_a_query_is_said_on_the_page(
+    garden: Index, policy: AccessPolicy, query: str, expected: str
+) -> None:
+    async with running(garden, policy) as client:
+        answer = await client.get("/page/hits", params={"q": query})
+    assert expected in visible(answer.text)
+
+
+async def test_of_a_long_note_the_part_around_the_found_line_is_shown(
+    tmp_path: Path, loader: Loader, policy: AccessPolicy
+) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    (folder / "long.md").write_text("".join(f"Paragraph {number}.\n\n" for number in range(30_000)), encoding="utf-8")
+    with make_index(tmp_path / "index.sqlite", folder, loader) as index:
+        async with running(index, policy) as client:
+            answer = await client.get("/page/note", params={"note": "qmd://vault/long.md", "line": "40001"})
+    assert "A long note: this is the part around line 40001." in answer.text
+    assert '<p class="here">Paragraph 20000.</p>' in answer.text
+    assert "Paragraph 29000." not in answer.text
+    assert "Paragraph 10." not in answer.text
+
+
+async def test_a_note_that_is_gone_is_said_to_be(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        answer = await client.get("/page/note", params={"note": "qmd://vault/<b>.md"})
+    assert "Document not found: qmd://vault/<b>.md" in visible(answer.text)
+    assert "<b>" not in answer.text
+
+
+async def test_filters_go_into_the_query_and_out_of_it(garden: Index, policy: AccessPolicy) -> None:
+    def chips(html: str) -> list[str]:
+        return [unescape(href) for href in re.findall(r'class="chip" href="([^"]+)"', html)]
+
+    async with running(garden, policy) as client:
+        off = chips((await client.get("/page/hits", params={"q": "sun"})).text)
+        on = chips((await client.get("/page/hits", params={"q": 'sun tag:garden since:"last year"'})).text)
+    assert off == [
+        "/?q=sun+tag%3Agarden",
+        "/?q=sun+since%3A%22last+month%22",
+        "/?q=sun+since%3A%22last+year%22",
+    ]
+    assert "/?q=sun+since%3A%22last+year%22" in on
+    assert "/?q=sun+tag%3Agarden" in on
+    assert "/?q=sun+tag%3Agarden+since%3A%22last+month%22" in on
+
+
+async def test_of_many_collections_those_that_hold_the_hits_are_offered(
+    tmp_path: Path, loader: Loader, policy: AccessPolicy
+) -> None:
+    for number in range(20):
+        (tmp_path / f"c{number}").mkdir()
+        (tmp_path / f"c{number}" / "n.md").write_text(f"# Note {number}\n\n{'heron' if number > 16 else 'stork'}\n")
+    with make_index(tmp_path / "index.sqlite", tmp_path / "c0", loader) as index:
+        for number in range(1, 20):
+            index.add_collection(f"c{number}", tmp_path / f"c{number}")
+        index.update()
+        async with running(index, policy) as client:
+            answer = await client.get("/page/hits", params={"q": "heron", "by": "words"})
+    offered = re.findall(r'class="chip"[^>]*>([^<]+)', answer.text)
+    assert sorted(offered) == ["c17", "c18", "c19"]
+
+
+async def test_the_title_stands_once_also_where_it_is_marked(
+    tmp_path: Path, loader: Loader, policy: AccessPolicy
+) -> None:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    (folder / "a.md").write_text("# Of a heron & others\n\ntext\n", encoding="utf-8")
+    with make_index(tmp_path / "index.sqlite", folder, loader) as index:
+        async with running(index, policy) as client:
+            answer = await client.get("/page/note", params={"note": "qmd://vault/a.md", "q": "heron"})
+    assert "<h1" not in answer.text
+
+
+async def test_every_answer_of_the_page_forbids_what_it_does_not_need(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        for address in ADDRESSES:
+            headers = (await client.get(address)).headers
+            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["cross-origin-resource-policy"] == "same-origin"
+            policies = headers["content-security-policy"].split("; ")
+            assert {"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policies)
+            assert "unsafe" not in headers["content-security-policy"]
+
+
+async def test_a_question_that_was_typed_over_is_given_up(garden: Index, policy: AccessPolicy, loader: Loader) -> None:
+    begun, block = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        block.wait(20)
+
+    loader.before_scoring = wait
+    asked: list[Message] = [{"type": "http.request"}]
+    answers: list[Message] = []
+
+    async def receive() -> Message:
+        if asked:
+            return asked.pop()
+        assert await anyio.to_thread.run_sync(begun.wait, 20)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "GET", "path": "/page/hits", "headers": headers}
+    with anyio.fail_after(10):
+        app = known_as(build_app(garden, policy))
+        await app({**scope, "query_string": b"q=tomatoes+water"}, receive, send)
+    block.set()
+    assert b"hit-1" not in b"".join(answer.get("body", b"") for answer in answers)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_other_pages_can_neither_ask_nor_embed(garden: Index, policy: AccessPolicy, site: str) -> None:
+    async with running(garden, policy) as client:
+        for address in ADDRESSES:
+            answer = await client.get(address, headers={"sec-fetch-site": site, "sec-fetch-dest": "iframe"})
+            assert answer.status_code == 403, address
+        followed = await client.get("/?q=sun", headers={"sec-fetch-site": site, "sec-fetch-dest": "document"})
+        assert followed.status_code == 200
+        own = await client.get("/page/hits?q=sun", headers={"sec-fetch-site": "same-origin"})
+        assert own.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
+        {"sec-fetch-site": "same-site", "sec-fetch-dest": "document"},
+        # A browser that does not tell.
+        {"referer": "https://evil.example/"},
+    ],
+)
+async def test_a_link_of_another_page_runs_no_model(
+    garden: Index, policy: AccessPolicy, loader: Loader, headers: dict[str, str]
+) -> None:
+    async with running(garden, policy) as client:
+        led = await client.get("/?q=tomatoes+sun&by=best", headers=headers)
+        assert loader.loads == []
+        assert "plan.md:7" in visible(led.text)
+        assert "searched by words alone. Search by meaning, too" in visible(led.text)
+        (more,) = re.findall(r'<a href="\.(/[^"]*)">Search by meaning', led.text)
+        empty = await client.get("/", headers=headers)
+        assert "Search by meaning" not in visible(empty.text)
+        own = await client.get(unescape(more), headers={"sec-fetch-site": "same-origin", "sec-fetch-dest": "document"})
+        assert "Search by meaning" not in visible(own.text)
+        assert loader.loads != []
+
+
+async def test_a_page_that_its_browser_does_not_name_cannot_show_pictures(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        given = picture("img/bed.png")
+        embedded = await client.get("/page/picture", params=given, headers={"referer": "http://evil.example/"})
+        assert embedded.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "reference", ["a\0b", "\0", "./a\0.md", "~a\0/b.md", "/tmp/\0", "qmd://vault/\0", "vault/\0:3"]
+)
+async def test_a_reference_with_nul_is_not_found(
+    garden: Index, policy: AccessPolicy, caplog: pytest.LogCaptureFixture, reference: str
+) -> None:
+    async with running(garden, policy) as client:
+        for address in ("/", "/page/note"):
+            answer = await client.get(address, params={"note": reference})
+            assert answer.status_code == 200
+            assert "not found" in visible(answer.text).lower()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_the_page_only_reads(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        for address in ADDRESSES:
+            for method in ("POST", "PUT", "PATCH", "DELETE"):
+                assert (await client.request(method, address)).status_code == 405
+
+
+async def test_a_browser_gives_the_token_as_a_password_and_on_the_page_alone(garden: Index) -> None:
+    def basic(token: str) -> dict[str, str]:
+        return {"authorization": "Basic " + base64.b64encode(f"me:{token}".encode()).decode()}
+
+    async with running(garden, AccessPolicy("127.0.0.1", token="s3cret")) as client:
+        for address in ADDRESSES[:3]:
+            refused = await client.get(address, headers=basic("wrong"))
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"] == 'Basic realm="qmd"'
+            assert (await client.get(address, headers={"authorization": "Basic ???"})).status_code == 401
+            assert (await client.get(address, headers=basic("s3cret"))).status_code == 200
+        assert (await client.get("/health", headers=basic("s3cret"))).status_code == 401
+
+
+def picture(source: str, of: str = "plan.md", collection: str = "vault") -> dict[str, str]:
+    return {"collection": collection, "of": of, "source": source}
+
+
+async def test_a_picture_is_found_from_the_note_and_from_the_top(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy) as client:
+        for given in (
+            picture("img/bed.png"),
+            picture("../img/bed.png", "img/x.md"),
+            picture("/img/bed.png", "img/x.md"),
+        ):
+            answer = await client.get("/page/picture", params=given)
+            assert (answer.status_code, answer.content) == (200, PNG)
+            assert answer.headers["content-type"] == "image/png"
+            assert "sandbox" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+async def test_nothing_but_pictures_of_the_collection_is_given_out(
+    garden: Index, policy: AccessPolicy, vault: Path
+) -> None:
+    outside = vault.parent / "outside.png"
+    outside.write_bytes(PNG)
+    (vault / "link.png").symlink_to(outside)
+    (vault / "folder").symlink_to(vault.parent)
+    (vault / "text.png").symlink_to(vault / "notes.txt")
+    (vault / "round.png").symlink_to(vault / "round.png")
+    os.mkfifo(vault / "pipe.png")
+    (vault / ".git").mkdir()
+    (vault / ".git" / "hidden.png").write_bytes(PNG)
+    sources = ["../outside.png", str(outside), "link.png", "folder/outside.png", "text.png", "round.png", "pipe.png"]
+    sources += [".git/hidden.png", "notes.txt", "plan.md", "img", "", "a\0.png", "x" * 5000 + ".png", "..\\outside.png"]
+    async with running(garden, policy) as client:
+        for source in sources:
+            assert (await client.get("/page/picture", params=picture(source))).status_code == 404, source
+        assert (await client.get("/page/picture", params=picture("img/bed.png", collection="none"))).status_code == 404
+        assert (await client.get("/page/picture", params=picture("img/bed.png", of="../../x.md"))).status_code == 200
+        assert (await client.get("/page/picture")).status_code == 404
+
+
+async def test_a_process_that_only_answers_commands_has_no_page(garden: Index, policy: AccessPolicy) -> None:
+    async with running(garden, policy, has_page=False) as client:
+        for address in ADDRESSES:
+            assert (await client.get(address)).status_code == 404
