@@ -1,8 +1,8 @@
 """Makes the forms of a model that run best on this machine, from the published file, and checks them against it.
 
-The forms are our own graphs (`qmd.plugins.forms.graphs`): 8-bit blocks with a shared prefix for the reranker, 4-bit blocks
-for the decoder. A form is put in place only when it agrees with the published file on a few prompts; without it the
-published file runs through the same interface. A refusal is put in its place, so that nobody tries again unasked.
+The forms are our own graphs: 8-bit blocks with a shared prefix for the reranker, 4-bit blocks for the decoder. A form
+is put in place only when it agrees with the published file on a few prompts; without it the published file runs through
+the same interface. A refusal is put in its place, so that nobody tries again unasked.
 """
 
 from __future__ import annotations
