@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
-from qmd.cli.models import MEGABYTE, find_record
+from qmd.cli.models import MEGABYTE, OtherModel, find_record
 from qmd.cli.options import Index
 from qmd.cli.output import out, say
 from qmd.errors import EXIT_OK, ModelError, UsageError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from qmd.config.paths import Locations
     from qmd.inference.models.catalogue import ModelRecord, Role
-    from qmd.plugins.forms.sources import Importable, ImportSource
+    from qmd.plugins.forms.sources import ImportSource
 
 
 def import_(
@@ -110,7 +110,7 @@ def _hint_form(invocation: Invocation, record: ModelRecord, models_dir: Path) ->
         say(f"hint: to make it faster on this CPU: qmd models prepare {record.name}")
 
 
-def importable_models(invocation: Invocation, locations: Locations) -> Sequence[Importable]:
+def importable_models(invocation: Invocation, locations: Locations) -> Sequence[OtherModel]:
     """Models of other programs; their heads are read only where there are any."""
     from qmd.plugins.forms.elsewhere import find_files
 
@@ -118,14 +118,14 @@ def importable_models(invocation: Invocation, locations: Locations) -> Sequence[
         return ()
     from qmd.plugins.forms.sources import importable_files
 
-    return importable_files(locations.models, locations.home, invocation.environ)
-
-
-def import_command(one: Importable) -> str:
-    """The command that takes a model over."""
-    return f"qmd models import {shlex.quote(one.file.address)}"
-
-
-def import_reason(one: Importable) -> str:
-    """What is said beside the command."""
-    return f"take it over from {one.file.owner} ({one.file.size_bytes / MEGABYTE:.0f} MB)"
+    return [
+        OtherModel(
+            one.file.name,
+            one.role,
+            one.file.owner,
+            one.file.path,
+            f"qmd models import {shlex.quote(one.file.address)}",
+            f"take it over from {one.file.owner} ({one.file.size_bytes / MEGABYTE:.0f} MB)",
+        )
+        for one in importable_files(locations.models, locations.home, invocation.environ)
+    ]

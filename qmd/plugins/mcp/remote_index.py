@@ -53,6 +53,15 @@ def may_ask(locations: Locations, environ: Mapping[str, str]) -> bool:
     return _may_start(environ) or warm_files(locations).record.exists()
 
 
+def warm_index(
+    locations: Locations, configuration: Configuration, environ: Mapping[str, str], *, notices: Notices
+) -> Index | None:
+    """An index that asks the warm process, where `may_ask` allows it."""
+    if may_ask(locations, environ):
+        return RemoteIndex(locations, configuration, environ, notices=notices)
+    return None
+
+
 def _may_start(environ: Mapping[str, str]) -> bool:
     return environ.get(_SWITCH, "").strip().lower() == "auto"
 
