@@ -1,4 +1,4 @@
-"""The call paths of docs/architecture.md are those that the program takes."""
+"""The call paths of docs/dev/architecture.md are those that the program takes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def traced() -> Iterator[Trace]:
 
 def described(path: str) -> list[str]:
     """The functions of a call path in the document."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "dev" / "architecture.md").read_text(encoding="utf-8")
     block = re.search(rf"```calls {path}\n(.*?)```", text, re.DOTALL)
     assert block is not None
     return block[1].split()

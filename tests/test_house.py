@@ -65,7 +65,7 @@ def test_whatever_is_declared_is_imported() -> None:
     assert declared - imported == set()
 
 
-@pytest.mark.parametrize("paper", ["CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md"])
+@pytest.mark.parametrize("paper", ["CONTRIBUTING.md", "SECURITY.md", "docs/dev/architecture.md"])
 def test_the_files_that_a_paper_names_exist(paper: str) -> None:
     named = re.findall(r"`((?:qmd|tests|docs|models)/[\w/.-]+)`", (_ROOT / paper).read_text("utf-8"))
     linked = re.findall(r"\]\((?!http)([^)#]+)", (_ROOT / paper).read_text("utf-8"))
