@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
 from typer import Argument, Option
 
 from qmd.cli import completion
@@ -16,7 +15,7 @@ from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
 from qmd.plugins import hook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from qmd.cli.progress import ProgressLine
     from qmd.inference.models.catalogue import ModelRecord
@@ -29,17 +28,6 @@ Names = Annotated[
 Name = Annotated[str, Argument(help="Name of a model, as in 'qmd models list'.", autocompletion=completion.models)]
 BUILT_IN = "built-in"
 MEGABYTE = 1_000_000
-
-
-class OtherModel(Struct, frozen=True):
-    """A model that another program keeps on this machine, and the command that takes it over."""
-
-    name: str
-    role: str
-    owner: str
-    path: Path
-    command: str
-    reason: str
 
 
 def list_models(
@@ -58,7 +46,7 @@ def list_models(
         status: int = hook("models list --available")(invocation, locations.models, as_json=as_json)
         return status
     found = states(locations.models)
-    others: Sequence[OtherModel] = hook("models list: importable")(invocation, locations)
+    others = hook("models list: importable")(invocation, locations)
     if as_json:
         from qmd.render.text import json_text
 
@@ -67,7 +55,7 @@ def list_models(
     rows: list[tuple[str, str, str, str]] = [
         (one.record.role, one.record.name, one.record.tier, _place(one)) for one in found
     ]
-    rows += [(one.role, one.name, "import", f"{one.command}  {one.reason}") for one in others]
+    rows += [(one.role, one.file.name, "import", f"{one.command}  {one.reason}") for one in others]
     if invocation.screen:
         from qmd.render.columns import next_steps, shown, tabulate
         from qmd.render.drawing import draw
@@ -107,16 +95,17 @@ def _model_object(state: ModelState) -> dict[str, object]:
     }
 
 
-def _other_object(other: OtherModel) -> dict[str, object]:
+def _other_object(other: Any) -> dict[str, object]:
+    """A model that another program keeps, and the command that takes it over."""
     return {
-        "name": other.name,
+        "name": other.file.name,
         "role": other.role,
         "tier": "import",
-        "repository": other.owner,
+        "repository": other.file.owner,
         "licence": "unknown",
         "languages": [],
         "present": False,
-        "path": str(other.path),
+        "path": str(other.file.path),
         "formats": [],
         "prepared": [],
         "import": other.command,
@@ -143,6 +132,7 @@ def pull(
     from qmd.inference.models.downloads import formats_to_pull, pull_model
     from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
+    from qmd.plugins import hook
 
     models_dir = models_folder(invocation, index)
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
