@@ -132,7 +132,6 @@ def pull(
     from qmd.inference.models.downloads import formats_to_pull, pull_model
     from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
-    from qmd.plugins import hook
 
     models_dir = models_folder(invocation, index)
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
