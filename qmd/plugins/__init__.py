@@ -72,7 +72,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "serve",
-        "qmd.plugins.page.command:serve",
+        "qmd.plugins.mcp.command:serve",
         "[--port <n>] [--open] [--watch]",
         "Search on a page in the browser; nothing leaves this machine.",
         "trust",
@@ -118,6 +118,7 @@ HOOKS: Mapping[str, str] = {
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
     "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
+    "server: watching": "qmd.plugins.watch.command:watching_beside",
 }
 """What a command of the core or of another plug-in leaves to a plug-in."""
 
