@@ -13,7 +13,7 @@ from qmd.errors import QmdError
 from qmd.names import to_text
 from qmd.plugins.mcp.requests import PASSAGE_CHARS
 from qmd.records import Hit, SearchResponse, StoredDocument
-from qmd.render.hits import mention_object, snippet_text
+from qmd.render.formats import mention_object, snippet_text
 from qmd.render.links import links_object, related_rows, render_links, render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
