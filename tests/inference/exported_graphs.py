@@ -51,7 +51,7 @@ class ExportForm(Struct, frozen=True):
     activations: Literal["fp32", "fp16"] = "fp32"
     linear: LinearForm = "q8"
     down: LinearForm | None = None
-    row_levels: int = 127
+    largest: int = 127
     block: int = 128
     accuracy_level: int = 4
     """`MatMulNBits` attribute; 4 = 8-bit integer products, 0 = products in the activation type."""
@@ -91,7 +91,7 @@ class PublishedWriter(Qwen3Writer):
     def __init__(
         self, path: Path, shape: Qwen3Shape, form: ExportForm, weights: Weights, *, external: bool = False
     ) -> None:
-        own = GraphForm(form.linear, form.down, form.row_levels, form.block, form.table, form.head)
+        own = GraphForm(form.linear, form.down, form.largest, form.block, form.table, form.head)
         super().__init__(path, shape, own, weights)
         self.export = form
         self._is_external = external

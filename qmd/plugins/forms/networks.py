@@ -16,11 +16,10 @@ from qmd.foreign import file_below, short
 from qmd.inference.models.catalogue import Pooling, Role
 from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.forms.gemma_graph import GemmaShape
+from qmd.plugins.forms.gguf import GgufFile
 from qmd.plugins.forms.graph_writer import Qwen3Shape
-from qmd.plugins.forms.stored_blocks import layout_of
-from qmd.plugins.forms.weights_files.gguf import GgufFile
-from qmd.plugins.forms.weights_files.safetensors import read_file, read_safetensors
-from qmd.plugins.forms.weights_files.stored import StoredTensor
+from qmd.plugins.forms.safetensors import read_file, read_safetensors
+from qmd.plugins.forms.stored_weights import StoredTensor
 
 Architecture = Literal["qwen3", "gemma-embedding"]
 _ARCHITECTURES: Mapping[str, Architecture] = {
@@ -289,7 +288,7 @@ def _check_shapes(source: str, tensors: Mapping[str, StoredTensor], shape: Qwen3
         fitting: tuple[int, ...] = (outputs.get(part, hidden), inputs.get(part, hidden))
         if part.endswith("norm"):
             fitting = (head if part in ("q_norm", "k_norm") else hidden,)
-        is_whole = tensor.shape == fitting and (len(fitting) == 1 or fitting[1] % layout_of(tensor.type).block == 0)
+        is_whole = tensor.shape == fitting and (len(fitting) == 1 or fitting[1] % tensor.format.run == 0)
         if not is_whole and part not in ("labels", "dense_2", "dense_3"):
             listed = short(" x ".join(map(str, tensor.shape)))
             raise ModelError(f"weight '{name}' of '{source}' has the shape '{listed}', which does not fit the others")

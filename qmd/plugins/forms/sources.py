@@ -22,9 +22,9 @@ from qmd.plugins.forms.elsewhere import (
     model_name,
     ollama_folder,
 )
+from qmd.plugins.forms.gguf import is_gguf, read_head
 from qmd.plugins.forms.networks import architecture_of, guess_role
-from qmd.plugins.forms.weights_files.gguf import is_gguf, read_head
-from qmd.plugins.forms.weights_files.safetensors import has_safetensors
+from qmd.plugins.forms.safetensors import has_safetensors
 
 
 class ImportSource(Struct, frozen=True):
