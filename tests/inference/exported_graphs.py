@@ -11,19 +11,10 @@ import numpy.typing as npt
 import onnx
 from msgspec import Struct
 
-from qmd.inference.onnx_files.messages import (
-    FLOAT,
-    FLOAT16,
-    INT64,
-    Dimension,
-    Shape,
-    TensorType,
-    Type,
-    ValueInfo,
-    value_info,
-)
+from qmd.inference.onnx_files import FLOAT, FLOAT16, INT64
 from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
 from qmd.plugins.forms.graphs import Qwen3Writer
+from qmd.plugins.forms.onnx_model import Dimension, Shape, TensorType, Type, ValueInfo, value_info
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
 

@@ -11,10 +11,19 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.inference.onnx_files.files import save_model
-from qmd.inference.onnx_files.messages import Graph, Model, Node, OperatorSet, Tensor, ValueInfo, attribute
+from qmd.inference.onnx_files import encode
+from qmd.plugins.forms.onnx_model import (
+    Graph,
+    Model,
+    Node,
+    OperatorSet,
+    Tensor,
+    ValueInfo,
+    attribute,
+    external_tensor,
+    tensor_of,
+)
 from qmd.plugins.forms.quantize import BlockQuantized, quantize_blocks, quantize_rows, stack
-from qmd.plugins.forms.tensors import external_tensor, tensor_of
 
 MS_DOMAIN = "com.microsoft"
 _EXTERNAL_FROM_BYTES = 4096
@@ -258,7 +267,8 @@ class GraphWriter:
             output=tuple(self.outputs),
         )
         opsets = (OperatorSet("", 21), OperatorSet(MS_DOMAIN, 1))
-        save_model(self.path, Model(ir_version=10, producer_name="qmd", graph=graph, opset_import=opsets))
+        model = Model(ir_version=10, producer_name="qmd", graph=graph, opset_import=opsets)
+        self.path.write_bytes(encode(model))
 
     def network(self) -> None:
         """Add everything the graph holds."""

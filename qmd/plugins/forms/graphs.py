@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from qmd.inference.onnx_files.messages import FLOAT, INT32, INT64, value_info
+from qmd.inference.onnx_files import FLOAT, INT32, INT64
 from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, Head, Qwen3Shape
+from qmd.plugins.forms.onnx_model import value_info
 from qmd.plugins.forms.quantize import BlockQuantized
 from qmd.plugins.forms.stored_weights import BLOCK, StoredWeights
 

@@ -43,12 +43,12 @@ from qmd.inference.models.imported import (
 from qmd.inference.runtime.chat_tokens import load_chat_tokenizer
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
-from qmd.plugins.forms.elsewhere import model_name
 from qmd.plugins.forms.gemma_graph import GemmaWriter
 from qmd.plugins.forms.graph_writer import Head
 from qmd.plugins.forms.graphs import StoredWriter
 from qmd.plugins.forms.networks import Network, read_folder_network, read_gguf_network
 from qmd.plugins.forms.number_formats import FORMATS
+from qmd.plugins.forms.sources import model_name
 from qmd.plugins.forms.stored_weights import StoredWeights
 from qmd.plugins.forms.vocabulary import tokenizer_json
 

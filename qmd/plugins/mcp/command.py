@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - one option a line reads as a table
+
 """`qmd mcp`: serve editors and agents over stdio or HTTP, in the foreground or the background."""
 
 from __future__ import annotations

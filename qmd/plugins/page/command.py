@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - one option a line reads as a table
+
 """`qmd serve`: search on a local page in the browser."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - one option a line reads as a table
+
 """`qmd watch`: keep the index up to date while files change."""
 
 from __future__ import annotations

@@ -24,11 +24,17 @@ from qmd.inference.models.folders import list_models, remove_model, verify_model
 from qmd.inference.models.imported import find_imported
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.forms.elsewhere import cached_file_of, find_files, find_ollama, model_name
 from qmd.plugins.forms.graph_writer import Qwen3Shape
 from qmd.plugins.forms.importing import import_weights
 from qmd.plugins.forms.networks import guess_role
-from qmd.plugins.forms.sources import import_sources, importable_files
+from qmd.plugins.forms.sources import (
+    cached_file_of,
+    find_files,
+    find_ollama,
+    import_sources,
+    importable_files,
+    model_name,
+)
 from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.expansion import load_expander
