@@ -100,7 +100,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "models import",
-        "qmd.plugins.forms.import_command:import_",
+        "qmd.plugins.forms.command:import_",
         "<file|folder|ollama:name> [--name <name>] [--role <role>]",
         "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
         "models export",
@@ -110,7 +110,7 @@ COMMANDS: tuple[Command, ...] = (
 HOOKS: Mapping[str, str] = {
     "search --interactive": "qmd.plugins.browse.command:pick",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
-    "models list: importable": "qmd.plugins.forms.import_command:importable_models",
+    "models list: importable": "qmd.plugins.forms.command:importable_models",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
     "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
