@@ -109,8 +109,12 @@ COMMANDS: tuple[Command, ...] = (
 
 HOOKS: Mapping[str, str] = {
     "search --interactive": "qmd.plugins.browse.command:pick",
+    "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
+    "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
+    "status: server": "qmd.plugins.mcp.lifecycle:server_of",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
+    "models: hint for a name": "qmd.plugins.fastembed.catalogue:hint_for",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
     "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
