@@ -20,8 +20,8 @@ import pytest
 from qmd.app import engines as app_engines
 from qmd.app.engines import EnginePool
 from qmd.app.index import Index
-from qmd.app.opening import open_index
 from qmd.app.limits import StoppedError
+from qmd.app.opening import open_index
 from qmd.errors import AlreadyEmbeddingError, ModelError, NotFoundError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.plugins.mcp.behind import VectorWorker
