@@ -1,4 +1,4 @@
-
+# ruff: noqa: E501 - a change and what replaces it read best side by side
 """Forty changes that break a rule, each of which some test has to notice.
 
 `python -m tests.robustness.mutants [N…]` makes each change (or those numbered) in a copy of the tree, runs the tests of
