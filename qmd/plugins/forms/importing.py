@@ -46,7 +46,7 @@ from qmd.inference.runtime.tokenization import load_tokenizer
 from qmd.plugins.forms.gemma_graph import GemmaWriter
 from qmd.plugins.forms.graph_writer import Head
 from qmd.plugins.forms.graphs import StoredWriter
-from qmd.plugins.forms.networks import Network, read_folder_network, read_gguf_network
+from qmd.plugins.forms.networks import Network, read_network
 from qmd.plugins.forms.number_formats import FORMATS
 from qmd.plugins.forms.sources import model_name
 from qmd.plugins.forms.stored_weights import StoredWeights
@@ -99,7 +99,7 @@ def import_weights(
     name = name or (path.resolve().name if path.is_dir() else model_name(path))
     _check_name(name, models_dir)
     with mapped_os_errors(path), reading(path.name):
-        network = read_folder_network(path, role) if path.is_dir() else read_gguf_network(path, role, name)
+        network = read_network(path, role, name)
     record = _record(name, network)
     folder = models_dir / record.folder
     with mapped_os_errors(models_dir), reading(path.name):
