@@ -19,6 +19,7 @@ from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import path_below
 from qmd.inference.models.catalogue import UNPINNED, ModelFile, ModelRecord
+from qmd.inference.models.fetching import fetch
 from qmd.inference.models.folders import (
     STAGING,
     Manifest,
@@ -30,7 +31,7 @@ from qmd.inference.models.folders import (
     sha256_of,
 )
 from qmd.inference.models.held_types import beside, external_files
-from qmd.inference.models.hub import HubFile, describe_file, fetch
+from qmd.inference.models.hub import HubFile, describe_file
 from qmd.inference.models.weights import size_of
 
 Progress = Callable[[str, int, int | None], None]

@@ -207,9 +207,6 @@ def _read_folder(folder: Path, role: Role | None) -> _Source:
     architecture = architecture_of(str(config.get("model_type", "")), folder.name)
     theta = _rotary_base(folder, config)
     role = role or _folder_role(folder, config)
-    tensors = _folder_tensors(folder, architecture)
-    if config.get("tie_word_embeddings"):
-        tensors.pop("head", None)
     kinds = config.get("layer_types")
     vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {}) if role == "rerank" else {}
     modes = read_json(folder / "1_Pooling" / "config.json")
@@ -218,7 +215,7 @@ def _read_folder(folder: Path, role: Role | None) -> _Source:
         folder,
         architecture,
         role,
-        tensors,
+        _folder_tensors(folder, architecture, is_tied=bool(config.get("tie_word_embeddings"))),
         layers=int(config.get("num_hidden_layers", 0)),
         theta=theta,
         eps=float(config.get("rms_norm_eps", 1e-6)),
@@ -250,13 +247,14 @@ def _folder_role(folder: Path, config: Mapping[str, Any]) -> Role:
     return "embed" if (folder / "modules.json").is_file() or "embed" in name else "expand"
 
 
-def _folder_tensors(folder: Path, architecture: Architecture) -> dict[str, StoredTensor]:
-    pattern, parts = r"(?:model\.)?layers\.(\d+)\.([\w.]+)\.weight", dict(_HF_PARTS)
-    if architecture != "gemma-embedding":
-        return _renamed(folder.name, read_safetensors(folder), parts, _HF_WHOLE, pattern)
-    parts["post_attention_layernorm"] = "attended_norm"
+def _folder_tensors(folder: Path, architecture: Architecture, *, is_tied: bool) -> dict[str, StoredTensor]:
+    is_gemma = architecture == "gemma-embedding"
+    parts = {**_HF_PARTS, "post_attention_layernorm": "attended_norm"} if is_gemma else _HF_PARTS
+    pattern = r"(?:model\.)?layers\.(\d+)\.([\w.]+)\.weight"
     tensors = _renamed(folder.name, read_safetensors(folder), parts, _HF_WHOLE, pattern)
-    for path in sorted(folder.glob("[23]_Dense/model.safetensors")):
+    if is_tied:
+        tensors.pop("head", None)
+    for path in sorted(folder.glob("[23]_Dense/model.safetensors")) if is_gemma else ():
         place = file_below(folder, path.relative_to(folder).as_posix(), folder.name)
         (tensors[f"dense_{path.parent.name[0]}"],) = read_file(place).values()
     return tensors
