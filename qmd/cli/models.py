@@ -12,13 +12,14 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
+from qmd.plugins import engine_room, hook, room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qmd.cli.progress import ProgressLine
-    from qmd.inference.models.catalogue import ModelRecord
     from qmd.inference.models.prepared import FormName
+    from qmd.inference.records import ModelRecord
 
 Names = Annotated[
     list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
@@ -41,9 +42,7 @@ def list_models(
     from qmd.plugins.forms.import_command import import_command, import_reason, importable_models
 
     if available:
-        from qmd.plugins.fastembed.available import list_available
-
-        return list_available(invocation, models_folder(invocation, index), as_json=as_json)
+        return hook("models list --available")(invocation, models_folder(invocation, index), as_json=as_json)
     locations = invocation.locate(index)
     found = states(locations.models)
     elsewhere = importable_models(invocation, locations)
@@ -151,9 +150,7 @@ def pull(
             to_make.append((record, report.folder, form))
     # Last: an interrupt of these minutes leaves every model fetched.
     for record, folder, form in to_make:
-        from qmd.plugins.forms.command import prepare_fetched
-
-        prepare_fetched(invocation, record, folder, form)
+        hook("models pull: prepare")(invocation, record, folder, form)
     return EXIT_OK
 
 
@@ -219,15 +216,15 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
     Raises:
         NotFoundError: There is none.
     """
-    from qmd.inference.models.catalogue import find_model, is_fastembed
+    from qmd.inference.models.catalogue import find_model
     from qmd.inference.models.imported import find_imported
 
     imported = find_imported(name, models_dir) if models_dir is not None else None
-    record = imported.record if imported is not None else find_model(name)
-    if record is None and is_fastembed(name):
-        from qmd.plugins.fastembed.catalogue import hint_for
-
-        raise NotFoundError(f"fastembed has no model '{name}'", hint_for(name))
+    room = room_of(name)
+    if imported is not None:
+        record: ModelRecord | None = imported.record
+    else:
+        record = find_model(name) if room is None else engine_room(room).find_record(name)
     if record is None:
         raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
     return record

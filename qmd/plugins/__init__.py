@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from qmd.inference.base import EngineRoom
 
 GROUP = "qmd.plugins"
 
@@ -32,6 +35,15 @@ PLACES: Mapping[str, str] = {
 
 STORES: Mapping[str, str] = {"lance": "qmd.plugins.lance.opening", "s3": "qmd.plugins.lance.opening"}
 """Scheme of an index's address -> the module whose `open_reader` and `open_writer` take it."""
+
+ENGINES: Mapping[str, str] = {
+    "http://": "qmd.plugins.servers:ServerRoom",
+    "https://": "qmd.plugins.servers:ServerRoom",
+    "fastembed:": "qmd.plugins.fastembed:FastembedRoom",
+    "rerank": "qmd.plugins.qwen:QwenRoom",
+    "expand": "qmd.plugins.qwen:QwenRoom",
+}
+"""What a model's name begins with, or the role of other models whose files are here -> its `EngineRoom`."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -116,6 +128,26 @@ def find(table: Mapping[str, Any], name: str) -> Any:
         return table[name]
     title = next(key for key, value in globals().items() if value is table)
     return next((rows[name] for rows in (getattr(one, title, {}) for one in foreign()) if name in rows), None)
+
+
+def room_of(name: str) -> str | None:
+    """The key of `ENGINES` that a model's name begins with, an interface's name before it or not (`tei+http://HOST`).
+
+    None for names, folders, and the addresses of files that are downloaded or imported.
+    """
+    head, mark, rest = name.strip().partition(":")
+    scheme = head.rpartition("+")[2].lower()
+    # One letter is a drive of Windows.
+    if not mark or len(scheme) < 2 or not scheme.replace("-", "").isalnum() or scheme in ("hf", "ollama"):
+        return None
+    key = f"{scheme}://" if rest.startswith("//") else f"{scheme}:"
+    return key if find(ENGINES, key) is not None else None
+
+
+def engine_room(key: str) -> EngineRoom:
+    """The room of a row of `ENGINES`."""
+    room: EngineRoom = load(find(ENGINES, key))()
+    return room
 
 
 @cache

@@ -34,7 +34,8 @@ sys.path.insert(0, str(ROOT))
 
 from qmd.inference.engines.embedder import load_embedder  # noqa: E402
 from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, SharedPrefixRunner  # noqa: E402
-from qmd.inference.models.catalogue import JINA_ZH, ModelFile, ModelFormat, find_model  # noqa: E402
+from qmd.inference.models.catalogue import JINA_ZH, find_model  # noqa: E402
+from qmd.inference.records import ModelFile, ModelFormat  # noqa: E402
 from qmd.inference.runtime.decoder_signature import read_signature  # noqa: E402
 from qmd.inference.runtime.sessions import Session, open_session  # noqa: E402
 from qmd.inference.settings import EngineSettings  # noqa: E402

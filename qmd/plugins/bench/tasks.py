@@ -15,7 +15,7 @@ from qmd.cli.output import warn
 from qmd.config.paths import Locations
 from qmd.errors import NotFoundError
 from qmd.inference.base import Engines
-from qmd.inference.models.catalogue import Role
+from qmd.inference.records import Role
 from qmd.plugins.bench.checks import impossible_cases
 from qmd.plugins.bench.collections import JudgedQueries, has_corpus, read_beir, read_judged
 from qmd.plugins.bench.corpus_index import entry_id, index_corpus

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from qmd.inference.models.catalogue import ModelRecord
     from qmd.inference.models.prepared import FormName
+    from qmd.inference.records import ModelRecord
 
 
 def prepare(

@@ -21,7 +21,7 @@ from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.language_models import open_language_model
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.records import ModelRecord
     from qmd.inference.settings import EngineSettings
 
 # The official prompt of Qwen3-Reranker; without it the scores are close to random.

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.base import Engines, Reranker
 from qmd.inference.loader import load_engines
-from qmd.inference.models.catalogue import Role, find_model
+from qmd.inference.models.catalogue import find_model
 from qmd.inference.models.downloads import pull_model
+from qmd.inference.records import Role
 from qmd.inference.settings import ENV_STEMS, EngineSettings
 from qmd.plugins.fastembed.bulk import FastembedEmbedder
 from qmd.plugins.fastembed.catalogue import FastembedModel, fastembed_models, find_fastembed
