@@ -12,7 +12,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
-from qmd.plugins import engine_room, hook, room_of
+from qmd.plugins import hook, room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +39,13 @@ def list_models(
 ) -> int:
     """List the models qmd knows, and which are on this machine."""
     from qmd.inference.models.folders import list_models as states
-    from qmd.plugins.forms.import_command import import_command, import_reason, importable_models
 
     if available:
-        return hook("models list --available")(invocation, models_folder(invocation, index), as_json=as_json)
+        listed: int = hook("models list --available")(invocation, models_folder(invocation, index), as_json=as_json)
+        return listed
     locations = invocation.locate(index)
     found = states(locations.models)
-    elsewhere = importable_models(invocation, locations)
+    elsewhere = hook("models list: importable")(invocation, locations)
     if as_json:
         import json
 
@@ -77,7 +77,7 @@ def list_models(
                 "path": str(one.file.path),
                 "formats": [],
                 "prepared": [],
-                "import": import_command(one),
+                "import": one.command,
             }
             for one in elsewhere
         ]
@@ -86,7 +86,7 @@ def list_models(
     if invocation.screen:
         from qmd.render.models_table import draw_models
 
-        steps = [(import_command(one), import_reason(one)) for one in elsewhere]
+        steps = [(one.command, one.reason) for one in elsewhere]
         invocation.page(draw_models(invocation.screen, found, locations.home, steps))
         return EXIT_OK
     width = max(len(state.record.name) for state in found)
@@ -98,7 +98,7 @@ def list_models(
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
     for one in elsewhere:
-        out(f"{one.role:<7} {one.file.name:<{width}}  {'import':<9} {import_command(one)}  {import_reason(one)}\n")
+        out(f"{one.role:<7} {one.file.name:<{width}}  {'import':<9} {one.command}  {one.reason}\n")
     return EXIT_OK
 
 
@@ -216,6 +216,7 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
     Raises:
         NotFoundError: There is none.
     """
+    from qmd.inference.base import engine_room
     from qmd.inference.models.catalogue import find_model
     from qmd.inference.models.imported import find_imported
 

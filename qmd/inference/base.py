@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.inference.records import Role, Tier
+from qmd.plugins import ENGINES, find, load
 from qmd.records import SubQuery
 
 if TYPE_CHECKING:
@@ -184,3 +185,9 @@ class EngineRoom:
     def open_expander(self, choice: ModelChoice, settings: EngineSettings) -> Expander:
         """See `open_reranker`."""
         raise ModelError("it is no model that expands queries")
+
+
+def engine_room(key: str) -> EngineRoom:
+    """The room of a row of `ENGINES`."""
+    room: EngineRoom = load(find(ENGINES, key))()
+    return room

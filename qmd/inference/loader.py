@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from qmd.config.paths import expand_home
 from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
-from qmd.inference.base import Embedder, EngineDescription, EngineRoom, Engines, Expander, Reranker
+from qmd.inference.base import Embedder, EngineDescription, EngineRoom, Engines, Expander, Reranker, engine_room
 from qmd.inference.models.catalogue import MAXSIM_NAME, MINILM, find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
 from qmd.inference.records import EmbedOverrides, ModelChoice, ModelRecord, Role
 from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
-from qmd.plugins import engine_room, hook
+from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from qmd.inference.engines.bulk_embedding import BulkEmbedder
