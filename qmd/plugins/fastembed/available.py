@@ -28,7 +28,7 @@ _KINDS: Mapping[Kind, tuple[str, str]] = {
 }
 """What a kind is for, and the setting that names one."""
 _BESIDE_A_NAME = 42
-"""Columns that the others of a table of available models take."""
+"""Columns that the others of the table take."""
 
 
 def list_available(invocation: Invocation, models_dir: Path, *, as_json: bool) -> int:
@@ -65,10 +65,10 @@ def list_available(invocation: Invocation, models_dir: Path, *, as_json: bool) -
 
 
 def draw_available(screen: Screen, models: Sequence[tuple[FastembedModel, bool]]) -> Styled:
-    """The models by kind, each with whether it is here."""
+    """`models list --available`: fastembed's models by kind, each with whether it is here."""
     parts: list[RenderableType] = []
     for kind, (purpose, setting) in _KINDS.items():
-        rows = [_row(screen, model, is_here) for model, is_here in models if model.kind == kind]
+        rows = [_available(screen, model, is_here) for model, is_here in models if model.kind == kind]
         heads = ("", "Model", "Size", "Dims", "Languages", "Licence")
         parts += [heading(purpose, setting), tabulate(heads, rows, right=("Size", "Dims"), fold=("Model",)), ""]
     steps = [
@@ -79,7 +79,7 @@ def draw_available(screen: Screen, models: Sequence[tuple[FastembedModel, bool]]
     return draw(screen, *parts[:-1], *next_steps(steps))
 
 
-def _row(screen: Screen, model: FastembedModel, is_here: bool) -> Sequence[RenderableType]:
+def _available(screen: Screen, model: FastembedModel, is_here: bool) -> Sequence[RenderableType]:
     from rich.text import Text
 
     name, record = model.own_name, model.record
