@@ -38,15 +38,14 @@ def list_models(
 ) -> int:
     """List the models qmd knows, and which are on this machine."""
     from qmd.inference.models.folders import list_models as states
-    from qmd.plugins.forms.import_command import import_command, import_reason, importable_models
+    from qmd.plugins import hook
 
     if available:
-        from qmd.plugins.fastembed.available import list_available
-
-        return list_available(invocation, models_folder(invocation, index), as_json=as_json)
+        listed: int = hook("models list --available")(invocation, models_folder(invocation, index), as_json=as_json)
+        return listed
     locations = invocation.locate(index)
     found = states(locations.models)
-    elsewhere = importable_models(invocation, locations)
+    elsewhere = hook("models list: importable")(invocation, locations)
     if as_json:
         import json
 
@@ -78,7 +77,7 @@ def list_models(
                 "path": str(one.file.path),
                 "formats": [],
                 "prepared": [],
-                "import": import_command(one),
+                "import": one.command,
             }
             for one in elsewhere
         ]
@@ -87,7 +86,7 @@ def list_models(
     if invocation.screen:
         from qmd.render.models_table import draw_models
 
-        steps = [(import_command(one), import_reason(one)) for one in elsewhere]
+        steps = [(one.command, one.reason) for one in elsewhere]
         invocation.page(draw_models(invocation.screen, found, locations.home, steps))
         return EXIT_OK
     width = max(len(state.record.name) for state in found)
@@ -99,7 +98,7 @@ def list_models(
         prepared = f"  prepared: {', '.join(forms)}" if forms else ""
         out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
     for one in elsewhere:
-        out(f"{one.role:<7} {one.file.name:<{width}}  {'import':<9} {import_command(one)}  {import_reason(one)}\n")
+        out(f"{one.role:<7} {one.file.name:<{width}}  {'import':<9} {one.command}  {one.reason}\n")
     return EXIT_OK
 
 
@@ -123,6 +122,7 @@ def pull(
     from qmd.inference.models.downloads import formats_to_pull, pull_model
     from qmd.inference.models.prepared import form_share, form_that_pays, form_to_make
     from qmd.inference.runtime.sessions import cuda_works, gpu_allowed
+    from qmd.plugins import hook
 
     models_dir = models_folder(invocation, index)
     has_cuda = gpu_allowed(invocation.environ) and cuda_works()
@@ -151,9 +151,7 @@ def pull(
             to_make.append((record, report.folder, form))
     # Last: an interrupt of these minutes leaves every model fetched.
     for record, folder, form in to_make:
-        from qmd.plugins.forms.command import prepare_fetched
-
-        prepare_fetched(invocation, record, folder, form)
+        hook("models pull: prepare")(invocation, record, folder, form)
     return EXIT_OK
 
 
