@@ -1,4 +1,4 @@
-"""Writes the table of well-known embedding models in docs/models-reference.md: `python -m tests.docs.embedder_table`."""
+"""Writes the table of known embedders in docs/models-reference.md: `python -m tests.docs.embedder_table`."""
 
 from __future__ import annotations
 
