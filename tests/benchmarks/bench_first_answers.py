@@ -119,8 +119,8 @@ def take_over(full: IndexWriter, writer: IndexWriter, embedder: Embedder, share:
     random.Random(1).shuffle(waiting)
     for content in waiting[: round(share * len(waiting))]:
         ahead = ChunksAhead(embedder)
-        keys = [chunk.key for chunk, _ in ahead.cut(content)]
-        ahead.keep(content, full.vectors(embedder.fingerprint, keys))
+        chunks = [chunk for chunk, _ in ahead.cut(content)]
+        ahead.keep(content, chunks, full.vectors(embedder.fingerprint, [chunk.key for chunk in chunks]))
         ahead.store(writer)
 
 
