@@ -103,8 +103,8 @@ class ReadingIndex(OpenedIndex):
         overhead_ms: int,
         deadline: Deadline,
     ) -> SearchResponse:
-        from qmd.app.budget import LoadingBudget
-        from qmd.app.supplying import VectorSupply
+        from qmd.app.freshness import VectorSupply
+        from qmd.app.limits import LoadingBudget
         from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 
