@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from qmd.errors import DeadlineError, UsageError
-from qmd.retrieval.listening import Listener
+from qmd.retrieval.trace import Listener
 
 _TIMEOUT = "QMD_REQUEST_TIMEOUT"
 _DEFAULT_TIMEOUT_S = 120.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qmd.app.collections import refuse_unknown
 from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
+from qmd.errors import refuse_unknown
 from qmd.records import Scope, StoredDocument
 from qmd.retrieval.lookup import resolve_document
 
@@ -82,7 +82,7 @@ def find_related(reader: IndexReader, reference: str, limit: int, collections: S
 def _scope(reader: IndexReader, document: StoredDocument, collections: Sequence[str] | None) -> Scope:
     """The collections that were named, else those that are searched by default and the note's own."""
     known = reader.collections()
-    refuse_unknown(collections or (), known)
+    refuse_unknown(collections or (), [one.name for one in known])
     if collections:
         return Scope(collections=tuple(dict.fromkeys(collections)))
     names = [one.name for one in known if one.include_by_default or one.name == document.collection]

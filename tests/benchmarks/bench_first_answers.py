@@ -33,9 +33,8 @@ from qmd.inference.settings import EngineSettings
 from qmd.plugins.bench.collections import Qrels, read_beir
 from qmd.plugins.bench.corpus_index import entry_id, index_corpus
 from qmd.plugins.bench.metrics import average, ndcg_at
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_writer
 

@@ -23,9 +23,8 @@ from qmd.plugins.bench.collections import read_beir, read_run, write_run
 from qmd.plugins.bench.compare import compare_runs
 from qmd.plugins.bench.corpus_index import entry_id, index_corpus
 from qmd.plugins.bench.runs import RECALL_DEPTH, BackendReport, evaluate, measure_run, measure_stored
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 

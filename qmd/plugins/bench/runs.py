@@ -14,9 +14,8 @@ from qmd.plugins.bench.answers import Answer
 from qmd.plugins.bench.collections import Qrels, run_name
 from qmd.plugins.bench.metrics import average, mrr_at, ndcg_at, precision_at, recall_at
 from qmd.records import Scope, SearchResponse, StoredDocument
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import build_scope, parse_query
+from qmd.retrieval.query import SearchOptions, build_scope, parse_query
 from qmd.store.base import IndexReader
 
 BACKENDS: Mapping[str, SearchOptions] = {

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from qmd.app.collections import refuse_unknown
 from qmd.cli.invocation import Invocation
 from qmd.cli.output import warn
 from qmd.config.paths import Locations
-from qmd.errors import NotFoundError
+from qmd.errors import NotFoundError, refuse_unknown
 from qmd.inference.base import Engines
 from qmd.inference.models.catalogue import Role
 from qmd.plugins.bench.checks import impossible_cases
@@ -86,7 +85,7 @@ def _own_task(request: Request, folder: Path | None, reader: IndexReader, engine
     if request.target is not None and folder is None:
         fixture = read_fixture(request.target)
         names = names or ((fixture.collection,) if fixture.collection else ())
-    refuse_unknown(names, reader.collections())
+    refuse_unknown(names, [one.name for one in reader.collections()])
     # Collections that are left out by default are measured all the same: a benchmark says what it is about.
     scope = Scope(collections=tuple(names)) if names else Scope()
     if next(reader.iter_documents(scope), None) is None:

@@ -15,14 +15,14 @@ from starlette.types import Receive, Scope, Send
 
 from qmd.app.index import Index
 from qmd.app.limits import parse_duration
-from qmd.app.searching import SearchRequest, needed_roles, read_query, search_options
+from qmd.app.searching import SearchRequest, read_request
 from qmd.config.paths import Locations
 from qmd.errors import QmdError
 from qmd.files import make_private_folder
 from qmd.plugins.mcp.deadline import AsyncListener, cancel_when_gone
 from qmd.plugins.mcp.warm_record import HEARTBEAT_S, listen, make_record, read_record, warm_files, write_record
 from qmd.plugins.mcp.wire import Failure, from_json, to_json
-from qmd.retrieval.listening import CancelledSearch
+from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.warm")
 
@@ -117,7 +117,7 @@ class SearchRoute:
 def _load_models(index: Index, wanted: SearchRequest) -> None:
     """Have the models of a search ready for the next one."""
     # What is wrong with them or with the query has been answered.
-    with suppress(QmdError), index.engines(needed_roles(read_query(wanted), search_options(wanted))):
+    with suppress(QmdError), index.engines(read_request(wanted).roles):
         pass
 
 

@@ -28,7 +28,7 @@ from qmd.errors import NotFoundError, QmdError
 from qmd.plugins.mcp.deadline import AsyncListener, cancel_when_gone, within
 from qmd.plugins.page import fragments
 from qmd.plugins.page.fragments import View
-from qmd.retrieval.listening import CancelledSearch
+from qmd.retrieval.trace import CancelledSearch
 
 T = TypeVar("T")
 

@@ -43,7 +43,7 @@ from qmd.plugins.mcp.warm_record import (
 )
 from qmd.plugins.mcp.wire import to_json
 from qmd.records import SearchResponse
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.trace import CancelledSearch, Listener
 from tests.plugins.serving import Loader
 
 ROOT = Path(__file__).resolve().parents[2]
