@@ -18,6 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.records import Collection
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -142,15 +146,16 @@ def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
     return NotFoundError(f"Collection not found: {name}", hint)
 
 
-def refuse_unknown(names: Iterable[str], known: Sequence[str]) -> None:
+def refuse_unknown(names: Iterable[str], known: Iterable[Collection]) -> None:
     """Check that there is a collection of each name.
 
     Raises:
         NotFoundError: There is none of one of them; the hint names the nearest.
     """
+    known_names = [collection.name for collection in known]
     for name in names:
-        if name not in known:
-            raise collection_not_found(name, known)
+        if name not in known_names:
+            raise collection_not_found(name, known_names)
 
 
 def _folded(name: str) -> str:

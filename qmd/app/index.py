@@ -226,7 +226,7 @@ class Index(ReadingIndex):
         from qmd.app.updating import Update
 
         known = self._configuration.load().collections
-        refuse_unknown(collections or (), [one.name for one in known])
+        refuse_unknown(collections or (), known)
         chosen = tuple(one for one in known if collections is None or one.name in collections)
         mend(self._locations, self._notices.warn, always=verify)
         with self._configuration.open_writer() as writer:
@@ -280,7 +280,7 @@ class Index(ReadingIndex):
         from qmd.app.updating import embed, embedding_run, nothing_to_embed
 
         names = as_names(collections)
-        refuse_unknown(names or (), [one.name for one in self._configuration.load().collections])
+        refuse_unknown(names or (), self._configuration.load().collections)
         request = EmbedRequest(names, **options)
         with (
             embedding_run(self.path, self._slices, names, "watch" if request.resumes else "embed") as run,

@@ -10,10 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from qmd.app.freshness import Refresher
-from qmd.app.limits import Deadline, parse_model_ttl
+from qmd.app.limits import Deadline, Turns, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
-from qmd.app.turns import Turns
 from qmd.environment import is_off
 from qmd.errors import StoreError
 from qmd.retrieval.trace import CancelledSearch, Listener

@@ -91,8 +91,8 @@ class ReadingIndex(OpenedIndex):
             return engines.expander.expand(query, intent=intent).subqueries
 
     def _run(self, reader: IndexReader, asked: Search, overhead_ms: int, deadline: Deadline) -> SearchResponse:
-        from qmd.app.budget import LoadingBudget
-        from qmd.app.supplying import VectorSupply
+        from qmd.app.freshness import VectorSupply
+        from qmd.app.limits import LoadingBudget
         from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 
@@ -211,7 +211,7 @@ class ReadingIndex(OpenedIndex):
         """
         with self._request() as (reader, _):
             names = None if collection is None else (collection,)
-            refuse_unknown(names or (), [one.name for one in reader.collections()])
+            refuse_unknown(names or (), reader.collections())
             return tuple(reader.iter_documents(Scope(collections=names, path_prefix=prefix or None)))
 
     def disk_paths(self, documents: Sequence[StoredDocument], *, relative: bool = False) -> Mapping[str, str]:

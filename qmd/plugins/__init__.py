@@ -66,7 +66,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "bench",
         "qmd.plugins.bench.command:bench",
-        "<fixture.json|folder|run> [--auto [N]] [--names [N]] [--json] [-c <collection>]",
+        "<fixture.json> [--names [N]] [--json] [-c <collection>]",
         "Measure how well and how fast it searches.",
         "doctor",
     ),

@@ -190,8 +190,8 @@ def narrow_query(query: Query, known: Sequence[Collection], names: Sequence[str]
     Raises:
         NotFoundError: A name that does not exist; the hint names the nearest.
     """
+    refuse_unknown(names, known)
     known_names = [collection.name for collection in known]
-    refuse_unknown(names, known_names)
     named = query.scope.collections
     if not names and named is not None:
         unknown = [collection_not_found(name, known_names) for name in named if name not in known_names]
