@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qmd.app.engines import EnginePool
     from qmd.config.paths import Locations
     from qmd.inference.base import Engines
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.inference.settings import EngineSettings
     from qmd.store.base import IndexReader
 

@@ -12,7 +12,7 @@ from qmd.records import Query, SubQuery
 from qmd.retrieval.query import CANDIDATES, PASSAGE_CHARS, Mode, SearchOptions, primary_text, read_query
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
 
 
 class SearchRequest(Struct, frozen=True):

@@ -19,7 +19,7 @@ from qmd.records import Scope
 
 if TYPE_CHECKING:
     from qmd.inference.base import Engines
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.plugins.bench.fixture import Case
     from qmd.plugins.bench.running import Report
     from qmd.store.base import IndexReader
