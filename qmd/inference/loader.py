@@ -28,7 +28,7 @@ from qmd.inference.models.catalogue import (
 from qmd.inference.models.imported import find_imported
 from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
 from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
-from qmd.plugins.forms.elsewhere import cached_file_of
+from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from qmd.inference.engines.bulk_embedding import BulkEmbedder
@@ -116,7 +116,7 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
 def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
     """What serves in place of a GGUF model that has not been imported, and the line that says so."""
     here = expand_home(asked)
-    file = here if here.is_file() else cached_file_of(asked, settings.models_dir)
+    file = here if here.is_file() else hook("GGUF address: file")(asked, settings.models_dir)
     remedy = f"to use it: qmd models import {shlex.quote(str(file or 'FILE'))}"
     record = find_model(asked, role)
     folder = locate_model(record, settings.models_dir) if record is not None else None

@@ -72,7 +72,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "serve",
-        "qmd.plugins.page.command:serve",
+        "qmd.plugins.mcp.command:serve",
         "[--port <n>] [--open] [--watch]",
         "Search on a page in the browser; nothing leaves this machine.",
         "trust",
@@ -100,7 +100,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "models import",
-        "qmd.plugins.forms.import_command:import_",
+        "qmd.plugins.forms.command:import_",
         "<file|folder|ollama:name> [--name <name>] [--role <role>]",
         "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
         "models export",
@@ -109,11 +109,16 @@ COMMANDS: tuple[Command, ...] = (
 
 HOOKS: Mapping[str, str] = {
     "search --interactive": "qmd.plugins.browse.command:pick",
+    "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
+    "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
+    "status: server": "qmd.plugins.mcp.lifecycle:server_of",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
-    "models list: importable": "qmd.plugins.forms.import_command:importable_models",
+    "models list: importable": "qmd.plugins.forms.command:importable_models",
+    "models: hint for a name": "qmd.plugins.fastembed.catalogue:hint_for",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
     "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
+    "server: watching": "qmd.plugins.watch.command:watching_beside",
 }
 """What a command of the core or of another plug-in leaves to a plug-in."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,6 +41,16 @@ class Importable(Struct, frozen=True):
 
     file: FoundFile
     role: Role
+
+    @property
+    def command(self) -> str:
+        """What takes the model over."""
+        return f"qmd models import {shlex.quote(self.file.address)}"
+
+    @property
+    def reason(self) -> str:
+        """What is said beside the command."""
+        return f"take it over from {self.file.owner} ({self.file.size_bytes / 1_000_000:.0f} MB)"
 
 
 def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[ImportSource, ...]:
