@@ -15,8 +15,9 @@ from msgspec import Struct
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError
 from qmd.foreign import path_below, read_json_file, reading
-from qmd.inference.models.catalogue import Role, is_gguf_address
+from qmd.inference.models.catalogue import is_gguf_address
 from qmd.inference.models.imported import imported_models
+from qmd.inference.records import Role
 
 _OLLAMA = "ollama:"
 _OLLAMA_MODEL = "application/vnd.ollama.image.model"
