@@ -15,14 +15,14 @@ from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
 from qmd.environment import is_off
 from qmd.errors import StoreError
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.trace import CancelledSearch, Listener
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.app.engines import EnginePool
     from qmd.config.paths import Locations
     from qmd.inference.base import Engines
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.inference.settings import EngineSettings
     from qmd.store.base import IndexReader
 

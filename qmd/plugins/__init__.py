@@ -52,6 +52,15 @@ STORES: Mapping[str, Store] = {
 }
 """Scheme of an index's address -> what keeps an index there."""
 
+ENGINES: Mapping[str, str] = {
+    "http://": "qmd.plugins.servers:ServerRoom",
+    "https://": "qmd.plugins.servers:ServerRoom",
+    "fastembed:": "qmd.plugins.fastembed:FastembedRoom",
+    "rerank": "qmd.plugins.qwen:QwenRoom",
+    "expand": "qmd.plugins.qwen:QwenRoom",
+}
+"""What a model's name begins with, or the role of other models whose files are here -> its `EngineRoom`."""
+
 COMMANDS: tuple[Command, ...] = (
     Command(
         "browse",
@@ -66,7 +75,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "bench",
         "qmd.plugins.bench.command:bench",
-        "<fixture.json|folder|run> [--auto [N]] [--names [N]] [--json] [-c <collection>]",
+        "<fixture.json> [--names [N]] [--json] [-c <collection>]",
         "Measure how well and how fast it searches.",
         "doctor",
     ),
@@ -114,7 +123,6 @@ HOOKS: Mapping[str, str] = {
     "status: server": "qmd.plugins.mcp.lifecycle:server_of",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
-    "models: hint for a name": "qmd.plugins.fastembed.catalogue:hint_for",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
     "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
@@ -156,6 +164,20 @@ def store_at(address: str) -> Store:
     """What keeps the index at an address that was resolved."""
     store: Store = find(STORES, address.partition(":")[0])
     return store
+
+
+def room_of(name: str) -> str | None:
+    """The key of `ENGINES` that a model's name begins with, an interface's name before it or not (`tei+http://HOST`).
+
+    None for names, folders, and the addresses of files that are downloaded or imported.
+    """
+    head, mark, rest = name.strip().partition(":")
+    scheme = head.rpartition("+")[2].lower()
+    # One letter is a drive of Windows.
+    if not mark or len(scheme) < 2 or not scheme.replace("-", "").isalnum() or scheme in ("hf", "ollama"):
+        return None
+    key = f"{scheme}://" if rest.startswith("//") else f"{scheme}:"
+    return key if find(ENGINES, key) is not None else None
 
 
 @cache

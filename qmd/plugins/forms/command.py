@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qmd.config.paths import Locations
-    from qmd.inference.models.catalogue import ModelRecord, Role
     from qmd.inference.models.prepared import FormName
+    from qmd.inference.records import ModelRecord, Role
     from qmd.plugins.forms.sources import Importable, ImportSource
 
 
@@ -171,7 +171,7 @@ def _import_one(
 
 
 def _role(name: str | None) -> Role | None:
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
 
     roles: tuple[Role, ...] = get_args(Role)
     if name is not None and name not in roles:

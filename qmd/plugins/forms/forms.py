@@ -23,7 +23,6 @@ from msgspec.structs import asdict, replace
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
 from qmd.inference.engines.rerank_runs import BatchRunner, RerankPrompt
-from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.models.folders import (
     check_space,
     file_list,
@@ -41,6 +40,7 @@ from qmd.inference.models.prepared import (
     forms_for,
     prepared_forms,
 )
+from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import import_runtime, open_session

@@ -11,8 +11,9 @@ from msgspec import Struct
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError
 from qmd.foreign import reading
-from qmd.inference.models.catalogue import Role, is_gguf_address
+from qmd.inference.models.catalogue import is_gguf_address
 from qmd.inference.models.imported import imported_models
+from qmd.inference.records import Role
 from qmd.plugins.forms.elsewhere import (
     FoundFile,
     cached_file_of,

@@ -25,7 +25,7 @@ from qmd.plugins.mcp.arguments import check_arguments, input_schema
 from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.presentation import Resource
 from qmd.plugins.mcp.tools import LEGACY_TOOLS, TOOLS, Tool, Values
-from qmd.retrieval.listening import CancelledSearch
+from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
 

@@ -16,8 +16,8 @@ from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument, check_arguments
 from qmd.plugins.mcp.presentation import PASSAGE_CHARS, Shown, file_of
 from qmd.render.links import links_object, related_rows, render_links
-from qmd.retrieval.listening import Listener
-from qmd.retrieval.options import Mode
+from qmd.retrieval.query import Mode
+from qmd.retrieval.trace import Listener
 
 Values = Mapping[str, Any]
 """The value of every argument, as checked."""

@@ -27,7 +27,7 @@ from qmd.errors import NotFoundError, QmdError
 from qmd.plugins.page import fragments
 from qmd.plugins.page.fragments import View
 from qmd.plugins.page.pictures import read_picture
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.trace import CancelledSearch, Listener
 
 T = TypeVar("T")
 
