@@ -15,7 +15,7 @@ from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
 from qmd.environment import is_off
 from qmd.errors import StoreError
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.trace import CancelledSearch, Listener
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration

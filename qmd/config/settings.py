@@ -11,7 +11,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from qmd.config.paths import Locations
-from qmd.errors import ConfigError
+from qmd.errors import ConfigError, collection_not_found
 from qmd.files import read_regular_file
 from qmd.names import escape_bytes, to_disk
 from qmd.records import DEFAULT_PATTERN, Collection
@@ -46,6 +46,17 @@ class Config(Struct, frozen=True):
     def collection(self, name: str) -> Collection | None:
         """The collection called `name`, or None."""
         return next((collection for collection in self.collections if collection.name == name), None)
+
+    def require(self, name: str) -> Collection:
+        """The collection called `name`.
+
+        Raises:
+            NotFoundError: There is none; the hint names the nearest.
+        """
+        collection = self.collection(name)
+        if collection is None:
+            raise collection_not_found(name, [known.name for known in self.collections])
+        return collection
 
 
 def config_digest(locations: Locations) -> str:

@@ -12,9 +12,8 @@ from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.records import Candidate, Ranking, SearchResponse
 from qmd.retrieval import supply
 from qmd.retrieval.fusion import fuse_zscores
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.records import PendingContent
 from tests import fakes
 from tests.note_index import NoteIndex

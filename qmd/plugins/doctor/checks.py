@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
-    from qmd.inference.inspection import EngineReport
     from qmd.inference.records import Role
     from qmd.plugins.doctor.in_force import InForce
+    from qmd.plugins.doctor.inspection import EngineReport
     from qmd.store.base import IndexReader
 
 MEBIBYTE = 1 << 20
@@ -66,7 +66,7 @@ def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str])
 def _examine(
     locations: Locations, index: OpenIndex, environ: Mapping[str, str]
 ) -> tuple[list[Check], list[EngineReport]]:
-    from qmd.inference.inspection import inspect_engine
+    from qmd.plugins.doctor.inspection import inspect_engine
     from qmd.store.sqlite.connection import driver_version
 
     checks = [
@@ -123,7 +123,7 @@ def _permissions(locations: Locations) -> str:
 
 
 def _telemetry(locations: Locations, environ: Mapping[str, str]) -> str:
-    from qmd.inference.runtime.telemetry import remove_traces
+    from qmd.plugins.doctor.telemetry import remove_traces
 
     removed = remove_traces(locations.home, environ)
     return f"off; deleted the files that it had left on this machine: {_quoted(removed)}" if removed else "off"

@@ -15,8 +15,8 @@ from qmd.cli.output import out
 from qmd.plugins.doctor.checks import MEBIBYTE, Diagnosis, diagnose
 
 if TYPE_CHECKING:
-    from qmd.inference.inspection import EngineReport
     from qmd.plugins.doctor.in_force import InForce
+    from qmd.plugins.doctor.inspection import EngineReport
 
 
 def doctor(

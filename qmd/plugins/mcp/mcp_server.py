@@ -26,7 +26,7 @@ from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.plugins.mcp import presentation, requests
 from qmd.plugins.mcp.deadline import AsyncListener, within
-from qmd.retrieval.listening import CancelledSearch
+from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
 

@@ -15,7 +15,7 @@ from qmd.app.records import DEFAULT_MAX_BYTES
 from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError, nearest_name
 from qmd.records import SubQuery
-from qmd.retrieval.options import Mode
+from qmd.retrieval.query import Mode
 
 MAX_SEARCHES = 10
 MAX_LIMIT = 1000

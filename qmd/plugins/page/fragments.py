@@ -22,9 +22,9 @@ from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.hits import LEAST_SHOWN
 from qmd.render.text import VERDICT_NOTES, stretch
 from qmd.retrieval.calibration import strength
-from qmd.retrieval.listening import Listener
-from qmd.retrieval.query_parser import filter_text
-from qmd.retrieval.spans import find_spans
+from qmd.retrieval.matching import find_spans
+from qmd.retrieval.query import filter_text
+from qmd.retrieval.trace import Listener
 
 MAX_SHOWN_CHARACTERS = 100_000
 """Of a note, around the line that was found: the worst markdown of that length takes seconds, and the time grows with

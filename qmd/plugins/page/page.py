@@ -27,7 +27,7 @@ from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError
 from qmd.plugins.page import fragments
 from qmd.plugins.page.fragments import View
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.trace import CancelledSearch, Listener
 
 T = TypeVar("T")
 
