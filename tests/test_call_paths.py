@@ -1,8 +1,10 @@
-"""The call paths of docs/architecture.md are those that the program takes."""
+"""The call paths of docs/dev/architecture.md are those that the program takes."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,33 +17,30 @@ from types import FrameType
 import pytest
 
 from qmd.cli.app import main
+from tests.processes import unmeasured
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = str(ROOT / "qmd") + "/"
-MOST_HOPS = 11
-"""Calls from the command to its first SQL statement."""
+MOST = {
+    ("status",): {"functions": 0, "modules": 0, "median": 0, "deepest": 0},
+    ("get", "pricing.md"): {"functions": 0, "modules": 0, "median": 0, "deepest": 0},
+    ("search", "pricing"): {"functions": 0, "modules": 0, "median": 0, "deepest": 0},
+    ("query", "how is the price decided"): {"functions": 0, "modules": 0, "median": 0, "deepest": 0},
+    ("index",): {"functions": 0, "modules": 0, "median": 0, "deepest": 0},
+}
+"""Functions that a command runs, modules of ours that it imports, and our frames above its SQL statements."""
 
 
 @dataclass
 class Trace:
-    """What ran: functions of the package in the order of their first call, and the way to the first statement."""
+    """Functions of the package that ran, in the order of their first call."""
 
     called: dict[str, None] = field(default_factory=dict)
-    way_to_sql: tuple[str, ...] = ()
 
     def see(self, frame: FrameType, event: str, argument: object) -> None:
         """A function for `sys.setprofile`."""
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             self.called.setdefault(_name(frame))
-        elif event == "c_call" and not self.way_to_sql and getattr(argument, "__qualname__", "").endswith(".execute"):
-            self.way_to_sql = tuple(reversed(list(_callers(frame))))
-
-
-def _callers(frame: FrameType | None) -> Iterator[str]:
-    while frame is not None:
-        if frame.f_code.co_filename.startswith(PACKAGE):
-            yield _name(frame)
-        frame = frame.f_back
 
 
 def _name(frame: FrameType) -> str:
@@ -64,7 +63,7 @@ def traced() -> Iterator[Trace]:
 
 def described(path: str) -> list[str]:
     """The functions of a call path in the document."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "dev" / "architecture.md").read_text(encoding="utf-8")
     block = re.search(rf"```calls {path}\n(.*?)```", text, re.DOTALL)
     assert block is not None
     return block[1].split()
@@ -94,4 +93,19 @@ def test_the_paths_of_a_file_and_of_a_question_are_those_of_the_document(folder:
     for path, trace in (("index", indexing), ("query", searching)):
         expected = described(path)
         assert [name for name in trace.called if name in expected] == expected
-    assert 2 < len(searching.way_to_sql) <= MOST_HOPS + 1, searching.way_to_sql
+
+
+@pytest.mark.parametrize("argv", MOST, ids=" ".join)
+def test_a_command_runs_no_more_and_reaches_no_deeper_than_is_written_here(folder: Path, argv: tuple[str, ...]) -> None:
+    with traced():
+        assert main(["index", str(folder)]) == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.call_figures", *argv],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={**unmeasured(), "PYTHONPATH": str(ROOT)},
+    )
+    figures = json.loads(done.stdout)
+    assert figures["status"] == 0
+    assert {name: figures[name] for name, most in MOST[argv].items() if figures[name] > most} == {}

@@ -113,9 +113,9 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     which may be far away, all is read only then; its damaged tables are begun anew, and the others stay.
     """
     if locations.address is not None:
-        from qmd.store.opening import engine_at
+        from qmd.store.opening import opening_at
 
-        damaged = engine_at(locations.address).mend(locations.address, locations.database, thorough=always)
+        damaged = opening_at(locations.address).mend(locations.address, locations.database, thorough=always)
         if damaged:
             say(f"index '{locations.address}' was damaged: {', '.join(damaged)} are built again from your files")
         return

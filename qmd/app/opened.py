@@ -10,10 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from qmd.app.freshness import Refresher
-from qmd.app.limits import Deadline, parse_model_ttl
+from qmd.app.limits import Deadline, Turns, parse_model_ttl
 from qmd.app.notices import Notices
 from qmd.app.readers import ReaderPool
-from qmd.app.turns import Turns
 from qmd.environment import is_off
 from qmd.errors import StoreError
 from qmd.retrieval.listening import CancelledSearch, Listener
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from qmd.app.engines import EnginePool
     from qmd.config.paths import Locations
     from qmd.inference.base import Engines
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.inference.settings import EngineSettings
     from qmd.store.base import IndexReader
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qmd.app.limits import Deadline
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
     from qmd.app.searching import SearchRequest, SearchWishes
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.records import Collection, Query, SearchResponse, StoredDocument, SubQuery
     from qmd.retrieval.options import SearchOptions
     from qmd.store.base import IndexReader
@@ -103,8 +103,8 @@ class ReadingIndex(OpenedIndex):
         overhead_ms: int,
         deadline: Deadline,
     ) -> SearchResponse:
-        from qmd.app.budget import LoadingBudget
-        from qmd.app.supplying import VectorSupply
+        from qmd.app.freshness import VectorSupply
+        from qmd.app.limits import LoadingBudget
         from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 

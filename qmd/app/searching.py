@@ -16,7 +16,7 @@ from qmd.retrieval.options import PASSAGE_CHARS, Mode, SearchOptions
 from qmd.retrieval.query_parser import build_scope, check_sort, parse_query, validate_subqueries
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.store.base import IndexReader
 
 _TYPED_PREFIXES = ("lex:", "vec:", "hyde:", "intent:", "expand:")

@@ -28,15 +28,14 @@ def list_collections(invocation: Invocation, json: Json = False, index: Index = 
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         known = opened.collections()
-        counts = {count.name: count for count in opened.status().collections}
+        counts = opened.status().collections
     if json:
         out(collections_json(known, counts))
     elif invocation.screen:
         from qmd.render.tables import draw_collections
 
-        invocation.page(
-            draw_collections(invocation.screen, known, counts, utc_now(), locations.home, locations.index_name)
-        )
+        places = (locations.home, locations.index_name)
+        invocation.page(draw_collections(invocation.screen, known, counts, utc_now(), *places, masks=True))
     else:
         out(render_collections(known, counts, utc_now()))
     return 0
@@ -95,19 +94,14 @@ def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
 
     if not name:
         raise invocation.missing_argument()
-    locations = invocation.locate(index)
-    with invocation.open(locations) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         collection = opened.collection(name)
-        if not invocation.screen:
-            out(render_collection(collection))
-            return 0
-        status = next((one for one in opened.status().collections if one.name == collection.name), None)
-    from qmd.clock import utc_now
-    from qmd.render.tables import draw_collection
+    if invocation.screen:
+        from qmd.render.tables import draw_collection
 
-    invocation.page(
-        draw_collection(invocation.screen, collection, status, utc_now(), locations.home, locations.index_name)
-    )
+        invocation.page(draw_collection(invocation.screen, collection))
+    else:
+        out(render_collection(collection))
     return 0
 
 

@@ -71,15 +71,9 @@ def list_contexts(invocation: Invocation, index: Index = None) -> int:
     """List the notes."""
     from qmd.render.listings import render_contexts
 
-    locations = invocation.locate(index)
-    with invocation.open(locations) as opened:
+    with invocation.open(invocation.locate(index)) as opened:
         notes = opened.contexts()
-    if not invocation.screen:
-        out(render_contexts(notes))
-        return 0
-    from qmd.render.tables import draw_contexts
-
-    invocation.page(draw_contexts(invocation.screen, notes, locations.index_name))
+    invocation.page(render_contexts(notes))
     return 0
 
 

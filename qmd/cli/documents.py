@@ -35,7 +35,7 @@ from qmd.render.documents import FetchedDocument, render_document, render_docume
 from qmd.render.hits import file_identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
@@ -256,8 +256,7 @@ def list_files(
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         if not wanted:
-            counts = {count.name: count for count in opened.status().collections}
-            _show_collections(invocation, opened.indexed_collections(), counts, locations)
+            _show_collections(invocation, opened.indexed_collections(), opened.status().collections, locations)
             return 0
         found = opened.ls(wanted)
         if invocation.screen:
@@ -286,13 +285,13 @@ def list_files(
 
 
 def _show_collections(
-    invocation: Invocation, collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], places: Locations
+    invocation: Invocation, collections: Sequence[Collection], counts: Sequence[CollectionStatus], places: Locations
 ) -> None:
     if invocation.screen:
         from qmd.clock import utc_now
-        from qmd.render.tables import draw_collection_names
+        from qmd.render.tables import draw_collections
 
-        shown = draw_collection_names(invocation.screen, collections, counts, utc_now(), places.home, places.index_name)
+        shown = draw_collections(invocation.screen, collections, counts, utc_now(), places.home, places.index_name)
         invocation.page(shown)
         return
     from qmd.render.listings import render_collection_names

@@ -131,9 +131,10 @@ def embed_in_background(
 
 def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
     """Who computes the vectors that an interrupted command leaves; a server only those that are missing."""
-    from qmd.plugins.mcp.warm_record import serving_process
+    from qmd.plugins import hook
 
-    pid = serving_process(locations, invocation.environ) if index.embeds_behind and not force else None
+    serves = index.embeds_behind and not force
+    pid = hook("embed: serving process")(locations, invocation.environ) if serves else None
     return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
 
 

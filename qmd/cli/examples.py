@@ -25,7 +25,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "ls": ("qmd ls", "qmd ls notes/daily"),
     "status": ("qmd status", "qmd status --json"),
     "doctor": ("qmd doctor", "qmd doctor --json"),
-    "bench": ("qmd bench --names", "qmd bench --auto 50 --backends bm25"),
+    "bench": ("qmd bench --names", "qmd bench --names 50 --backends bm25"),
     "collection add": (
         "qmd collection add ~/notes --name texts --mask '**/*.txt'",
         "qmd collection add . --name here",

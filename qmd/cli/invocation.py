@@ -65,10 +65,11 @@ class Invocation(Struct, frozen=True):
         notices = TerminalNotices()
         configuration = FileConfiguration(locations, self.environ, notices, vouches=True)
         if self.command in ("query", "vsearch", "browse") and allow_gpu:
-            from qmd.plugins.mcp.remote_index import RemoteIndex, may_ask
+            from qmd.plugins import hook
 
-            if may_ask(locations, self.environ):
-                return RemoteIndex(locations, configuration, self.environ, notices=notices)
+            warm: Index | None = hook("index: warm process")(locations, configuration, self.environ, notices=notices)
+            if warm is not None:
+                return warm
         return Index(locations, configuration, self.environ, notices=notices, allow_gpu=allow_gpu)
 
     def serve(self, locations: Locations, *, allow_gpu: bool = True, is_attended: bool = False) -> Index:

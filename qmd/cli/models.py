@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -12,13 +12,15 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
+from qmd.plugins import hook, room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qmd.cli.progress import ProgressLine
-    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.models.folders import ModelState
     from qmd.inference.models.prepared import FormName
+    from qmd.inference.records import ModelRecord
 
 Names = Annotated[
     list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
@@ -38,69 +40,76 @@ def list_models(
 ) -> int:
     """List the models qmd knows, and which are on this machine."""
     from qmd.inference.models.folders import list_models as states
-    from qmd.plugins.forms.import_command import import_command, import_reason, importable_models
 
-    if available:
-        from qmd.plugins.fastembed.available import list_available
-
-        return list_available(invocation, models_folder(invocation, index), as_json=as_json)
     locations = invocation.locate(index)
+    if available:
+        status: int = hook("models list --available")(invocation, locations.models, as_json=as_json)
+        return status
     found = states(locations.models)
-    elsewhere = importable_models(invocation, locations)
+    others = hook("models list: importable")(invocation, locations)
     if as_json:
-        import json
+        from qmd.render.text import json_text
 
-        rows = [
-            {
-                "name": state.record.name,
-                "role": state.record.role,
-                "tier": state.record.tier,
-                "repository": state.record.repository,
-                "licence": state.record.licence,
-                "languages": list(state.record.languages),
-                "present": state.is_present,
-                "path": str(state.folder) if state.is_present else None,
-                "formats": list(state.formats),
-                "prepared": [form.name for form in state.prepared if form.fault is None],
-                "not_used": {form.name: form.fault for form in state.prepared if form.fault is not None},
-            }
-            for state in found
-        ]
-        rows += [
-            {
-                "name": one.file.name,
-                "role": one.role,
-                "tier": "import",
-                "repository": one.file.owner,
-                "licence": "unknown",
-                "languages": [],
-                "present": False,
-                "path": str(one.file.path),
-                "formats": [],
-                "prepared": [],
-                "import": import_command(one),
-            }
-            for one in elsewhere
-        ]
-        out(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+        out(json_text([*map(_model_object, found), *map(_other_object, others)]))
         return EXIT_OK
+    rows: list[tuple[str, str, str, str]] = [
+        (one.record.role, one.record.name, one.record.tier, _place(one)) for one in found
+    ]
+    rows += [(one.role, one.file.name, "import", f"{one.command}  {one.reason}") for one in others]
     if invocation.screen:
-        from qmd.render.models_table import draw_models
+        from qmd.render.columns import next_steps, shown, tabulate
+        from qmd.render.drawing import draw
 
-        steps = [(import_command(one), import_reason(one)) for one in elsewhere]
-        invocation.page(draw_models(invocation.screen, found, locations.home, steps))
+        drawn = [[shown(text) for text in row] for row in rows]
+        for *_, place in drawn:
+            place.overflow = "fold"  # a path or a command to be copied whole
+        heads = ("Role", "Model", "Tier", "Where")
+        steps = next_steps([("qmd models pull MODEL", "download one")])
+        invocation.page(draw(invocation.screen, tabulate(heads, drawn, fold=("Where",)), *steps))
         return EXIT_OK
-    width = max(len(state.record.name) for state in found)
-    for state in found:
-        where = str(state.folder) if state.is_present else "not downloaded"
-        forms = [
-            form.name if form.fault is None else f"{form.name} (not used: {form.fault})" for form in state.prepared
-        ]
-        prepared = f"  prepared: {', '.join(forms)}" if forms else ""
-        out(f"{state.record.role:<7} {state.record.name:<{width}}  {state.record.tier:<9} {where}{prepared}\n")
-    for one in elsewhere:
-        out(f"{one.role:<7} {one.file.name:<{width}}  {'import':<9} {import_command(one)}  {import_reason(one)}\n")
+    width = max(len(one.record.name) for one in found)
+    out("".join(f"{role:<7} {name:<{width}}  {tier:<9} {place}\n" for role, name, tier, place in rows))
     return EXIT_OK
+
+
+def _place(state: ModelState) -> str:
+    """Where a model lies, with its forms and why some of them are not used."""
+    forms = [form.name if form.fault is None else f"{form.name} (not used: {form.fault})" for form in state.prepared]
+    where = str(state.folder) if state.is_present else "not downloaded"
+    return f"{where}  prepared: {', '.join(forms)}" if forms else where
+
+
+def _model_object(state: ModelState) -> dict[str, object]:
+    return {
+        "name": state.record.name,
+        "role": state.record.role,
+        "tier": state.record.tier,
+        "repository": state.record.repository,
+        "licence": state.record.licence,
+        "languages": list(state.record.languages),
+        "present": state.is_present,
+        "path": str(state.folder) if state.is_present else None,
+        "formats": list(state.formats),
+        "prepared": [form.name for form in state.prepared if form.fault is None],
+        "not_used": {form.name: form.fault for form in state.prepared if form.fault is not None},
+    }
+
+
+def _other_object(other: Any) -> dict[str, object]:
+    """A model that another program keeps, and the command that takes it over."""
+    return {
+        "name": other.file.name,
+        "role": other.role,
+        "tier": "import",
+        "repository": other.file.owner,
+        "licence": "unknown",
+        "languages": [],
+        "present": False,
+        "path": str(other.file.path),
+        "formats": [],
+        "prepared": [],
+        "import": other.command,
+    }
 
 
 def pull(
@@ -151,9 +160,7 @@ def pull(
             to_make.append((record, report.folder, form))
     # Last: an interrupt of these minutes leaves every model fetched.
     for record, folder, form in to_make:
-        from qmd.plugins.forms.command import prepare_fetched
-
-        prepare_fetched(invocation, record, folder, form)
+        hook("models pull: prepare")(invocation, record, folder, form)
     return EXIT_OK
 
 
@@ -219,15 +226,16 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
     Raises:
         NotFoundError: There is none.
     """
-    from qmd.inference.models.catalogue import find_model, is_fastembed
+    from qmd.inference.base import engine_room
+    from qmd.inference.models.catalogue import find_model
     from qmd.inference.models.imported import find_imported
 
     imported = find_imported(name, models_dir) if models_dir is not None else None
-    record = imported.record if imported is not None else find_model(name)
-    if record is None and is_fastembed(name):
-        from qmd.plugins.fastembed.catalogue import hint_for
-
-        raise NotFoundError(f"fastembed has no model '{name}'", hint_for(name))
+    room = room_of(name)
+    if imported is not None:
+        record: ModelRecord | None = imported.record
+    else:
+        record = find_model(name) if room is None else engine_room(room).find_record(name)
     if record is None:
         raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
     return record

@@ -10,6 +10,7 @@ from typer import Argument, Option
 from qmd.cli import completion
 from qmd.cli.output import warn
 from qmd.errors import UsageError
+from qmd.plugins import STORES
 from qmd.render.hits import FORMATS, Format
 
 LARGEST_NUMBER = 1_000_000_000
@@ -20,7 +21,7 @@ Index = Annotated[
     Option(
         "--index",
         metavar="NAME",
-        help="Use a separate index: a name, lance:/path or s3://bucket/prefix.",
+        help=f"Use a separate index: a name, {' or '.join(one.form for one in STORES.values())}.",
         autocompletion=completion.indexes,
     ),
 ]

@@ -130,9 +130,10 @@ def find(
     locations = invocation.locate(index)
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         if interactive:
-            from qmd.plugins.browse.command import pick
+            from qmd.plugins import hook
 
-            return pick(invocation, opened, request, full_path=full_path)
+            status: int = hook("search --interactive")(invocation, opened, request, full_path=full_path)
+            return status
         response = opened.search(request)
         shown = HitOptions(
             index_name=locations.index_name,

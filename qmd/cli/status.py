@@ -40,9 +40,10 @@ def _daemon_pid(locations: Locations) -> int | None:
     """The process of a running `qmd mcp --http`; its module is imported only where there is a pid file to judge."""
     if not any(locations.cache.glob("mcp*.pid")):
         return None
-    from qmd.plugins.mcp.lifecycle import running_server, server_files
+    from qmd.plugins import hook
 
-    return running_server(server_files(locations.cache, locations.stem))
+    pid: int | None = hook("status: server")(locations)
+    return pid
 
 
 def _tips(counts: IndexStatus, collections: Sequence[Collection]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typer import Argument
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.output import out, say, warn
+from qmd.plugins import STORES
 
 
 def copy(
@@ -17,7 +18,7 @@ def copy(
         str | None,
         Argument(
             metavar="FROM",
-            help="A name, lance:/path, s3://… or a .sqlite file.",
+            help=f"A name, {', '.join(one.form for one in STORES.values())} or a .sqlite file.",
             autocompletion=completion.indexes,
         ),
     ] = None,

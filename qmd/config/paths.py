@@ -11,6 +11,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from qmd import plugins
 from qmd.config.project import find_project_file, is_vouched_for, linked_target, refuse_links
 from qmd.errors import ConfigError, UsageError
 from qmd.names import to_text, typed_path
@@ -39,7 +40,7 @@ class Locations(Struct, frozen=True):
     own_folders: tuple[Path, ...] = ()
     """Folders that hold nothing but what qmd keeps: closed to others when the index is written."""
     address: str | None = None
-    """Where an index lies that is no file of SQLite's: `lance:/path` or `s3://bucket/prefix`."""
+    """Where an index lies that is no file of SQLite's: a scheme of `plugins.STORES` and a place."""
 
     @property
     def base(self) -> Path:
@@ -102,20 +103,17 @@ def index_address(text: str, cwd: Path, home: Path) -> str | None:
     Raises:
         UsageError: It is at a place that qmd does not know.
     """
-    scheme, _, rest = text.partition(":")
+    scheme, colon, _ = text.partition(":")
     # One letter is a drive of Windows.
-    if ":" not in text or len(scheme) < 2 or not scheme.isascii() or not scheme.isalnum():
+    if not colon or len(scheme) < 2 or not scheme.isascii() or not scheme.isalnum():
         return None
-    if scheme == "lance" and rest.strip("/"):
-        path = f"{home}{rest[1:]}" if rest == "~" or rest.startswith("~/") else rest
-        # Two slashes at the start would stay.
-        path = f"/{path.lstrip('/')}" if path.startswith("/") else path
-        return "lance:" + to_text(os.path.normpath(cwd / typed_path(path)))
-    if scheme == "s3" and rest.startswith("//") and rest.strip("/"):
-        return "s3://" + rest.strip("/")
-    raise UsageError(
-        f"index '{text}' is at no place that qmd knows", "give a name, lance:/path/to/folder or s3://bucket/prefix"
-    )
+    store: plugins.Store | None = plugins.find(plugins.STORES, scheme)
+    address: str | None = plugins.load(store.resolve)(text, cwd, home) if store else None
+    if address is None:
+        *forms, last = [one.form for one in plugins.all_of(plugins.STORES)]
+        hint = f"give a name, {', '.join(forms)} or {last}"
+        raise UsageError(f"index '{text}' is at no place that qmd knows", hint)
+    return address
 
 
 def address_stem(address: str) -> str:
@@ -126,7 +124,7 @@ def address_stem(address: str) -> str:
 
 def address_state(address: str, cache: Path) -> Path:
     """The path beside which this machine keeps what concerns the index at `address`: locks, marks, how far a run is."""
-    return cache / f"{address_stem(address)}.lance"
+    return cache / f"{address_stem(address)}.{plugins.store_at(address).name}"
 
 
 def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str], *, takes_link: bool = False) -> Locations:

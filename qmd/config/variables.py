@@ -99,7 +99,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_EMBED_URL", "server that computes vectors", "", "model servers"),
     Variable("QMD_RERANK_URL", "server that reranks", "", "model servers"),
     Variable("QMD_GENERATE_URL", "server that proposes more queries", "", "model servers"),
-    Variable("QMD_EMBED_API", "interface of that server (models.md)", "found out", "model servers"),
+    Variable("QMD_EMBED_API", "interface of that server (models-reference.md)", "found out", "model servers"),
     Variable("QMD_RERANK_API", "the same of the server that reranks", "found out", "model servers"),
     Variable("QMD_GENERATE_API", "the same of the server that proposes queries", "found out", "model servers"),
     Variable("QMD_API_KEY", "key for every model server", "", "model servers"),
@@ -163,6 +163,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.generate_form", "form of the model that proposes queries: auto, published, q4 or q8", "auto"),
     Setting("models.ROLE.url", "for a role of the three above: address of the server that has its model"),
     Setting("models.ROLE.model", "name of the model on that server"),
-    Setting("models.ROLE.api", "interface of that server (models.md)", "found out"),
+    Setting("models.ROLE.api", "interface of that server (models-reference.md)", "found out"),
     *(Setting(f"sampling.{name}", effect, shown_setting(DEFAULT_SAMPLING, name)) for name, effect in _SAMPLING.items()),
 )

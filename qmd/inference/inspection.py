@@ -23,7 +23,8 @@ from qmd.inference.model_facts import (
     read_facts,
     unwrapped,
 )
-from qmd.inference.models.catalogue import MINILM, Role, is_fastembed
+from qmd.inference.models.catalogue import MINILM
+from qmd.inference.records import Role
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.sessions import Session
@@ -138,7 +139,7 @@ def _form(settings: EngineSettings, role: Role, held: EngineDescription) -> tupl
     from qmd.inference.models.prepared import form_to_make, forms_for
     from qmd.inference.models.weights_choice import choose_weights, idle_forms
 
-    if role == "embed" or held.tier != "full" or settings.names_server(role):
+    if role == "embed" or held.tier != "full" or settings.room_for(role) is not None:
         return None, None
     choice = choose_model(settings, role)
     if choice.record is None or choice.folder is None or not forms_for(choice.record):
@@ -154,7 +155,7 @@ def _context(settings: EngineSettings, role: Role) -> int | None:
     """Tokens in one run of the local model that serves a role; None for a server's and foreign ones."""
     from qmd.inference.loader import choose_model
 
-    if settings.names_server(role) or is_fastembed(settings.model_for(role)):
+    if settings.room_for(role) is not None:
         return None
     record = choose_model(settings, role).record
     return (record or MINILM).context

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import is_fastembed
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.inference.runtime.sessions import Session
     from qmd.inference.settings import EngineSettings
 
@@ -119,8 +118,7 @@ def missing_gpu_file(settings: EngineSettings, role: Role) -> str | None:
     from qmd.inference.models.weights_choice import has_gpu_file
     from qmd.inference.runtime.sessions import cuda_works
 
-    is_elsewhere = settings.names_server(role) or is_fastembed(settings.model_for(role))
-    if is_elsewhere or not settings.gpu_allowed:
+    if settings.room_for(role) is not None or not settings.gpu_allowed:
         return None
     choice = choose_model(settings, role)
     if choice.record is None or choice.folder is None or choice.record.revision == "local":

@@ -24,14 +24,42 @@ class Command(NamedTuple):
     after: str
 
 
-PLACES: Mapping[str, str] = {
-    "lance": "qmd.plugins.lance.places:resolve_folder",
-    "s3": "qmd.plugins.lance.places:resolve_bucket",
-}
-"""Scheme of an index's address -> the function that makes it absolute, of (text, cwd, home)."""
+class Store(NamedTuple):
+    """An engine that keeps indexes at addresses.
 
-STORES: Mapping[str, str] = {"lance": "qmd.plugins.lance.opening", "s3": "qmd.plugins.lance.opening"}
-"""Scheme of an index's address -> the module whose `open_reader` and `open_writer` take it."""
+    Attributes:
+        name: Its short name, with which the names of files that this machine keeps of an index end; the extra that
+            installs it, if it is one of ours.
+        product: What has to be installed for it.
+        form: How a person writes an address.
+        resolve: `module:function` of (text, cwd, home): the address in full that a person means by `text`, None where
+            it is none of this scheme. Asked whenever an index is named, so its module must be quick to import.
+        opening: The module that opens indexes there, as `qmd.store.opening.Opening` says.
+    """
+
+    name: str
+    product: str
+    form: str
+    resolve: str
+    opening: str
+
+
+_LANCE = "qmd.plugins.lance.opening"
+
+STORES: Mapping[str, Store] = {
+    "lance": Store("lance", "LanceDB", "lance:/path", "qmd.plugins.lance.places:resolve_folder", _LANCE),
+    "s3": Store("lance", "LanceDB", "s3://bucket/prefix", "qmd.plugins.lance.places:resolve_bucket", _LANCE),
+}
+"""Scheme of an index's address -> what keeps an index there."""
+
+ENGINES: Mapping[str, str] = {
+    "http://": "qmd.plugins.servers:ServerRoom",
+    "https://": "qmd.plugins.servers:ServerRoom",
+    "fastembed:": "qmd.plugins.fastembed:FastembedRoom",
+    "rerank": "qmd.plugins.qwen:QwenRoom",
+    "expand": "qmd.plugins.qwen:QwenRoom",
+}
+"""What a model's name begins with, or the role of other models whose files are here -> its `EngineRoom`."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -47,13 +75,13 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "bench",
         "qmd.plugins.bench.command:bench",
-        "<fixture.json|folder|run> [--auto [N]] [--names [N]] [--json] [-c <collection>]",
+        "<fixture.json> [--names [N]] [--json] [-c <collection>]",
         "Measure how well and how fast it searches.",
         "doctor",
     ),
     Command(
         "serve",
-        "qmd.plugins.page.command:serve",
+        "qmd.plugins.mcp.command:serve",
         "[--port <n>] [--open] [--watch]",
         "Search on a page in the browser; nothing leaves this machine.",
         "trust",
@@ -81,7 +109,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "models import",
-        "qmd.plugins.forms.import_command:import_",
+        "qmd.plugins.forms.command:import_",
         "<file|folder|ollama:name> [--name <name>] [--role <role>]",
         "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
         "models export",
@@ -90,11 +118,15 @@ COMMANDS: tuple[Command, ...] = (
 
 HOOKS: Mapping[str, str] = {
     "search --interactive": "qmd.plugins.browse.command:pick",
+    "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
+    "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
+    "status: server": "qmd.plugins.mcp.lifecycle:server_of",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
-    "models list: importable": "qmd.plugins.forms.import_command:importable_models",
+    "models list: importable": "qmd.plugins.forms.command:importable_models",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
     "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
+    "server: watching": "qmd.plugins.watch.command:watching_beside",
 }
 """What a command of the core or of another plug-in leaves to a plug-in."""
 
@@ -114,8 +146,38 @@ def find(table: Mapping[str, Any], name: str) -> Any:
     """The row of `name` in one of the tables here or in that of another package; None where nobody has one."""
     if name in table:
         return table[name]
+    return next((rows[name] for rows in _others(table) if name in rows), None)
+
+
+def _others(table: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The tables of other packages that have the name of one of those here."""
     title = next(key for key, value in globals().items() if value is table)
-    return next((rows[name] for rows in (getattr(one, title, {}) for one in foreign()) if name in rows), None)
+    return [getattr(one, title, {}) for one in foreign()]
+
+
+def all_of(table: Mapping[str, Any]) -> list[Any]:
+    """The rows of one of the tables here and those of other packages, without their names."""
+    return [row for rows in (table, *_others(table)) for row in rows.values()]
+
+
+def store_at(address: str) -> Store:
+    """What keeps the index at an address that was resolved."""
+    store: Store = find(STORES, address.partition(":")[0])
+    return store
+
+
+def room_of(name: str) -> str | None:
+    """The key of `ENGINES` that a model's name begins with, an interface's name before it or not (`tei+http://HOST`).
+
+    None for names, folders, and the addresses of files that are downloaded or imported.
+    """
+    head, mark, rest = name.strip().partition(":")
+    scheme = head.rpartition("+")[2].lower()
+    # One letter is a drive of Windows.
+    if not mark or len(scheme) < 2 or not scheme.replace("-", "").isalnum() or scheme in ("hf", "ollama"):
+        return None
+    key = f"{scheme}://" if rest.startswith("//") else f"{scheme}:"
+    return key if find(ENGINES, key) is not None else None
 
 
 @cache

@@ -129,32 +129,28 @@ def folded_home(path: Path, home: Path) -> str:
     return to_text(f"~/{path.relative_to(home)}" if home != home.parent and path.is_relative_to(home) else path)
 
 
-def columns(*heads: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
-    """A table without lines.
+def tabulate(
+    heads: Sequence[str], rows: Iterable[Sequence[RenderableType]], right: Sequence[str] = (), fold: Sequence[str] = ()
+) -> Table:
+    """Rows in columns without lines; a column in which every row has the empty text is left out.
 
     Args:
-        heads: What stands above each column.
-        right: Those with numbers.
-        fold: Those that may take several lines, or lose their middle; the others always keep their width.
+        heads: What stands above each column; different blanks for a table without heads.
+        rows: One cell for each column, or fewer.
+        right: Heads of columns with numbers.
+        fold: Heads of those that may take several lines, or lose their middle; the others always keep their width.
     """
     from rich.table import Table
 
     has_heads = bool("".join(heads).strip())
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="faint", show_header=has_heads)
-    for head in heads:
-        table.add_column(head, justify="right" if head in right else "left", no_wrap=head not in fold)
-    return table
-
-
-def tabulate(
-    heads: Sequence[str], rows: Sequence[Sequence[RenderableType]], right: Sequence[str] = (), fold: Sequence[str] = ()
-) -> Table:
-    """`columns` with their rows, without those columns in which every row has the empty text."""
-    used = [number for number in range(len(heads)) if any(row[number] != "" for row in rows)]
-    table = columns(*(heads[number] for number in used), right=right, fold=fold)
-    for row in rows:
-        table.add_row(*(row[number] for number in used))
-    return table
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="faint", show_header=has_heads)
+    filled = [list(row) + [""] * (len(heads) - len(row)) for row in rows]
+    used = [number for number in range(len(heads)) if any(row[number] != "" for row in filled)]
+    for head in (heads[number] for number in used):
+        drawn.add_column(head, justify="right" if head in right else "left", no_wrap=head not in fold)
+    for row in filled:
+        drawn.add_row(*(row[number] for number in used))
+    return drawn
 
 
 def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:

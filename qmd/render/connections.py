@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qmd.app.records import NoteLink, NoteLinks, RelatedNotes
 from qmd.records import StoredDocument
-from qmd.render.columns import Elided, columns, count, heading, indented, next_steps, shown, tabulate
+from qmd.render.columns import Elided, count, heading, indented, next_steps, shown, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.links import linked_how, shown_words, written_target
 from qmd.render.terminal import Styled
@@ -34,8 +34,8 @@ def draw_links(screen: Screen, found: NoteLinks, targets: Targets, index_name: s
     parts: list[RenderableType] = [_head(found.document, targets)]
     for title, rows in (("Links to", outgoing), ("Linked from", incoming), ("Leads nowhere", unresolved)):
         if rows:
-            table = tabulate(("Line", "Note", "Shown as"), rows, right=("Line",), fold=("Note", "Shown as"))
-            parts += ["", heading(title, count(len(rows), "link")), indented(table)]
+            drawn = tabulate(("Line", "Note", "Shown as"), rows, right=("Line",), fold=("Note", "Shown as"))
+            parts += ["", heading(title, count(len(rows), "link")), indented(drawn)]
     if len(parts) == 1:
         parts += ["", shown("No links.", "faint")]
     step = (f"qmd related {_quoted(found.document)}", "notes on the same matter")
@@ -57,15 +57,14 @@ def draw_related(screen: Screen, found: RelatedNotes, targets: Targets, index_na
         )
         for one in found.notes
     ]
-    table = tabulate(("Near", "Note", "Title", "Linked"), rows, right=("Near",), fold=("Note", "Title"))
+    drawn = tabulate(("Near", "Note", "Title", "Linked"), rows, right=("Near",), fold=("Note", "Title"))
     step = (f"qmd get {_quoted(found.notes[0].document)}", "read the first of them")
-    return draw(screen, head, "", table, *next_steps([step], index_name))
+    return draw(screen, head, "", drawn, *next_steps([step], index_name))
 
 
 def _head(document: StoredDocument, targets: Targets) -> Table:
-    table = columns("", " ", fold=("",))
-    table.add_row(_name(document, targets, False, "title"), shown(document.docid, "faint"))
-    return table
+    cells = (_name(document, targets, False, "title"), shown(document.docid, "faint"))
+    return tabulate(("", " "), [cells], fold=("",))
 
 
 def _is_one_collection(document: StoredDocument, others: Sequence[StoredDocument]) -> bool:

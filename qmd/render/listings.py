@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _OLD_DAYS = 180
 _PREVIEW_CHARACTERS = 60
 _LEFT_OUT_SHOWN = 20
-_TAKES_IGNORED = "  Gitignore: not followed"
 
 
 class StatusReport(Struct, frozen=True):
@@ -32,27 +31,27 @@ class StatusReport(Struct, frozen=True):
     daemon_pid: int | None = None
 
 
-def render_collections(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus], now: datetime) -> str:
+_NO_COLLECTIONS = "No collections found. Run 'qmd index .' to create one.\n"
+
+
+def render_collections(collections: Sequence[Collection], counts: Sequence[CollectionStatus], now: datetime) -> str:
     """`collection list` as text blocks."""
     if not collections:
-        return "No collections found. Run 'qmd index .' to create one.\n"
+        return _NO_COLLECTIONS
     lines = [f"Collections ({len(collections)}):", ""]
     for one in collections:
-        n_files, updated_at = _counts_of(one, counts)
-        lines += [_title(one), f"  Path:     {to_text(one.path)}", f"  Pattern:  {one.pattern}"]
-        if one.ignore:
-            lines.append(f"  Ignore:   {', '.join(one.ignore)}")
-        if not one.gitignore:
-            lines.append(_TAKES_IGNORED)
-        lines += [f"  Files:    {n_files}", f"  Updated:  {relative_time(updated_at, now)}", ""]
+        n_files, updated_at = counts_of(one, counts)
+        rows = [row for row in collection_facts(one) if row[0] in ("Path", "Pattern", "Ignore", "Gitignore")]
+        rows += [("Files", f"{n_files}"), ("Updated", relative_time(updated_at, now))]
+        lines += [_title(one), *_fact_lines(rows), ""]
     return "\n".join(lines) + "\n"
 
 
-def collections_json(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus]) -> str:
+def collections_json(collections: Sequence[Collection], counts: Sequence[CollectionStatus]) -> str:
     """`collection list --json`; `mask` repeats `pattern` for readers that know only that name."""
     rows = []
     for one in collections:
-        n_files, updated_at = _counts_of(one, counts)
+        n_files, updated_at = counts_of(one, counts)
         rows.append(
             {
                 "name": one.name,
@@ -69,9 +68,9 @@ def collections_json(collections: Sequence[Collection], counts: Mapping[str, Col
     return json_text(rows)
 
 
-def _counts_of(collection: Collection, counts: Mapping[str, CollectionStatus]) -> tuple[int, str | None]:
+def counts_of(collection: Collection, counts: Sequence[CollectionStatus]) -> tuple[int, str | None]:
     """(documents, when they were last updated) of a collection, which may not be in the index yet."""
-    found = counts.get(collection.name)
+    found = next((one for one in counts if one.name == collection.name), None)
     return (found.documents, found.updated_at) if found is not None else (0, None)
 
 
@@ -81,34 +80,42 @@ def _title(collection: Collection) -> str:
     return f"{collection.name} (qmd://{collection.name}/){excluded}"
 
 
+def mask(collection: Collection) -> str:
+    """Which files a collection takes, in one phrase."""
+    without = f", not {', '.join(collection.ignore)}" if collection.ignore else ""
+    return collection.pattern + without + ("" if collection.gitignore else ", also what git ignores")
+
+
+def collection_facts(collection: Collection) -> list[tuple[str, str]]:
+    """What the configuration says of a collection, by name."""
+    rows = [
+        ("Path", to_text(collection.path)),
+        ("Pattern", collection.pattern),
+        ("Include", "yes (default)" if collection.include_by_default else "no"),
+        ("Ignore", ", ".join(collection.ignore)),
+        ("Gitignore", "" if collection.gitignore else "not followed"),
+        ("Update", collection.update_command or ""),
+        ("Contexts", f"{len(collection.context)}" if collection.context else ""),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _fact_lines(rows: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"  {f'{name}:':<9} {value}" for name, value in rows]
+
+
 def render_collection(collection: Collection) -> str:
     """`collection show`."""
-    lines = [
-        f"Collection: {collection.name}",
-        f"  Path:     {to_text(collection.path)}",
-        f"  Pattern:  {collection.pattern}",
-        f"  Include:  {'yes (default)' if collection.include_by_default else 'no'}",
-    ]
-    if collection.ignore:
-        lines.append(f"  Ignore:   {', '.join(collection.ignore)}")
-    if not collection.gitignore:
-        lines.append(_TAKES_IGNORED)
-    if collection.update_command:
-        lines.append(f"  Update:   {collection.update_command}")
-    if collection.context:
-        lines.append(f"  Contexts: {len(collection.context)}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([f"Collection: {collection.name}", *_fact_lines(collection_facts(collection))]) + "\n"
 
 
-def render_collection_names(collections: Sequence[Collection], counts: Mapping[str, CollectionStatus]) -> str:
+def render_collection_names(collections: Sequence[Collection], counts: Sequence[CollectionStatus]) -> str:
     """`ls` without an argument."""
     if not collections:
-        return "No collections found. Run 'qmd index .' to create one.\n"
-    lines = ["Collections:", ""]
-    for one in collections:
-        n_files, _ = _counts_of(one, counts)
-        lines.append(f"  qmd://{one.name}/  ({n_files} file{'' if n_files == 1 else 's'})")
-    return "\n".join(lines) + "\n"
+        return _NO_COLLECTIONS
+    sizes = [(one.name, counts_of(one, counts)[0]) for one in collections]
+    lines = [f"  qmd://{name}/  ({n_files} file{'' if n_files == 1 else 's'})" for name, n_files in sizes]
+    return "\n".join(["Collections:", "", *lines]) + "\n"
 
 
 def render_files(documents: Sequence[StoredDocument], now: datetime) -> str:
@@ -174,10 +181,9 @@ def render_status(report: StatusReport, now: datetime) -> str:
 def _status_collections(report: StatusReport, now: datetime) -> list[str]:
     if not report.collections:
         return ["No collections. Run 'qmd index .' to index markdown files."]
-    counts = {count.name: count for count in report.index.collections}
     lines = ["Collections"]
     for one in report.collections:
-        n_files, updated_at = _counts_of(one, counts)
+        n_files, updated_at = counts_of(one, report.index.collections)
         lines += [f"  {_title(one)}", f"    Pattern:  {one.pattern}"]
         lines.append(f"    Files:    {n_files} (updated {relative_time(updated_at, now)})")
         if one.context:
@@ -192,7 +198,7 @@ def _status_collections(report: StatusReport, now: datetime) -> list[str]:
 def status_json(report: StatusReport) -> str:
     """`status --json`; the first four keys are those of the MCP `status` tool."""
     index = report.index
-    counts = {count.name: count for count in index.collections}
+    counts = [counts_of(one, index.collections) for one in report.collections]
     return json_text(
         {
             "totalDocuments": index.documents,
@@ -203,12 +209,12 @@ def status_json(report: StatusReport) -> str:
                     "name": one.name,
                     "path": to_text(one.path),
                     "pattern": one.pattern,
-                    "documents": counts[one.name].documents if one.name in counts else 0,
-                    "lastUpdated": counts[one.name].updated_at if one.name in counts else None,
+                    "documents": n_documents,
+                    "lastUpdated": updated_at,
                     "include": one.include_by_default,
                     "contexts": dict(one.context),
                 }
-                for one in report.collections
+                for one, (n_documents, updated_at) in zip(report.collections, counts, strict=True)
             ],
             "index": index.place,
             "sizeBytes": index.size_bytes,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from qmd.app.records import ContextNote, Listing
+from qmd.app.records import Listing
 from qmd.names import to_disk
 from qmd.records import Collection
 from qmd.render.columns import (
     Elided,
-    columns,
     count,
     elide_path,
     facts,
@@ -24,10 +23,11 @@ from qmd.render.columns import (
     next_steps,
     shown,
     state,
+    tabulate,
 )
 from qmd.render.drawing import NARROWEST, Screen, draw, paint
-from qmd.render.listings import StatusReport, listing_time
-from qmd.render.terminal import Styled, hyperlink, join_styled, visible, visible_name
+from qmd.render.listings import StatusReport, collection_facts, counts_of, listing_time, mask
+from qmd.render.terminal import Styled, hyperlink, join_styled, visible_name
 from qmd.render.text import human_size, relative_time
 from qmd.status import CollectionStatus
 
@@ -42,73 +42,37 @@ _LEFT_OUT_SHOWN = 10
 _FIRST_STEP = ("qmd index ~/notes", "make a folder searchable")
 
 
-def draw_collection_names(
-    screen: Screen,
-    collections: Sequence[Collection],
-    counts: Mapping[str, CollectionStatus],
-    now: datetime,
-    home: Path,
-    index_name: str = "index",
-) -> Styled:
-    """`ls` without an argument."""
-    if not collections:
-        return _nothing_yet(screen, index_name)
-    steps = [(f"qmd ls {quote(collections[0].name)}", "list the files of a collection")]
-    return draw(screen, _collection_table(collections, counts, now, home), *next_steps(steps, index_name))
-
-
 def draw_collections(
     screen: Screen,
     collections: Sequence[Collection],
-    counts: Mapping[str, CollectionStatus],
+    counts: Sequence[CollectionStatus],
     now: datetime,
     home: Path,
     index_name: str = "index",
-) -> Styled:
-    """`collection list`."""
-    if not collections:
-        return _nothing_yet(screen, index_name)
-    steps = [(f"qmd collection show {quote(collections[0].name)}", "all settings of a collection")]
-    missing = [one for one in collections if not one.path.exists()]
-    steps += [(f"qmd collection remove {quote(one.name)}", "its folder is gone") for one in missing]
-    table = _collection_table(collections, counts, now, home, masks=True)
-    return draw(screen, table, *next_steps(steps, index_name))
-
-
-def _nothing_yet(screen: Screen, index_name: str) -> Styled:
-    return draw(screen, shown("Nothing is indexed yet."), *next_steps([_FIRST_STEP], index_name))
-
-
-def _collection_table(
-    collections: Sequence[Collection],
-    counts: Mapping[str, CollectionStatus],
-    now: datetime,
-    home: Path,
     *,
     masks: bool = False,
-) -> Table:
-    heads = ("Collection", "Files", "Updated", "Folder", *(("Files taken",) if masks else ()))
-    table = columns(*heads, right=("Files",), fold=("Collection", "Folder", "Files taken"))
+) -> Styled:
+    """`ls` without an argument; with the masks, `collection list`."""
+    if not collections:
+        return draw(screen, shown("Nothing is indexed yet."), *next_steps([_FIRST_STEP], index_name))
+    rows: list[Sequence[RenderableType]] = []
     for one in collections:
-        found = counts.get(one.name)
-        name = Elided(one.name, style="title")
-        updated = relative_time(found.updated_at if found else None, now)
-        row: list[RenderableType] = [name, f"{found.documents if found else 0:,}", updated, _folder(one.path, home)]
-        if masks:
-            row.append(shown(_mask(one)))
-        table.add_row(*row)
+        rows.append([*_indexed(one, counts, now), "", _folder(one.path, home), shown(mask(one)) if masks else ""])
         if not one.include_by_default:
-            table.add_row(shown("only when named", "faint"))
-    return table
+            rows.append([shown("only when named", "faint")])
+    steps = [(f"qmd ls {quote(collections[0].name)}", "list the files of a collection")]
+    return draw(screen, _collection_table(rows), *next_steps(steps, index_name))
 
 
-def _mask(collection: Collection) -> str:
-    without = f", not {', '.join(collection.ignore)}" if collection.ignore else ""
-    return collection.pattern + without + _also(collection)
+def _indexed(one: Collection, counts: Sequence[CollectionStatus], now: datetime) -> list[RenderableType]:
+    """A collection's name, how many files of it are indexed, and when that was brought up to date."""
+    n_files, updated_at = counts_of(one, counts)
+    return [Elided(one.name, style="title"), f"{n_files:,}", relative_time(updated_at, now)]
 
 
-def _also(collection: Collection) -> str:
-    return "" if collection.gitignore else ", also what git ignores"
+def _collection_table(rows: Sequence[Sequence[RenderableType]]) -> Table:
+    heads = ("Collection", "Files", "Updated", "Contexts", "Folder", "Files taken")
+    return tabulate(heads, rows, right=("Files", "Contexts"), fold=("Collection", "Folder", "Files taken"))
 
 
 def _folder(path: Path, home: Path) -> RenderableType:
@@ -118,44 +82,10 @@ def _folder(path: Path, home: Path) -> RenderableType:
     return Elided(folded_home(path, home), path.as_uri() if path.is_dir() and not path.suffix else None)
 
 
-def draw_collection(
-    screen: Screen,
-    collection: Collection,
-    status: CollectionStatus | None,
-    now: datetime,
-    home: Path,
-    index_name: str = "index",
-) -> Styled:
+def draw_collection(screen: Screen, collection: Collection) -> Styled:
     """`collection show`."""
-    files = count(status.documents if status else 0, "file")
-    rows: list[tuple[str, RenderableType]] = [
-        ("Folder", _folder(collection.path, home)),
-        ("Files taken", shown(collection.pattern + _also(collection))),
-        ("Indexed", shown(f"{files}, updated {relative_time(status.updated_at if status else None, now)}")),
-        ("Searched", shown("by default" if collection.include_by_default else "only when named: -c NAME")),
-    ]
-    if collection.ignore:
-        rows.append(("Left out", shown(", ".join(collection.ignore))))
-    if collection.update_command:
-        rows.append(("Updated by", shown(collection.update_command, "command")))
-    if collection.context:
-        rows.append(("Contexts", _context_table(collection.context)))
-    steps = [] if collection.context else [_context_step(collection.name)]
-    steps.append((f"qmd ls {quote(collection.name)}", "its files"))
-    return draw(screen, heading(collection.name), indented(facts(rows)), *next_steps(steps, index_name))
-
-
-def _context_step(name: str) -> tuple[str, str]:
-    return f"qmd context add {quote(f'qmd://{name}/')} 'what is there'", "results show it"
-
-
-def _context_table(notes: Mapping[str, str]) -> Table:
-    from rich.text import Text
-
-    table = columns("", " ", fold=("", " "))
-    for prefix, text in notes.items():
-        table.add_row(Elided(prefix or "/", style="path"), Text(visible(text)))
-    return table
+    rows = [(name, shown(value)) for name, value in collection_facts(collection)]
+    return draw(screen, heading(collection.name), indented(facts(rows)))
 
 
 def draw_files(
@@ -181,18 +111,6 @@ def draw_files(
     return join_styled([draw(screen, heading(place, f"{count(len(documents), 'file')}, {total}"), ""), *lines])
 
 
-def draw_contexts(screen: Screen, notes: Sequence[ContextNote], index_name: str = "index") -> Styled:
-    """`context list`."""
-    if not notes:
-        step = ("qmd context add qmd://NAME/ 'what is there'", "results show it, which helps people and agents")
-        return draw(screen, shown("There are no contexts yet."), *next_steps([step], index_name))
-    parts: list[RenderableType] = []
-    for name in dict.fromkeys(note.collection for note in notes):
-        own = {note.prefix: note.text for note in notes if note.collection == name}
-        parts += [*([""] if parts else []), heading(name or "Everything"), indented(_context_table(own))]
-    return draw(screen, *parts)
-
-
 # --- status ---------------------------------------------------------------------------------------
 
 
@@ -208,8 +126,15 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
         rows.append(("Server", shown(f"running, process {report.daemon_pid}")))
     parts: list[RenderableType] = [facts(rows)]
     if report.collections:
-        counts = {one.name: one for one in index.collections}
-        parts += ["", _status_table(report, counts, now, home)]
+        known = [
+            [
+                *_indexed(one, index.collections, now),
+                f"{len(one.context)}" if one.context else shown("–", "faint"),
+                _folder(one.path, home),
+            ]
+            for one in report.collections
+        ]
+        parts += ["", _collection_table(known)]
     if index.left_out:
         parts += ["", heading("Left out", count(len(index.left_out), "file"))]
         parts.append(indented(_left_out(report)))
@@ -219,9 +144,7 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
 def _index_file(report: StatusReport, home: Path) -> RenderableType:
     index = report.index
     path = index.address or folded_home(index.path, home)
-    table = columns("", " ", fold=("",))
-    table.add_row(Elided(path), shown(human_size(report.index.size_bytes), "faint"))
-    return table
+    return tabulate(("", " "), [(Elided(path), shown(human_size(index.size_bytes), "faint"))], fold=("",))
 
 
 def _words(report: StatusReport, now: datetime) -> Text:
@@ -247,31 +170,13 @@ def _vectors(report: StatusReport, now: datetime) -> Text:
     return state("warning", f"{count(index.pending_documents, 'text')} without, of {index.documents:,}")
 
 
-def _status_table(
-    report: StatusReport, counts: Mapping[str, CollectionStatus], now: datetime, home: Path
-) -> RenderableType:
-    heads = ("Collection", "Files", "Updated", "Contexts", "Folder")
-    table = columns(*heads, right=("Files", "Contexts"), fold=("Collection", "Folder"))
-    for one in report.collections:
-        found = counts.get(one.name)
-        table.add_row(
-            Elided(one.name, style="title"),
-            f"{found.documents if found else 0:,}",
-            relative_time(found.updated_at if found else None, now),
-            f"{len(one.context)}" if one.context else shown("–", "faint"),
-            _folder(one.path, home),
-        )
-    return table
-
-
 def _left_out(report: StatusReport) -> Table:
-    table = columns("", " ", "  ", fold=(" ", "  "))
-    for one in report.index.left_out[:_LEFT_OUT_SHOWN]:
-        table.add_row(mark("warning"), shown(one.collection), shown(one.reason))
-    n_more = len(report.index.left_out) - _LEFT_OUT_SHOWN
-    if n_more > 0:
-        table.add_row("", shown(f"and {n_more:,} more", "faint"), shown("qmd status --json", "command"))
-    return table
+    files = report.index.left_out
+    rows = [(mark("warning"), shown(one.collection), shown(one.reason)) for one in files[:_LEFT_OUT_SHOWN]]
+    if len(files) > _LEFT_OUT_SHOWN:
+        more = shown(f"and {len(files) - _LEFT_OUT_SHOWN:,} more", "faint")
+        rows.append((shown(""), more, shown("qmd status --json", "command")))
+    return tabulate(("", " ", "  "), rows, fold=(" ", "  "))
 
 
 def _status_steps(report: StatusReport) -> list[tuple[str, str]]:
@@ -282,5 +187,5 @@ def _status_steps(report: StatusReport) -> list[tuple[str, str]]:
     steps = [("qmd embed", "compute the missing vectors")] if is_waiting else []
     bare = [one.name for one in report.collections if not one.context]
     if bare:
-        steps.append(_context_step(bare[0]))
+        steps.append((f"qmd context add {quote(f'qmd://{bare[0]}/')} 'what is there'", "results show it"))
     return steps or [('qmd query "how do I …"', "ask your notes")]

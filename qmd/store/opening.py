@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
+from qmd import plugins
 from qmd.environment import install_command
 from qmd.errors import NotFoundError, QmdError, StoreError
 from qmd.store.base import IndexReader, IndexWriter
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 _Index = TypeVar("_Index", bound=IndexReader)
 
 _UNFINISHED = "unfinished copy of "
+
+
+class Opening(Protocol):
+    """The module that a row of `plugins.STORES` names; `path` is that beside which this machine keeps what is its own.
+
+    Whatever it opens is held to the suite of tests in `tests/store/contract`.
+    """
+
+    def open_reader(self, address: str, path: Path) -> IndexReader:
+        """Open an index for reading; raises `NotFoundError` where there is none."""
+
+    def open_writer(self, address: str, path: Path, *, busy_timeout_ms: int | None = None) -> IndexWriter:
+        """Open an index for writing, creating it; a writer waits so long for another one, then `BusyError`."""
+
+    def mend(self, address: str, path: Path, *, thorough: bool) -> Sequence[str]:
+        """Look for damage, in all that there is where `thorough`, and begin those parts anew; their names."""
 
 
 def open_reader(path: Path, address: str | None = None) -> IndexReader:
@@ -34,8 +49,7 @@ def open_reader(path: Path, address: str | None = None) -> IndexReader:
         from qmd.store.sqlite import opening
 
         return _finished(opening.open_reader(path), str(path))
-    reader: IndexReader = engine_at(address).open_reader(address, path)
-    return _finished(reader, address)
+    return _finished(opening_at(address).open_reader(address, path), address)
 
 
 def open_writer(
@@ -61,7 +75,7 @@ def open_writer(
 
         writer = opening.open_writer(path, busy_timeout_ms=busy_timeout_ms)
     else:
-        writer = engine_at(address).open_writer(address, path, busy_timeout_ms=busy_timeout_ms)
+        writer = opening_at(address).open_writer(address, path, busy_timeout_ms=busy_timeout_ms)
     return writer if takes_unfinished else _finished(writer, address or str(path))
 
 
@@ -102,15 +116,16 @@ def _finished(index: _Index, place: str) -> _Index:
     return index
 
 
-def engine_at(address: str) -> ModuleType:
-    """What opens indexes at addresses.
+def opening_at(address: str) -> Opening:
+    """What opens the index at an address.
 
     Raises:
         QmdError: It is not installed.
     """
-    from importlib import import_module
-
+    store = plugins.store_at(address)
     try:
-        return import_module("qmd.plugins.lance.opening")
+        opening: Opening = plugins.load(store.opening)
     except ImportError as exc:
-        raise QmdError(f"index '{address}' needs LanceDB, which is not installed", install_command("lance")) from exc
+        hint = install_command(store.name) if store in plugins.STORES.values() else None
+        raise QmdError(f"index '{address}' needs {store.product}, which is not installed", hint) from exc
+    return opening

@@ -6,7 +6,7 @@
 Both get an empty configuration and an index of their own. Without models the original does everything but `embed`,
 `vsearch` and `query`, so those are not compared here. Every difference is printed with its reason; one without a reason
 makes the exit status 1. Where Node 22 or the package is not at hand the script says so and ends with status 0.
-`--measure` adds the ratios of docs/conformance.md: all figures are of one machine and one run.
+`--measure` adds the ratios of docs/dev/conformance.md: all figures are of one machine and one run.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (r"multi-get.*", r"text", "titles without markup; a single name is shown as the address that get takes"),
     (r"ls", r"text", "'1 file' in the singular; .gitignore and .qmdignore are honoured"),
     (r"ls .*", r"text", "the width of the size column fits the listing; .gitignore and .qmdignore are honoured"),
-    (r"(collection|context|status).*", r"text", "see the tables of docs/conformance.md"),
+    (r"(collection|context|status).*", r"text", "see the tables of docs/dev/conformance.md"),
     (r".*", r"status", "2 for wrong usage and 3 for what does not exist, where the original says 1"),
     (r"search.*", r"stderr", "a word that no document holds is named"),
     (r".*", r"stderr", "one line of error and one of advice"),

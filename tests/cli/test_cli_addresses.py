@@ -1,4 +1,4 @@
-"""Indexes at addresses: files of SQLite's stand in for the engine, and what is around it is what is tried."""
+"""Indexes at addresses: an engine of another package keeps them, and what is around it is what is tried."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from types import ModuleType
 import pytest
 
 import qmd as package
+from qmd import plugins
 from qmd.environment import install_command
 from qmd.store.runs import embed_lock
 from qmd.store.sqlite import opening as sqlite
 from qmd.store.sqlite.index import SqliteReader, SqliteWriter
 from tests.program import Qmd, write_notes
 
-ADDRESS = "s3://team/notes"
+ADDRESS = "shelf:team/notes"
+SHELF = plugins.Store("shelf", "Shelf", "shelf:place", "another_package:resolve", "another_package")
 
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the stand-in keeps what is written to addresses."""
+    """Where an engine of another package keeps what is written to addresses of its own."""
     folder = tmp_path / "bucket"
-    engine = ModuleType("qmd.plugins.lance.opening")
+    engine = ModuleType("another_package")
 
     def place(address: str) -> Path:
         return folder / f"{address.replace('/', '_')}.sqlite"
@@ -34,8 +36,15 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def open_writer(address: str, state: Path, *, busy_timeout_ms: int | None = None) -> SqliteWriter:
         return sqlite.open_writer(place(address), busy_timeout_ms=busy_timeout_ms)
 
-    vars(engine).update(open_reader=open_reader, open_writer=open_writer, mend=lambda *given, thorough: ())
+    vars(engine).update(
+        open_reader=open_reader,
+        open_writer=open_writer,
+        mend=lambda *given, thorough: (),
+        resolve=lambda text, cwd, home: text if text != "shelf:" else None,
+        STORES={"shelf": SHELF},
+    )
     monkeypatch.setitem(sys.modules, engine.__name__, engine)
+    monkeypatch.setattr(plugins, "foreign", lambda: (engine,))
     return folder
 
 
@@ -52,7 +61,7 @@ def test_an_index_at_an_address_is_made_searched_and_shown(qmd: Qmd, notes: Path
     assert ADDRESS in qmd("--index", ADDRESS).out
     assert qmd("cleanup", "--index", ADDRESS).status == 0
     (config,) = (tmp_path / "config/qmd").glob("*.yml")
-    assert config.name.startswith("s3_team_notes-")
+    assert config.name.startswith("shelf_team_notes-")
     assert not [file.name for file in (tmp_path / "cache/qmd").iterdir() if "sqlite" in file.name]
 
 
@@ -67,37 +76,42 @@ def test_index_path_and_python_take_addresses(
         assert index.exists()
         assert index.status().place == ADDRESS
         assert [hit.document.path for hit in index.search("pricing", mode="lexical").hits] == ["pricing.md"]
-    with package.open_index("s3://team/other") as index:
+    with package.open_index("shelf:team/other") as index:
         assert not index.exists()
         assert index.status().documents == 0
 
 
 def test_without_an_index_an_address_says_so(qmd: Qmd, bucket: Path, home: Path) -> None:
     for argv in (("search", "x"), ("cleanup",)):
-        assert qmd(*argv, "--index", "lance:here").status == 3
-    assert f"no index at 'lance:{home}/here'" in qmd("cleanup", "--index", "lance:here").err
-    assert f"Index: lance:{home}/here" in qmd("status", "--index", "lance:here").out
+        assert qmd(*argv, "--index", "shelf:here").status == 3
+    assert "no index at" in qmd("cleanup", "--index", "shelf:here").err
+    assert "Index: shelf:here" in qmd("status", "--index", "shelf:here").out
     assert not (home / "here").exists()
 
 
 def test_without_its_engine_an_address_says_what_to_install(
-    qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
+    qmd: Qmd, home: Path, bucket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "qmd.plugins.lance.opening", None)
-    run = qmd("search", "x", "--index", ADDRESS)
+    run = qmd("search", "x", "--index", "s3://team/notes")
     assert run.status == 1
     assert run.err == (
-        f"error: index '{ADDRESS}' needs LanceDB, which is not installed\nhint: {install_command('lance')}\n"
+        f"error: index 's3://team/notes' needs LanceDB, which is not installed\nhint: {install_command('lance')}\n"
+    )
+    monkeypatch.setattr(plugins.foreign()[0], "STORES", {"shelf": plugins.Store(*SHELF[:-1], "nothing")})
+    assert qmd("search", "x", "--index", ADDRESS).err == (
+        f"error: index '{ADDRESS}' needs Shelf, which is not installed\n"
     )
 
 
-def test_an_unknown_scheme_says_what_is_possible(qmd: Qmd, home: Path) -> None:
-    run = qmd("search", "x", "--index", "gs://bucket/x")
-    assert run.status == 2
-    assert run.err == (
-        "error: index 'gs://bucket/x' is at no place that qmd knows\n"
-        "hint: give a name, lance:/path/to/folder or s3://bucket/prefix\n"
-    )
+def test_an_unknown_scheme_says_what_is_possible(qmd: Qmd, home: Path, bucket: Path) -> None:
+    for address in ("gs://bucket/x", "shelf:"):
+        run = qmd("search", "x", "--index", address)
+        assert run.status == 2
+        assert run.err == (
+            f"error: index '{address}' is at no place that qmd knows\n"
+            "hint: give a name, lance:/path, s3://bucket/prefix or shelf:place\n"
+        )
 
 
 def test_the_locks_of_an_address_lie_in_the_cache(qmd: Qmd, notes: Path, bucket: Path, tmp_path: Path) -> None:

@@ -110,14 +110,14 @@ def test_who_is_interrupted_learns_that_a_server_goes_on(indexed: Qmd, monkeypat
     monkeypatch.setattr("qmd.app.updating.embed", interrupt)
     locations = locate(None, Path.cwd(), os.environ)
     warm = WarmProcess(locations, os.environ)
-    warm.publish()
-    advice = f"and queries work; the server (process {os.getpid()}) continues when it is idle\n"
-    assert indexed("embed").err.endswith(advice)
-    monkeypatch.setenv("QMD_AUTO_EMBED", "0")
-    assert indexed("embed").err.endswith("and queries work; run 'qmd embed' to continue\n")
-    monkeypatch.delenv("QMD_AUTO_EMBED")
-    warm.socket.close()
-    assert indexed("embed").err.endswith("and queries work; run 'qmd embed' to continue\n")
+    with warm.published():
+        advice = f"and queries work; the server (process {os.getpid()}) continues when it is idle\n"
+        assert indexed("embed").err.endswith(advice)
+        monkeypatch.setenv("QMD_AUTO_EMBED", "0")
+        assert indexed("embed").err.endswith("and queries work; run 'qmd embed' to continue\n")
+        monkeypatch.delenv("QMD_AUTO_EMBED")
+        warm.socket.close()
+        assert indexed("embed").err.endswith("and queries work; run 'qmd embed' to continue\n")
 
 
 def test_status_says_nothing_of_a_run_that_was_killed(indexed: Qmd) -> None:

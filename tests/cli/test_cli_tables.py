@@ -24,7 +24,6 @@ READING = [
     ("multi-get", "*.md"),
     ("collection", "list"),
     ("collection", "show", "notes"),
-    ("context", "list"),
     ("links", "pricing.md"),
     ("models", "list"),
     ("doctor",),
@@ -81,8 +80,8 @@ def test_several_notes_stand_below_one_another(indexed: Qmd) -> None:
 def test_status_and_lists_name_the_next_command(indexed: Qmd) -> None:
     assert "qmd embed" in text("status")
     assert "qmd ls notes" in text("ls")
-    assert "qmd collection show notes" in text("collection", "list")
-    assert "qmd models pull Qwen3-0.6B" in text("models", "list")
+    assert "qmd ls notes" in text("collection", "list")
+    assert "qmd models pull MODEL" in text("models", "list")
 
 
 def test_an_empty_index_says_how_to_begin(qmd: Qmd) -> None:

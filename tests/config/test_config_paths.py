@@ -142,7 +142,7 @@ def test_an_address_that_qmd_does_not_know_says_what_is_possible(typed: str, hom
     for index, environ in ((typed, {}), (None, {"INDEX_PATH": typed})):
         with pytest.raises(UsageError, match=f"index '{typed}'") as refused:
             locate(index, Path("/work"), {"HOME": str(home), **environ})
-        assert refused.value.hint == "give a name, lance:/path/to/folder or s3://bucket/prefix"
+        assert refused.value.hint == "give a name, lance:/path or s3://bucket/prefix"
 
 
 @pytest.mark.parametrize("name", ["notes", "my.notes", "./a:b", "C:/notes", "C:\\notes", "notes.v2:x"])

@@ -1,4 +1,4 @@
-"""Writes the table of well-known embedding models in docs/models.md: `python -m tests.docs.embedder_table`."""
+"""Writes the table of known embedders in docs/models-reference.md: `python -m tests.docs.embedder_table`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from qmd.inference.models.known_embedders import KNOWN_EMBEDDERS, KnownEmbedder
 from tests.docs.configuration_tables import between
 
-PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+PAGE = Path(__file__).parents[2] / "docs" / "models-reference.md"
 
 
 def with_table(page: str) -> str:

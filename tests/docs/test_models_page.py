@@ -1,4 +1,4 @@
-"""docs/models.md has the well-known embedding models that the program knows."""
+"""docs/models-reference.md has the well-known embedding models that the program knows."""
 
 from __future__ import annotations
 

@@ -10,18 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.loader import EmbedderIdentity, choose_model, identify_embedder, load_engines
-from qmd.inference.models.catalogue import (
-    JINA_ZH,
-    MINILM,
-    MODELS,
-    QWEN_EXPANDER,
-    QWEN_RERANKER,
-    ModelRecord,
-    Role,
-    find_model,
-    full_model,
-)
+from qmd.inference.models.catalogue import JINA_ZH, MINILM, MODELS, QWEN_EXPANDER, QWEN_RERANKER, find_model, full_model
 from qmd.inference.models.weights import locate_builtin, locate_model
+from qmd.inference.records import ModelRecord, Role
 from qmd.inference.runtime.sessions import PROVIDER_BY_FORMAT
 from qmd.inference.settings import EngineSettings
 

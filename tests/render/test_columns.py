@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from qmd.render.columns import Elided, columns, elide, elide_path, mark, tabulate
+from qmd.render.columns import Elided, elide, elide_path, mark, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.terminal import without_sequences
 
@@ -35,11 +35,11 @@ def test_wide_characters_count_twice() -> None:
 
 
 def test_a_path_gives_way_and_a_number_does_not() -> None:
-    table = columns("Files", "Folder", right=("Files",), fold=("Folder",))
-    table.add_row("1,234,567", Elided("~/a/long/way/down/to/the/notes/of/everyone"))
-    head, row = draw(PLAIN, table).splitlines()
+    row = ("1,234,567", Elided("~/a/long/way/down/to/the/notes/of/everyone"))
+    table = tabulate(("Files", "Folder"), [row], right=("Files",), fold=("Folder",))
+    head, line = draw(PLAIN, table).splitlines()
     assert head.split() == ["Files", "Folder"]
-    assert row.startswith("1,234,567  ~/a/") and row.endswith("…/everyone") and cell_len(row) <= 40
+    assert line.startswith("1,234,567  ~/a/") and line.endswith("…/everyone") and cell_len(line) <= 40
 
 
 def test_a_column_that_is_empty_throughout_is_left_out() -> None:

@@ -25,8 +25,8 @@ from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOTES = Collection("notes", Path("/n"), context={"": "all", "work": "about\nwork"})
 CODE = Collection("code", Path("/c"), "**/*.py", ignore=("x/**",), update_command="git pull", include_by_default=False)
-COUNTS = {"notes": CollectionStatus("notes", Path("/n"), "**/*.md", 3, "2026-06-01T11:59:55.000Z", True)}
-INDEX = IndexStatus(Path("/i.sqlite"), 2048, 3, 2, 1, 9, 8, "2026-06-01T11:00:00.000Z", "f00d", tuple(COUNTS.values()))
+COUNTS = (CollectionStatus("notes", Path("/n"), "**/*.md", 3, "2026-06-01T11:59:55.000Z", True),)
+INDEX = IndexStatus(Path("/i.sqlite"), 2048, 3, 2, 1, 9, 8, "2026-06-01T11:00:00.000Z", "f00d", COUNTS)
 
 
 def test_collection_blocks_keep_the_title_and_labels_that_programs_parse() -> None:

@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from qmd.app.records import ContextNote, Listing
+from qmd.app.records import Listing
 from qmd.records import Collection, StoredDocument
 from qmd.render.drawing import Screen
 from qmd.render.listings import StatusReport
 from qmd.render.tables import (
     draw_collection,
-    draw_collection_names,
     draw_collections,
-    draw_contexts,
     draw_files,
     draw_status,
 )
@@ -67,15 +65,14 @@ def test_no_line_of_a_listing_exceeds_the_terminal(tmp_path: Path, width: int) -
         collection(tmp_path, "notes", context={"/": "会议记录" * 40, "work/": "plans\nand lists"}),
         collection(tmp_path, "old", update_command="git pull --rebase " * 6, include_by_default=False),
     ]
-    counts = {one.name: counted(one, 1_234_567) for one in known}
+    counts = [counted(one, 1_234_567) for one in known]
     files = Listing("notes", "", tuple(stored(path) for path in ("a.md", "会议记录/" * 12 + "发布" * 30 + ".md")))
     drawn = [
         draw_status(screen, report(*known, pending=3, left_out=12), NOW, tmp_path),
-        draw_collection_names(screen, known, counts, NOW, tmp_path),
         draw_collections(screen, known, counts, NOW, tmp_path),
+        draw_collections(screen, known, counts, NOW, tmp_path, masks=True),
         draw_files(screen, files, tmp_path, link, NOW),
-        draw_contexts(screen, [ContextNote("", "", "All notes " * 30), ContextNote("notes", "work/", "Plans\nLists")]),
-        *(draw_collection(screen, one, counts[one.name], NOW, tmp_path) for one in known),
+        *(draw_collection(screen, one) for one in known),
     ]
     for text in drawn:
         assert [line for line in without_sequences(text).splitlines() if cell_len(line) > width] == []
@@ -105,11 +102,9 @@ def test_status_of_a_complete_index_asks_for_nothing(tmp_path: Path) -> None:
     assert "embed" not in drawn and "!" not in drawn
 
 
-def test_a_collection_whose_folder_is_gone_is_marked_with_the_command_that_removes_it(tmp_path: Path) -> None:
+def test_a_collection_whose_folder_is_gone_is_marked(tmp_path: Path) -> None:
     gone = Collection("gone", tmp_path / "gone")
-    drawn = draw_collections(NARROW, [gone], {}, NOW, tmp_path)
-    assert "~/gone (missing)" in drawn
-    assert "qmd collection remove gone" in drawn
+    assert "~/gone (missing)" in draw_collections(NARROW, [gone], [], NOW, tmp_path)
 
 
 def test_files_are_links_and_folders_faint(tmp_path: Path, set_zone: Callable[[str], None]) -> None:
@@ -126,8 +121,8 @@ def test_files_are_links_and_folders_faint(tmp_path: Path, set_zone: Callable[[s
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
-    odd = collection(tmp_path, "[bold]x[/]", context={"[red]/": "[link=http://x]y[/link]"})
-    drawn = draw_collection(NARROW, odd, None, NOW, tmp_path)
+    odd = collection(tmp_path, "[bold]x[/]", pattern="[red]/", update_command="[link=http://x]y[/link]")
+    drawn = draw_collection(NARROW, odd)
     assert "[bold]x[/]" in drawn and "[red]/" in drawn and "[link=http://x]y[/link]" in drawn
 
 

@@ -165,8 +165,9 @@ def test_a_run_that_completed_a_text_meanwhile_is_not_undone() -> None:
     document = index.add("long.md", f"# Long\n\n{filler}\n")
     ahead = ChunksAhead(EMBEDDER)
     content = PendingContent(document.hash, "long.md", index.texts([document.hash])[document.hash])
-    [(first, text), *_] = ahead.cut(content)
-    ahead.keep(content, {first.key: EMBEDDER.embed_documents([text])[0]})
+    pieces = ahead.cut(content)
+    first, text = pieces[0]
+    ahead.keep(content, [chunk for chunk, _ in pieces], {first.key: EMBEDDER.embed_documents([text])[0]})
     embed_pending(index, EMBEDDER)
     before = index.status(EMBEDDER.fingerprint).chunks
     ahead.store(index)

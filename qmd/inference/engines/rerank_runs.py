@@ -1,4 +1,4 @@
-"""How a cross-encoder graph is run: one passage a run over a shared prefix, or padded batches; and its head."""
+"""A cross-encoder's prompt, its runs in padded batches, and its head."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from msgspec import Struct
 
 from qmd.batches import batches
 from qmd.errors import ModelError
+from qmd.inference.runtime.chat_tokens import ChatTokenizer
 from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.sessions import Session
-from qmd.plugins.qwen.decoding import Decoder
-from qmd.plugins.qwen.kv_context import KeyValueContext
 
 Side = Literal["right", "left"]
 
-_ROUND_CAPACITY_TO = 256
+# The official prompt of Qwen3-Reranker; without it the scores are close to random.
+_PREFIX = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct"
+    ' provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+)
+_SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+_INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"
+
 _WINDOW = 64
 """Prompts sorted by length at a time, so that the order of promise holds from window to window."""
 _PADDING_TOLERANCE = 0.05
@@ -44,6 +50,31 @@ class ScoreHead(Struct, frozen=True):
         return result
 
 
+class RerankPrompt(Struct, frozen=True):
+    """The official prompt as tokens, in two parts: what all passages of a query share, and the rest."""
+
+    tokenizer: ChatTokenizer
+    max_query_tokens: int = 192
+    """For the query, and again for the intent."""
+    max_passage_tokens: int = 512
+    """Longer passages lose their end; prompt and query never do."""
+
+    def prefix(self, query: str, intent: str | None = None) -> list[int]:
+        """The prompt up to the passage."""
+        instruct = _INSTRUCT
+        if intent and intent.strip():
+            instruct = f"{instruct}. The user's intent: {self.tokenizer.shorten(intent.strip(), self.max_query_tokens)}"
+        query = self.tokenizer.shorten(query.strip(), self.max_query_tokens)
+        # One string, as in training: a word's token includes the space before it, a mark's the line break after it.
+        user = f"<Instruct>: {instruct}\n<Query>: {query}\n<Document>:"
+        return [*self.tokenizer.encode_template(_PREFIX), *self.tokenizer.encode_template(user)]
+
+    def ending(self, passage: str) -> list[int]:
+        """The passage, cut to its budget, and the rest of the prompt."""
+        passage_tokens = self.tokenizer.encode_text(f" {passage.strip()}")[: self.max_passage_tokens]
+        return [*passage_tokens, *self.tokenizer.encode_template(_SUFFIX)]
+
+
 class PassageRunner(Protocol):
     """Runs a prompt's prefix with several endings."""
 
@@ -54,37 +85,6 @@ class PassageRunner(Protocol):
 
         The caller may stop early; what is yielded first was asked for first, as far as batches allow.
         """
-
-
-class SharedPrefixRunner:
-    """One ending per run over the key-value tensors of the prefix, which is computed once.
-
-    On a CPU a batch gains nothing (padding, cache misses), and the prefix is half of a short prompt.
-    """
-
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-        self.session = decoder.session
-        self._context: KeyValueContext | None = None
-        self._capacity = 0
-
-    def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
-        """See `PassageRunner`."""
-        context = self._open(len(prefix) + max(map(len, endings), default=0))
-        context.restore(self._empty)
-        context.append([prefix])
-        after_prefix = context.checkpoint()
-        for index, ending in enumerate(endings):
-            context.restore(after_prefix)
-            yield [index], context.append([ending])
-
-    def _open(self, n_tokens: int) -> KeyValueContext:
-        """An empty context of at least `n_tokens`; kept between calls."""
-        if self._context is None or n_tokens > self._capacity:
-            self._capacity = -(-n_tokens // _ROUND_CAPACITY_TO) * _ROUND_CAPACITY_TO
-            self._context = self._decoder.open_context(self._capacity)
-            self._empty = self._context.checkpoint()
-        return self._context
 
 
 class BatchRunner:

@@ -21,7 +21,7 @@ from typing import Any
 from qmd.errors import ModelError, NotFoundError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import file_below, folded, path_below, reading, short
-from qmd.inference.models.catalogue import MODELS, ModelRecord
+from qmd.inference.models.catalogue import MODELS
 from qmd.inference.models.folders import (
     MANIFEST_NAME,
     Manifest,
@@ -33,13 +33,14 @@ from qmd.inference.models.folders import (
     measured,
     model_path,
     read_manifest,
+    room_records,
     staged,
     write_manifest,
 )
 from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
-from qmd.plugins.fastembed.catalogue import fastembed_models
+from qmd.inference.records import ModelRecord
 
 _MOST_MEMBERS = 1_000
 _MOST_RATIO, _SMALL_BYTES = 10, 16 << 20
@@ -151,7 +152,7 @@ def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRec
             return record
     held = {file.path for file in manifest.files} if manifest else set()
     with contextlib.suppress(ModelError):
-        known = [model.record for model in fastembed_models()]
+        known = room_records()
         by_name = [record for record in known if record.folder.lower() in names]
         by_file = [one for one in known if one.repository.lower() in names and one.formats[0].weights.path in held]
         if by_name or len(by_file) == 1:

@@ -3,120 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-from msgspec import Struct
-
-from qmd.inference.base import Tier
-
-Role = Literal["embed", "rerank", "expand"]
-Pooling = Literal["mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "none"]
-Device = Literal["cpu", "cuda"]
-PromptStyle = Literal["qwen3", "tobi"]
-"""How an expander is asked: as a plain instruction model, or as tobi/qmd's fine-tune was trained."""
-
-UNPINNED = "main"
-"""The revision of a model whose version the first pull decides."""
-
-
-class ModelFile(Struct, frozen=True):
-    """One file of a model: its path in the repository, and its size and sha256 where they are known."""
-
-    path: str
-    size_bytes: int | None = None
-    sha256: str | None = None
-
-
-class ModelFormat(Struct, frozen=True):
-    """One set of weights: a key of `sessions.PROVIDER_BY_FORMAT`, the file, and the device it is meant for."""
-
-    name: str
-    weights: ModelFile
-    device: Device
-
-
-class FolderRules(Struct, frozen=True):
-    """How texts become vectors in a folder that the catalogue does not know, beyond the fields of its record."""
-
-    origins: tuple[tuple[str, str], ...] = ()
-    """(`pooling`, `prompts` or `length`, which file or rule says so)."""
-    only_in_graph: tuple[str, ...] = ()
-    """What the makers compute and qmd does not: the graph must bring it along, in an output of its own."""
-    is_lower_case: bool = False
-    pools_prompt: bool = True
-    """Whether the tokens of a prompt count when the token vectors are pooled."""
-    end_token: str | None = None
-    """Token that ends every text, also where the tokenizer's file does not say so."""
-    kept_dim: int | None = None
-    """The first values of a vector that are kept; None for all."""
-
-    @property
-    def computed(self) -> tuple[object, ...]:
-        """What of it changes a vector. The first number counts changes of how outputs are chosen."""
-        return (1, self.is_lower_case, self.pools_prompt, self.end_token, self.kept_dim)
-
-
-class EmbedOverrides(Struct, frozen=True):
-    """What the user says of an embedding model of his own, a folder's or a server's; None leaves it to the model."""
-
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    dim: int | None = None
-    """Of a folder's model: the first values that are kept; of a server's: the size that its vectors must have."""
-
-
-class ModelRecord(Struct, frozen=True):
-    """A model: identity, files, and everything that changes what it computes."""
-
-    name: str
-    role: Role
-    tier: Tier
-    repository: str
-    revision: str
-    """Commit of the repository, or `UNPINNED`."""
-    licence: str
-    languages: tuple[str, ...]
-    """ISO codes the model was trained on; `*` for a hundred or more."""
-    scripts: tuple[str, ...]
-    """Unicode scripts it reads, as the first word of a character's Unicode name; empty = all."""
-    formats: tuple[ModelFormat, ...]
-    """Best first within one device."""
-    files: tuple[ModelFile, ...]
-    """Files every format needs."""
-    context: int
-    """Tokens in one run, special tokens included."""
-    max_tokens: int
-    """Token budget of one chunk's body."""
-    dim: int | None = None
-    pooling: Pooling = "none"
-    document_prompt: str = ""
-    query_prompt: str = ""
-    is_fused: bool = False
-    """The graph was written fused; the runtime only folds constants."""
-    batches: ModelFile | None = None
-    """A graph for CUDA with the CPU format's weights, whose vectors agree with its own."""
-    network: Literal["qwen3"] | None = None
-    """The network, where `qmd.plugins.forms` can write its graph anew."""
-    rules: FolderRules | None = None
-    """None for the models of the catalogue."""
-
-    @property
-    def prompt_style(self) -> PromptStyle:
-        """How an expander is asked, told by its name: folders, exports and GGUF files of the fine-tune keep it."""
-        return "tobi" if "qmd-query-expansion" in f"{self.name} {self.repository}".lower() else "qwen3"
-
-    @property
-    def folder(self) -> str:
-        """Name of its folder under the models folder."""
-        if is_fastembed(self.name):
-            # Several of fastembed's models may lie in one repository.
-            return self.name.replace(":", "--").replace("/", "--")
-        return self.repository.replace("/", "--") if self.tier == "full" else self.name.lower()
-
-    def format_for(self, device: Device) -> ModelFormat:
-        """The format meant for `device`, else the first one."""
-        return next((item for item in self.formats if item.device == device), self.formats[0])
-
+from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord, Role
 
 MINILM = ModelRecord(
     name="all-MiniLM-L6-v2",
@@ -246,9 +134,6 @@ MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER
 MAXSIM_NAME = "all-MiniLM-L6-v2 MaxSim"
 """What the built-in reranker is called: the built-in embedding model's token vectors."""
 
-FASTEMBED_PREFIX = "fastembed:"
-"""What the names of fastembed's models begin with here."""
-
 _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
     "hf:ggml-org/embeddinggemma-300m-gguf/": JINA_ZH,
     "hf:qwen/qwen3-embedding-0.6b-gguf/": JINA_ZH,
@@ -265,14 +150,9 @@ def full_model(role: Role) -> ModelRecord:
 def find_model(name: str, role: Role | None = None) -> ModelRecord | None:
     """The model a user means by `name`, or None.
 
-    Takes the name or the repository in any case, `hf:` in front of a repository, `fastembed:NAME`, and the GGUF
-    addresses that a configuration of tobi/qmd may hold, which name the same job in a format that is not read here.
+    Takes the name or the repository in any case, `hf:` in front of a repository, and the GGUF addresses that a
+    configuration of tobi/qmd may have, which name the same job in a format that is not read here.
     """
-    if is_fastembed(name):
-        from qmd.plugins.fastembed.catalogue import find_fastembed
-
-        model = find_fastembed(name)
-        return model.record if model is not None and role in (None, model.record.role) else None
     wanted = name.strip().lower()
     gguf = next((model for prefix, model in _GGUF_PREFIXES.items() if wanted.startswith(prefix)), None)
     wanted = wanted.removeprefix("hf:")
@@ -280,11 +160,6 @@ def find_model(name: str, role: Role | None = None) -> ModelRecord | None:
     if found is None or (role is not None and found.role != role):
         return None
     return found
-
-
-def is_fastembed(name: str) -> bool:
-    """True for `fastembed:NAME`."""
-    return name.strip().lower().startswith(FASTEMBED_PREFIX)
 
 
 def is_gguf_address(name: str) -> bool:

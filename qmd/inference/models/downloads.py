@@ -18,7 +18,6 @@ from qmd.environment import is_on
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import path_below
-from qmd.inference.models.catalogue import UNPINNED, ModelFile, ModelRecord
 from qmd.inference.models.folders import (
     STAGING,
     Manifest,
@@ -32,6 +31,7 @@ from qmd.inference.models.folders import (
 from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.hub import HubFile, describe_file, fetch
 from qmd.inference.models.weights import size_of
+from qmd.inference.records import UNPINNED, ModelFile, ModelRecord
 
 Progress = Callable[[str, int, int | None], None]
 """(file, bytes so far, bytes in all where known)."""

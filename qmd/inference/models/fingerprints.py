@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.records import ModelRecord
 
 _VERSION = 1
 _SAMPLE_BYTES = 65_536

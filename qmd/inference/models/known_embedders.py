@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from qmd.inference.models.catalogue import Pooling
+from qmd.inference.records import Pooling
 
 _RELEVANT_PASSAGES = "Represent this sentence for searching relevant passages: "
 _INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"

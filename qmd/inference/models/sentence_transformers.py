@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import path_below, read_json_file, short
-from qmd.inference.models.catalogue import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.models.known_embedders import KnownEmbedder, find_known
+from qmd.inference.records import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.runtime.tokenization import read_json
 
 MAX_CONTEXT = 1024

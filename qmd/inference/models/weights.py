@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import MINILM, EmbedOverrides, ModelFile, ModelFormat, ModelRecord
+from qmd.inference.models.catalogue import MINILM
 from qmd.inference.models.sentence_transformers import describe_embedder
+from qmd.inference.records import EmbedOverrides, ModelFile, ModelFormat, ModelRecord
 
 _FORMAT_BY_FILE = {
     "model_quantized.onnx": "int8",

@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import ModelRecord
 from qmd.inference.models.held_types import held_format
 from qmd.inference.models.prepared import forms_for, prepared_forms
 from qmd.inference.models.weights import size_of
+from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import cuda_works
 
 AUTO = "auto"

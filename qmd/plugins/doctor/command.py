@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
     from qmd.inference.inspection import EngineReport
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.plugins.doctor.in_force import InForce
     from qmd.store.base import IndexReader
 

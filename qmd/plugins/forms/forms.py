@@ -22,8 +22,7 @@ from msgspec.structs import asdict, replace
 
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
-from qmd.inference.engines.rerank_runs import BatchRunner
-from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.engines.rerank_runs import BatchRunner, RerankPrompt
 from qmd.inference.models.folders import (
     check_space,
     file_list,
@@ -41,6 +40,7 @@ from qmd.inference.models.prepared import (
     forms_for,
     prepared_forms,
 )
+from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import import_runtime, open_session
@@ -48,7 +48,6 @@ from qmd.plugins.forms.graph_weights import GraphWeights
 from qmd.plugins.forms.graph_writer import GraphForm, Weights
 from qmd.plugins.forms.graphs import Qwen3Writer, graph_bytes
 from qmd.plugins.forms.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
-from qmd.plugins.qwen.cross_encoder import RerankPrompt
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, how much of it, of how much)."""

@@ -19,7 +19,7 @@ from qmd import __version__
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import file_below, folded, reading, short
-from qmd.inference.models.catalogue import ModelFile, ModelFormat, ModelRecord, Role, find_model
+from qmd.inference.models.catalogue import find_model
 from qmd.inference.models.folders import (
     Manifest,
     check_space,
@@ -40,6 +40,7 @@ from qmd.inference.models.imported import (
     read_imported,
     write_imported,
 )
+from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
 from qmd.inference.runtime.chat_tokens import load_chat_tokenizer
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import file_below, short
-from qmd.inference.models.catalogue import Pooling, Role
+from qmd.inference.records import Pooling, Role
 from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.forms.gemma_graph import GemmaShape
 from qmd.plugins.forms.graph_writer import Qwen3Shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from msgspec import Struct
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError
 from qmd.foreign import reading
-from qmd.inference.models.catalogue import Role, is_gguf_address
+from qmd.inference.models.catalogue import is_gguf_address
 from qmd.inference.models.imported import imported_models
+from qmd.inference.records import Role
 from qmd.plugins.forms.elsewhere import (
     FoundFile,
     cached_file_of,
@@ -40,6 +42,16 @@ class Importable(Struct, frozen=True):
 
     file: FoundFile
     role: Role
+
+    @property
+    def command(self) -> str:
+        """What takes the model over."""
+        return f"qmd models import {shlex.quote(self.file.address)}"
+
+    @property
+    def reason(self) -> str:
+        """What is said beside the command."""
+        return f"take it over from {self.file.owner} ({self.file.size_bytes / 1_000_000:.0f} MB)"
 
 
 def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[ImportSource, ...]:

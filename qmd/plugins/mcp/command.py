@@ -1,11 +1,12 @@
 # ruff: noqa: E501 - one option a line reads as a table
-"""`qmd mcp`: serve editors and agents over stdio or HTTP, in the foreground or the background."""
+"""`qmd mcp` and `qmd serve`: editors, agents and people are served over stdio or HTTP."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,17 +14,32 @@ from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index
-from qmd.cli.output import out, say
+from qmd.cli.output import flush_result, out, say
 from qmd.errors import UsageError
+from qmd.plugins import hook
+from qmd.plugins.mcp.lifecycle import (
+    end_process,
+    health_pid,
+    reachable_host,
+    remove_own_pid,
+    running_server,
+    server_files,
+    server_of,
+    server_url,
+    start_server,
+    stop_server,
+    stop_warm_process,
+    write_pid,
+)
+from qmd.render.columns import shown
+from qmd.render.drawing import Screen, draw
 
 if TYPE_CHECKING:
-    from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.plugins.mcp.guard import AccessPolicy
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 8181
-_STOP_TIMEOUT_S = 5.0
 
 
 def mcp(
@@ -59,11 +75,65 @@ def mcp(
         return _serve_stdio(invocation, locations)
     if socket_only:
         return _serve_commands(invocation, locations)
-    policy = access_policy(invocation.environ, host or invocation.environ.get("QMD_HOST") or DEFAULT_HOST, token_file)
+    policy = _access_policy(invocation.environ, host, token_file)
     chosen_port = DEFAULT_PORT if port is None else port
     if daemon:
         return _start(invocation, locations, policy, chosen_port, token_file, watches=watch)
-    return serve_http(invocation, locations, policy, chosen_port, watches=watch)
+    return _serve_http(invocation, locations, policy, chosen_port, watches=watch)
+
+
+def serve(
+    invocation: Invocation,
+    port: Annotated[int, Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 for any that is free.")] = DEFAULT_PORT,
+    host: Annotated[str | None, Option("--host", metavar="NAME", help="Address to listen on [default: QMD_HOST or localhost].")] = None,
+    opens: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
+    watch: Annotated[bool, Option("--watch", help="Also refresh the index as files change.")] = False,
+    token_file: Annotated[Path | None, Option("--token-file", metavar="FILE", help="Ask for the token in this file (or QMD_TOKEN).")] = None,
+    index: Index = None,
+) -> int:  # fmt: skip
+    """Search on a page in the browser; nothing leaves this machine."""
+    locations = invocation.locate(index)
+    policy = _access_policy(invocation.environ, host, token_file)
+
+    def announce(page: str, what_next: str = "   Ctrl-C ends it") -> None:
+        out(_address_line(page, what_next, invocation.screen))
+        # The process stays, and whoever reads it through a pipe waits for the address.
+        flush_result()
+        if policy.token is not None:
+            say("the browser asks for a password: the token, with any name")
+
+    def announce_and_open(page: str) -> None:
+        announce(page)
+        # A browser of the terminal would keep the server from answering it.
+        threading.Thread(target=_open, args=(page,), daemon=True).start()
+
+    url = server_url(reachable_host(policy.bind_host), port)
+    pid = health_pid(url, policy.token) if port else None
+    if pid is None:
+        return _serve_http(
+            invocation, locations, policy, port, watches=watch, announce=announce_and_open if opens else announce
+        )
+    if pid != server_of(locations):
+        raise UsageError(f"port {port} is taken by another qmd server (process {pid})", f"qmd serve --port {port + 1}")
+    say(f"this index is served already (process {pid})")
+    announce(f"{url}/", "")
+    if opens:
+        _open(f"{url}/")
+    return 0
+
+
+def _address_line(page: str, what_next: str, screen: Screen | None) -> str:
+    if screen is None:
+        return f"{page}\n"
+    line = shown("Search at ").append_text(shown(page, "label", page)).append_text(shown(what_next, "faint"))
+    return draw(screen, line)
+
+
+def _open(page: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(page):
+        say("no browser can be opened here; open the address yourself")
 
 
 def _print_config(client: str, index: str | None, invocation: Invocation) -> int:
@@ -78,7 +148,6 @@ def _print_config(client: str, index: str | None, invocation: Invocation) -> int
 def _stop(action: str, locations: Locations) -> int:
     if action != "stop":
         raise UsageError(f"unknown action '{action}'", "qmd mcp, qmd mcp --http, or qmd mcp stop")
-    from qmd.plugins.mcp.lifecycle import server_files, stop_server, stop_warm_process
     from qmd.plugins.mcp.warm_record import read_record, warm_files
 
     files, record = server_files(locations.cache, locations.stem), read_record(warm_files(locations))
@@ -95,7 +164,7 @@ def _serve_stdio(invocation: Invocation, locations: Locations) -> int:
     return 0
 
 
-def serve_http(
+def _serve_http(
     invocation: Invocation,
     locations: Locations,
     policy: AccessPolicy,
@@ -105,18 +174,18 @@ def serve_http(
     announce: Callable[[str], None] | None = None,
 ) -> int:
     """Serve in the foreground until a signal ends this process; `announce` is told the address, else stderr."""
-    from qmd.plugins.mcp.http_app import serve
-    from qmd.plugins.mcp.lifecycle import end_process, remove_own_pid, running_server, server_files, write_pid
+    from qmd.plugins.mcp.http_server import run_server
 
     files = server_files(locations.cache, locations.stem)
     index = invocation.serve(locations)
     if running_server(files) is None:
         with contextlib.suppress(OSError):
             write_pid(files)
-    watching = _watching_beside(index) if watches else contextlib.nullcontext()
+    # The server itself computes the vectors.
+    watching = hook("server: watching")(index) if watches else contextlib.nullcontext()
     try:
         with watching:
-            serve(index, locations, invocation.environ, policy, port, announce)
+            run_server(index, locations, invocation.environ, policy, port, announce)
     finally:
         remove_own_pid(files)
     end_process()
@@ -124,30 +193,10 @@ def serve_http(
 
 def _serve_commands(invocation: Invocation, locations: Locations) -> int:
     """Be the warm process that a command has started: no port, no pid file, and an end when nobody asks any more."""
-    from qmd.plugins.mcp.http_app import serve
-    from qmd.plugins.mcp.lifecycle import end_process
+    from qmd.plugins.mcp.http_server import run_server
 
-    serve(invocation.serve(locations), locations, invocation.environ)
+    run_server(invocation.serve(locations), locations, invocation.environ)
     end_process()
-
-
-@contextlib.contextmanager
-def _watching_beside(index: OpenIndex) -> Iterator[None]:
-    """Watch all collections while the block runs; the server itself computes their vectors."""
-    import threading
-
-    from qmd.plugins.watch.command import WatchedIndex, make_watcher
-    from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S
-
-    watcher = make_watcher(WatchedIndex(index, computes_vectors=False))
-    thread = threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        watcher.stop()
-        thread.join(_STOP_TIMEOUT_S)
-        watcher.close()
 
 
 def _start(
@@ -159,7 +208,6 @@ def _start(
     *,
     watches: bool,
 ) -> int:
-    from qmd.plugins.mcp.lifecycle import reachable_host, server_files, server_url, start_server
     from qmd.processes import command_on
 
     if port == 0:
@@ -178,7 +226,7 @@ def _start(
     return 0
 
 
-def access_policy(environ: Mapping[str, str], host: str, token_file: Path | None) -> AccessPolicy:
+def _access_policy(environ: Mapping[str, str], host: str | None, token_file: Path | None) -> AccessPolicy:
     """Who may talk to the server.
 
     Raises:
@@ -186,6 +234,7 @@ def access_policy(environ: Mapping[str, str], host: str, token_file: Path | None
     """
     from qmd.plugins.mcp.guard import AccessPolicy, is_loopback, split_list
 
+    host = host or environ.get("QMD_HOST") or DEFAULT_HOST
     bind_host = "0.0.0.0" if host == "*" else host.strip("[]")
     token = _token(environ, token_file)
     origins = split_list(environ.get("QMD_ALLOWED_ORIGINS"))

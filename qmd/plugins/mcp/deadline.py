@@ -10,7 +10,7 @@ import anyio.to_thread
 from starlette.types import Receive
 
 from qmd.app.limits import overdue
-from qmd.retrieval.listening import Listener
+from qmd.retrieval.listening import CancelledSearch, Listener
 
 T = TypeVar("T")
 
@@ -50,9 +50,26 @@ class AsyncListener(Listener):
             self._has_gone = True
             raise
 
+    async def wait_while_connected(self, receive: Receive, timeout_s: float | None, work: Callable[[], T]) -> T:
+        """The same for an HTTP request, which has been read: it is given up when its client closes the connection.
 
-async def cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancel `scope` once the client of an HTTP request, which has been read, closes its connection."""
+        Raises:
+            CancelledSearch: The client has gone.
+        """
+        failure: Exception = CancelledSearch()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+            # Out of a task group an exception would come as one of several.
+            try:
+                return await self.wait_for(timeout_s, work)
+            except Exception as error:
+                failure = error
+            finally:
+                tasks.cancel_scope.cancel()
+        raise failure
+
+
+async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

@@ -6,12 +6,10 @@ import contextlib
 import json
 import logging
 import os
-import signal
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -26,21 +24,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qmd.app.index import Index
 from qmd.errors import BusyError, DeadlineError, NotFoundError, QmdError, UsageError
+from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
-from qmd.plugins.mcp.behind import VectorWorker
-from qmd.plugins.mcp.deadline import within
+from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
-from qmd.plugins.mcp.lifecycle import reachable_host, server_url
-from qmd.plugins.mcp.owner import names_owners
 from qmd.plugins.mcp.requests import parse_query
-from qmd.plugins.mcp.warm_process import SearchRoute, WarmProcess
+from qmd.plugins.mcp.warm_process import SearchRoute
 from qmd.plugins.mcp.warm_record import SEARCH_PATH
+from qmd.retrieval.listening import Listener
 
 if TYPE_CHECKING:
-    import uvicorn
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    from qmd.config.paths import Locations
+T = TypeVar("T")
 
 _logger = logging.getLogger("qmd.http")
 
@@ -129,7 +125,8 @@ def build_app(
             Route("/query", endpoints.query, methods=["POST"]),
             Route("/search", endpoints.query, methods=["POST"]),
             Route("/health", endpoints.health, methods=["GET"]),
-            *(_page_routes(index) if has_page else []),
+            # What makes HTML of markdown is of no use to the process that only answers commands.
+            *(hook("server: routes of the page")(index, partial(_run, index)) if has_page else []),
             *([Route(SEARCH_PATH, SearchRoute(index))] if token else []),
         ],
         exception_handlers={404: _not_found, 500: _failed},
@@ -148,11 +145,10 @@ def build_app(
     return requests
 
 
-def _page_routes(index: Index) -> Sequence[Route]:
-    # What makes HTML of markdown is of no use to the process that only answers commands.
-    from qmd.plugins.page.page import page_routes
-
-    return page_routes(index)
+async def _run(index: Index, receive: Receive, work: Callable[[Listener], T]) -> T:
+    """The result of `work` for whoever sent a request; see `AsyncListener.wait_while_connected`."""
+    listener = AsyncListener()
+    return await listener.wait_while_connected(receive, index.timeout_s, lambda: work(listener))
 
 
 class _McpEndpoint:
@@ -251,143 +247,3 @@ class _Requests:
             self._ended = time.monotonic()
             path = scope["path"].encode("unicode_escape").decode()
             _logger.info("%s %s %d (%.0fms)", scope["method"], path, status, (self._ended - started) * 1000)
-
-
-def serve(
-    index: Index,
-    locations: Locations,
-    environ: Mapping[str, str],
-    policy: AccessPolicy | None = None,
-    port: int = 0,
-    announce: Callable[[str], None] | None = None,
-) -> None:
-    """Listen and serve until SIGTERM or SIGINT.
-
-    Args:
-        index: What is served.
-        locations: Its places, by which commands find this process.
-        environ: Under which it answers them.
-        policy: Who may talk to it over TCP; None serves commands alone, as long as they need it.
-        port: The TCP port; 0 asks the system for a free one.
-        announce: Shows a person the address, once it answers; then stderr is theirs, and gets no line for each request.
-
-    Raises:
-        UsageError: The address cannot be bound.
-        OSError: Commands cannot be served, and nobody else is.
-    """
-    level = logging.INFO if announce is None else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%H:%M:%S")
-    for chatty in ("mcp", "watchfiles"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    listeners = [] if policy is None else [_bind(policy.bind_host, port)]
-    warm = _listen_to_commands(locations, environ, is_needed=policy is None)
-    listeners += [warm.socket] if warm else []
-    token = warm.token if warm else None
-
-    worker = VectorWorker(index)
-
-    def end_when_served(idle_s: float) -> None:
-        # A process that has begun with the vectors completes them.
-        if policy is None and warm is not None and warm.has_served(0.0 if worker.is_busy else idle_s):
-            server.should_exit = True
-
-    access = policy or AccessPolicy("localhost", token=token)
-    app = build_app(index, access, token, end_when_served, has_page=policy is not None)
-    server = _make_server(app)
-    with _ended_by_signals(server, is_told=announce is None):
-        if policy is not None:
-            # A port of 0 has become a number only now.
-            page = "/" if policy.token or names_owners() else policy.key.address
-            _announce(policy.bind_host, listeners[0].getsockname()[1], page, announce)
-        try:
-            if warm is not None:
-                warm.publish()
-            with worker.running():
-                server.run(sockets=listeners)
-        finally:
-            if warm is not None:
-                warm.withdraw()
-            index.close()
-
-
-def _announce(host: str, port: int, page: str, announce: Callable[[str], None] | None) -> None:
-    if announce is not None:
-        announce(f"{server_url(reachable_host(host), port)}{page}")
-        return
-    sys.stderr.write(f"QMD MCP server listening on {server_url(host, port)}/mcp\n")
-    sys.stderr.flush()
-
-
-def _make_server(app: ASGIApp) -> uvicorn.Server:
-    import uvicorn
-
-    from qmd.plugins.mcp.http_protocol import SHUTDOWN_TIMEOUT_S, EndingServer, prompt_protocol
-
-    config = uvicorn.Config(
-        app,
-        http=prompt_protocol(),
-        log_config=None,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
-        lifespan="on",
-    )
-    return EndingServer(config)
-
-
-@contextlib.contextmanager
-def _ended_by_signals(server: uvicorn.Server, *, is_told: bool) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the server in order, also before uvicorn has begun to listen to them.
-
-    uvicorn shuts down on the first one and then raises it again for these handlers: without them the process would die
-    of it before its pid file is gone.
-    """
-
-    def end(number: int, frame: object) -> None:
-        if is_told:
-            sys.stderr.write(f"Shutting down ({signal.Signals(number).name})...\n")
-        server.should_exit = True
-
-    handlers = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _listen_to_commands(locations: Locations, environ: Mapping[str, str], *, is_needed: bool) -> WarmProcess | None:
-    try:
-        return WarmProcess(locations, environ)
-    except OSError as error:
-        if is_needed:
-            raise
-        _logger.warning("commands of this index search by themselves: %s", error)
-        return None
-
-
-def _bind(host: str, port: int) -> Any:
-    import socket
-
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # `localhost` may mean ::1 first, but most clients are told 127.0.0.1.
-        found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-        family, kind, proto, _, address = found[0]
-        listener = socket.socket(family, kind, proto)
-        if sys.platform != "win32":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except socket.gaierror as error:
-        raise UsageError(f"cannot listen on '{host}': {error.strerror}") from error
-    except (OSError, OverflowError) as error:
-        import errno
-
-        if getattr(error, "errno", None) == errno.EADDRINUSE:
-            raise UsageError(f"Port {port} already in use. Try a different port with --port.") from error
-        raise UsageError(f"cannot listen on '{host}' port {port}: {error}") from error
-    listener.listen(128)
-    listener.setblocking(False)
-    return listener

@@ -11,13 +11,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 
 from qmd.errors import QmdError, UsageError
 from qmd.files import write_atomically
 from qmd.processes import last_line, start_process
+
+if TYPE_CHECKING:
+    from qmd.config.paths import Locations
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 10.0
@@ -35,6 +38,11 @@ def server_files(cache: Path, index_name: str) -> ServerFiles:
     """`mcp.pid` and `mcp.log`, or `mcp-NAME.*` for a named index."""
     stem = "mcp" if index_name == "index" else f"mcp-{index_name}"
     return ServerFiles(cache / f"{stem}.pid", cache / f"{stem}.log")
+
+
+def server_of(locations: Locations) -> int | None:
+    """Process id of the live server of an index; see `running_server`."""
+    return running_server(server_files(locations.cache, locations.stem))
 
 
 def running_server(files: ServerFiles) -> int | None:

@@ -1,13 +1,15 @@
 """An index whose model searches the warm process answers, on behalf of a command.
 
 Every way in which that process can be missing, dead, hung or another than was meant ends with the command searching by
-itself, and none makes it wait. Standard library only, so asking costs next to nothing.
+itself, and none makes it wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
+
+from msgspec import json
 
 import qmd
 from qmd import errors
@@ -18,6 +20,9 @@ from qmd.files import exclusive_lock
 from qmd.plugins.mcp.warm_record import (
     HEARTBEAT_S,
     SEARCH_PATH,
+    Answer,
+    Said,
+    Stage,
     WarmRecord,
     connect,
     environment_digest,
@@ -51,6 +56,15 @@ def may_ask(locations: Locations, environ: Mapping[str, str]) -> bool:
     if is_off(environ.get(_SWITCH)):
         return False
     return _may_start(environ) or warm_files(locations).record.exists()
+
+
+def warm_index(
+    locations: Locations, configuration: Configuration, environ: Mapping[str, str], *, notices: Notices
+) -> Index | None:
+    """An index that asks the warm process, where `may_ask` allows it."""
+    if may_ask(locations, environ):
+        return RemoteIndex(locations, configuration, environ, notices=notices)
+    return None
 
 
 def _may_start(environ: Mapping[str, str]) -> bool:
@@ -88,7 +102,7 @@ class RemoteIndex(Index):
         self._configuration.settings()
         record = read_record(self._files)
         response = None
-        if record is not None and record.version == qmd.__version__ and self._is_like(record):
+        if record is not None and record.answers(self._whole_environ):
             response = _ask(record, request, listener)
         if response is not None:
             return response
@@ -97,12 +111,13 @@ class RemoteIndex(Index):
             self._start(record)
         return response
 
-    def _is_like(self, record: WarmRecord) -> bool:
-        return record.environment == environment_digest(self._whole_environ)
-
     def _start(self, found: WarmRecord | None) -> None:
         """Start a warm process in the place of `found`, unless that serves others or somebody else has done so."""
-        is_of_others = found is not None and found.version == qmd.__version__ and not self._is_like(found)
+        is_of_others = (
+            found is not None
+            and found.version == qmd.__version__
+            and found.environment != environment_digest(self._whole_environ)
+        )
         if is_of_others or is_starting(self._files, found):
             return
         from qmd.processes import command_on, start_process
@@ -125,11 +140,13 @@ def _ask(record: WarmRecord, request: SearchRequest, listener: Listener) -> Sear
     Raises:
         QmdError: What the search failed with, as it would have failed here.
     """
-    from qmd.plugins.mcp.wire import Failure, from_json, to_json
-
     if record.address is None:
         return None
-    body = to_json(request)
+    try:
+        body = json.encode(request)
+    except UnicodeEncodeError:
+        # Half a surrogate pair, which JSON cannot say.
+        return None
     # An answer to HTTP/1.0 comes without chunks, and ends with its connection.
     head = f"POST {SEARCH_PATH} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     head += f"Authorization: Bearer {record.token}\r\n\r\n"
@@ -143,13 +160,14 @@ def _ask(record: WarmRecord, request: SearchRequest, listener: Listener) -> Sear
                 pass
             for line in stream:
                 listener.check()
-                said = from_json(line) if line.strip() else None
-                if isinstance(said, str):
-                    listener.stage(said)
-                elif isinstance(said, SearchResponse):
-                    return said
-                elif isinstance(said, Failure):
+                if not line.strip():
+                    continue
+                said: Said = json.decode(line, type=Said)
+                if isinstance(said, Answer):
+                    return said.response
+                if not isinstance(said, Stage):
                     raise getattr(errors, said.kind)(said.message, said.hint)
+                listener.stage(said.name)
     except (OSError, ValueError):
         pass
     return None

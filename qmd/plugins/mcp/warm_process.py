@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from msgspec import json
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
@@ -19,9 +20,19 @@ from qmd.app.searching import SearchRequest, needed_roles, read_query, search_op
 from qmd.config.paths import Locations
 from qmd.errors import QmdError
 from qmd.files import make_private_folder
-from qmd.plugins.mcp.deadline import AsyncListener, cancel_when_gone
-from qmd.plugins.mcp.warm_record import HEARTBEAT_S, listen, make_record, read_record, warm_files, write_record
-from qmd.plugins.mcp.wire import Failure, from_json, to_json
+from qmd.plugins.mcp.deadline import AsyncListener
+from qmd.plugins.mcp.warm_record import (
+    HEARTBEAT_S,
+    Answer,
+    Failure,
+    Said,
+    Stage,
+    listen,
+    make_record,
+    read_record,
+    warm_files,
+    write_record,
+)
 from qmd.retrieval.listening import CancelledSearch
 
 _logger = logging.getLogger("qmd.warm")
@@ -47,12 +58,20 @@ class WarmProcess:
         self._record = make_record(environ, address)
         self.token = self._record.token
 
-    def publish(self) -> None:
-        """Let commands find this process, and no other."""
+    @contextmanager
+    def published(self) -> Iterator[None]:
+        """Let commands find this process, and no other, while the block runs."""
         try:
             write_record(self._files, self._record)
         except OSError as error:
             _logger.warning("commands cannot find this process: %s", error)
+        try:
+            yield
+        finally:
+            # No command shall knock in vain.
+            if self._is_published:
+                self._files.record.unlink(missing_ok=True)
+                self._files.socket.unlink(missing_ok=True)
 
     def has_served(self, idle_s: float) -> bool:
         """Whether nobody will miss it: asked too long ago, without an index, or replaced by another one."""
@@ -60,12 +79,6 @@ class WarmProcess:
         # Whether there is an index at an address is not asked time and again.
         is_gone = self._locations.address is None and not self._locations.database.exists()
         return is_forgotten or is_gone or not self._is_published
-
-    def withdraw(self) -> None:
-        """Let no command knock in vain."""
-        if self._is_published:
-            self._files.record.unlink(missing_ok=True)
-            self._files.socket.unlink(missing_ok=True)
 
     @property
     def _is_published(self) -> bool:
@@ -84,24 +97,25 @@ class SearchRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
         try:
-            wanted = from_json(await Request(scope, receive).body())
+            wanted = json.decode(await Request(scope, receive).body(), type=SearchRequest)
         except ValueError:
             wanted = None
-        if scope["method"] != "POST" or not isinstance(wanted, SearchRequest):
+        if scope["method"] != "POST" or wanted is None:
             await PlainTextResponse("Bad Request", status_code=400)(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
         client = _Command(send)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.reassure)
-            tasks.start_soon(cancel_when_gone, receive, tasks.cancel_scope)
             try:
-                answer = await client.wait_for(self._index.timeout_s, lambda: self._index.search(wanted, client))
-                await client.write(to_json(answer))
+                answer = await client.wait_while_connected(
+                    receive, self._index.timeout_s, lambda: self._index.search(wanted, client)
+                )
+                await client.say(Answer(answer))
             except QmdError as error:
                 # The command knows the classes of `qmd.errors`, and not those that are derived from them elsewhere.
                 kind = next(kind for kind in type(error).__mro__ if kind.__module__ == QmdError.__module__)
-                await client.write(to_json(Failure(kind.__name__, error.message, error.hint)))
+                await client.say(Failure(kind.__name__, error.message, error.hint))
             except CancelledSearch:
                 pass
             except Exception:
@@ -127,14 +141,15 @@ class _Command(AsyncListener):
     def __init__(self, send: Send) -> None:
         self._send = send
 
-    async def write(self, line: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": line, "more_body": True})
+    async def say(self, said: Said | None) -> None:
+        line = json.encode(said) if said is not None else b""
+        await self._send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
 
     async def reassure(self) -> None:
         while True:
-            await self.write(b"\n")
+            await self.say(None)
             await anyio.sleep(HEARTBEAT_S)
 
     def stage(self, name: str, /) -> None:
         """See `Listener`."""
-        anyio.from_thread.run(self.write, to_json(name))
+        anyio.from_thread.run(self.say, Stage(name))

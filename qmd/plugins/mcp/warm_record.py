@@ -1,4 +1,4 @@
-"""Where the warm process of an index is reached, and for whom it answers.
+"""Where the warm process of an index is reached, for whom it answers, and what it says.
 
 The process listens on a Unix socket in the cache folder, or on a loopback port where there are none. A record beside it
 holds that address and a token: whoever can read the record, which is its owner, may ask.
@@ -19,6 +19,7 @@ from msgspec import Struct, json
 import qmd
 from qmd.config.paths import Locations
 from qmd.files import write_atomically
+from qmd.records import SearchResponse
 
 SEARCH_PATH = "/index/search"
 """What a command posts its search to."""
@@ -54,6 +55,34 @@ class WarmRecord(Struct, frozen=True, forbid_unknown_fields=True):
     address: str | int | None
     """Path of a Unix socket, or loopback port; None while the process is being started."""
 
+    def answers(self, environ: Mapping[str, str]) -> bool:
+        """Whether a command of this version and environment may ask it."""
+        return (self.version, self.environment) == (qmd.__version__, environment_digest(environ))
+
+
+class Stage(Struct, frozen=True, tag=True):
+    """A search has come so far."""
+
+    name: str
+
+
+class Answer(Struct, frozen=True, tag=True):
+    """What a search found."""
+
+    response: SearchResponse
+
+
+class Failure(Struct, frozen=True, tag=True):
+    """A `QmdError`: the name of its class in `qmd.errors`, and its two lines."""
+
+    kind: str
+    message: str
+    hint: str | None
+
+
+Said = Stage | Answer | Failure
+"""A line of the answer to a search."""
+
 
 def warm_files(locations: Locations) -> WarmFiles:
     """The files of the warm process for an index and its configuration."""
@@ -84,7 +113,7 @@ def read_record(files: WarmFiles) -> WarmRecord | None:
 def serving_process(locations: Locations, environ: Mapping[str, str]) -> int | None:
     """The process that serves an index under the same settings as this one's, if there is one that answers."""
     record = read_record(warm_files(locations))
-    if record is None or (record.version, record.environment) != (qmd.__version__, environment_digest(environ)):
+    if record is None or not record.answers(environ):
         return None
     try:
         connect(record.address or 0, _PROBE_TIMEOUT_S).close()

@@ -13,22 +13,21 @@ from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from html import escape
 from importlib.resources import files
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-import anyio
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive
 
 from qmd.app.index import Index
 from qmd.app.pictures import read_picture
 from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError
-from qmd.plugins.mcp.deadline import AsyncListener, cancel_when_gone, within
 from qmd.plugins.page import fragments
 from qmd.plugins.page.fragments import View
-from qmd.retrieval.listening import CancelledSearch
+from qmd.retrieval.listening import CancelledSearch, Listener
 
 T = TypeVar("T")
 
@@ -45,9 +44,16 @@ _PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """A picture may be SVG, which is a document where it is opened by itself."""
 
 
-def page_routes(index: Index) -> list[Route]:
+class Runner(Protocol):
+    """How the server runs what a request needs of the index: in a thread, while there is time and somebody waits."""
+
+    async def __call__(self, receive: Receive, work: Callable[[Listener], T], /) -> T:
+        """The result of `work`; raises what that raises, and `CancelledSearch` once the client has gone."""
+
+
+def page_routes(index: Index, run: Runner) -> list[Route]:
     """What a Starlette application has to route."""
-    page = _Page(index)
+    page = _Page(index, run)
     answers = {
         "/": page.whole,
         f"{PREFIX}hits": page.hits,
@@ -62,7 +68,11 @@ async def _answer(answer: Callable[[Request], Awaitable[Response]], request: Req
     is_visit = request.url.path == "/" and request.headers.get("sec-fetch-dest", "document") == "document"
     if _is_from_elsewhere(request) and not is_visit:
         return PlainTextResponse("Forbidden: a request of another page", status_code=403)
-    response = await answer(request)
+    try:
+        response = await answer(request)
+    except CancelledSearch:
+        # Nobody waits for the answer to what has been typed over.
+        return Response()
     for name, value in _headers().items():
         response.headers.setdefault(name, value)
     return response
@@ -76,6 +86,7 @@ def _is_from_elsewhere(request: Request) -> bool:
 
 class _Page(Struct, frozen=True):
     index: Index
+    run: Runner
 
     async def whole(self, request: Request) -> Response:
         """The page with the answer to what its address asks; by words alone unless that says otherwise."""
@@ -87,7 +98,7 @@ class _Page(Struct, frozen=True):
         if is_led:
             more = f'<a href=".{escape(view.address)}&amp;by=best">Search by meaning, too</a>'
             found = f'<p class="said" id="led">A link of another page: searched by words alone. {more}</p>{found}'
-        note = await self._opened(view) if view.note else ""
+        note = await self._opened(view, request) if view.note else ""
         before, value, results, reading = _template()
         text = "".join((before, escape(view.query), value, found, results, note, reading))
         return HTMLResponse(text)
@@ -96,14 +107,14 @@ class _Page(Struct, frozen=True):
         return HTMLResponse(await self._searched(_view(request), request.query_params.get("by", "best"), request))
 
     async def note(self, request: Request) -> Response:
-        return HTMLResponse(await self._opened(_view(request)))
+        return HTMLResponse(await self._opened(_view(request), request))
 
     async def picture(self, request: Request) -> Response:
         given = request.query_params
         try:
-            picture = await within(
-                self.index.timeout_s,
-                lambda: read_picture(
+            picture = await self.run(
+                request.receive,
+                lambda _: read_picture(
                     self.index.trusted_collections(),
                     given.get("collection", ""),
                     given.get("of", ""),
@@ -117,27 +128,18 @@ class _Page(Struct, frozen=True):
 
     async def _searched(self, view: View, by: str, request: Request) -> str:
         if not view.query.strip():
-            return await self._told(lambda: fragments.welcome(self.index))
-        listener = AsyncListener()
+            return await self._shown(request, lambda _: fragments.welcome(self.index))
         stage = STAGES.get(by, STAGES["best"])
-        shown = ""
-        async with anyio.create_task_group() as tasks:
-            # Nobody waits for the answer to what has been typed over.
-            tasks.start_soon(cancel_when_gone, request.receive, tasks.cancel_scope)
-            shown = await self._told(lambda: fragments.search(self.index, view, stage, listener), listener)
-            tasks.cancel_scope.cancel()
-        return shown
+        return await self._shown(request, lambda listener: fragments.search(self.index, view, stage, listener))
 
-    async def _opened(self, view: View) -> str:
-        return await self._told(lambda: fragments.open_note(self.index, view))
+    async def _opened(self, view: View, request: Request) -> str:
+        return await self._shown(request, lambda _: fragments.open_note(self.index, view))
 
-    async def _told(self, work: Callable[[], str], listener: AsyncListener | None = None) -> str:
+    async def _shown(self, request: Request, work: Callable[[Listener], str]) -> str:
         try:
-            return await (listener or AsyncListener()).wait_for(self.index.timeout_s, work)
+            return await self.run(request.receive, work)
         except QmdError as error:
             return fragments.failure(error)
-        except CancelledSearch:
-            return ""
 
 
 def _view(request: Request) -> View:

@@ -5,32 +5,25 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, ScoreHead, SharedPrefixRunner
+from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, RerankPrompt, ScoreHead
 from qmd.inference.runtime.chat_tokens import ChatTokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.qwen.decoding import Decoder
+from qmd.plugins.qwen.kv_context import KeyValueContext
 from qmd.plugins.qwen.language_models import open_language_model
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.records import ModelRecord
     from qmd.inference.settings import EngineSettings
 
-# The official prompt of Qwen3-Reranker; without it the scores are close to random.
-_PREFIX = (
-    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct"
-    ' provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
-)
-_SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-_INSTRUCT = "Given a web search query, retrieve relevant passages that answer the query"
+_ROUND_CAPACITY_TO = 256
 _WARM_UP_TOKENS = 64
 _BATCH_TOKENS = 16_384
 """Padded tokens in one run on a GPU: 30 passages of 500 tokens."""
@@ -38,29 +31,35 @@ _BATCH_TOKENS_WITH_VOCABULARY = 2048
 """The same where every position gets logits over a vocabulary: these are 620 MB in half precision."""
 
 
-class RerankPrompt(Struct, frozen=True):
-    """The official prompt as tokens, in two parts: what all passages of a query share, and the rest."""
+class SharedPrefixRunner:
+    """One ending per run over the key-value tensors of the prefix, which is computed once.
 
-    tokenizer: ChatTokenizer
-    max_query_tokens: int = 192
-    """For the query, and again for the intent."""
-    max_passage_tokens: int = 512
-    """Longer passages lose their end; prompt and query never do."""
+    On a CPU a batch gains nothing (padding, cache misses), and the prefix is half of a short prompt.
+    """
 
-    def prefix(self, query: str, intent: str | None = None) -> list[int]:
-        """The prompt up to the passage."""
-        instruct = _INSTRUCT
-        if intent and intent.strip():
-            instruct = f"{instruct}. The user's intent: {self.tokenizer.shorten(intent.strip(), self.max_query_tokens)}"
-        query = self.tokenizer.shorten(query.strip(), self.max_query_tokens)
-        # One string, as in training: a word's token includes the space before it, a mark's the line break after it.
-        user = f"<Instruct>: {instruct}\n<Query>: {query}\n<Document>:"
-        return [*self.tokenizer.encode_template(_PREFIX), *self.tokenizer.encode_template(user)]
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self.session = decoder.session
+        self._context: KeyValueContext | None = None
+        self._capacity = 0
 
-    def ending(self, passage: str) -> list[int]:
-        """The passage, cut to its budget, and the rest of the prompt."""
-        passage_tokens = self.tokenizer.encode_text(f" {passage.strip()}")[: self.max_passage_tokens]
-        return [*passage_tokens, *self.tokenizer.encode_template(_SUFFIX)]
+    def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
+        """See `PassageRunner`."""
+        context = self._open(len(prefix) + max(map(len, endings), default=0))
+        context.restore(self._empty)
+        context.append([prefix])
+        after_prefix = context.checkpoint()
+        for index, ending in enumerate(endings):
+            context.restore(after_prefix)
+            yield [index], context.append([ending])
+
+    def _open(self, n_tokens: int) -> KeyValueContext:
+        """An empty context of at least `n_tokens`; kept between calls."""
+        if self._context is None or n_tokens > self._capacity:
+            self._capacity = -(-n_tokens // _ROUND_CAPACITY_TO) * _ROUND_CAPACITY_TO
+            self._context = self._decoder.open_context(self._capacity)
+            self._empty = self._context.checkpoint()
+        return self._context
 
 
 class QwenReranker:

@@ -29,7 +29,7 @@ from qmd.plugins.qwen.sampling import Sampler
 from qmd.records import SubQuery, SubQueryKind
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import ModelRecord, PromptStyle
+    from qmd.inference.records import ModelRecord, PromptStyle
     from qmd.inference.settings import EngineSettings
 
 _SYSTEM = (

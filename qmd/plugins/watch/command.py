@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -13,12 +15,15 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
 from qmd.errors import ConfigError, NotFoundError
+from qmd.plugins.watch.file_events import SystemEvents
+from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S, Snapshot, Watcher
 from qmd.processes import give_way
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
-    from qmd.plugins.watch.watching import Snapshot, Watcher
     from qmd.records import Collection
+
+_STOP_TIMEOUT_S = 5.0
 
 _EMBED_SLICE_S = 5.0
 """Vectors are computed for so long at a time; then files are looked at again."""
@@ -27,7 +32,7 @@ _EMBED_SLICE_S = 5.0
 def watch(
     invocation: Invocation,
     collection: Collections = None,
-    interval: Annotated[float, Option("--interval", metavar="S", min=0.2, help="Seconds between checks where the system reports no changes.")] = 1.5,
+    interval: Annotated[float, Option("--interval", metavar="S", min=0.2, help="Seconds between checks where the system reports no changes.")] = DEFAULT_INTERVAL_S,
     embed: Annotated[bool, Option("--embed/--no-embed", help="Also compute vectors for changed files.")] = True,
     no_gpu: NoGpu = False,
     index: Index = None,
@@ -40,7 +45,7 @@ def watch(
         if not opened.collections():
             raise NotFoundError("nothing to watch: there is no collection", "qmd collection add FOLDER")
         actions = WatchedIndex(opened, names=tuple(collection or ()), computes_vectors=embed)
-        watcher = make_watcher(actions)
+        watcher = _make_watcher(actions)
         give_way()
         _stop_on_signals(watcher)
         say(f"watching {', '.join(watched.name for watched in actions.collections())}; stop with Ctrl-C")
@@ -68,11 +73,22 @@ def _stop_on_signals(watcher: Watcher) -> None:
             signal.signal(number, stop)
 
 
-def make_watcher(actions: WatchedIndex) -> Watcher:
-    """A watcher that hears what the system reports and tells its troubles on stderr."""
-    from qmd.plugins.watch.file_events import SystemEvents
-    from qmd.plugins.watch.watching import Watcher
+@contextmanager
+def watching_beside(index: OpenIndex) -> Iterator[None]:
+    """Watch all collections of a server's index while the block runs; the server itself computes their vectors."""
+    watcher = _make_watcher(WatchedIndex(index, computes_vectors=False))
+    thread = threading.Thread(target=watcher.run, args=(DEFAULT_INTERVAL_S,), name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        watcher.stop()
+        thread.join(_STOP_TIMEOUT_S)
+        watcher.close()
 
+
+def _make_watcher(actions: WatchedIndex) -> Watcher:
+    """A watcher that hears what the system reports and tells its troubles on stderr."""
     return Watcher(actions, warn, SystemEvents(say))
 
 

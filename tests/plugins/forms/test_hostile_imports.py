@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError, QmdError, UsageError
 from qmd.foreign import folded, is_name, path_below, read_json_file, short
 from qmd.inference.models.archives import export_model, import_model
-from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER, ModelFile
+from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.folders import (
     MANIFEST_NAME,
     Manifest,
@@ -34,6 +34,7 @@ from qmd.inference.models.held_types import external_files
 from qmd.inference.models.imported import IMPORT_FILE, find_imported, imported_models
 from qmd.inference.onnx_files.files import read_model
 from qmd.inference.onnx_files.messages import Model
+from qmd.inference.records import ModelFile
 from qmd.inference.runtime.tokenization import read_json, read_tokenizer
 from qmd.plugins.forms.elsewhere import find_files, find_ollama
 from qmd.plugins.forms.importing import import_weights

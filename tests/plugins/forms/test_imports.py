@@ -19,9 +19,10 @@ from qmd.files import exclusive_lock
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.loader import choose_model, identify_embedder, load_engines
 from qmd.inference.models.archives import export_model, import_model
-from qmd.inference.models.catalogue import JINA_ZH, Role
+from qmd.inference.models.catalogue import JINA_ZH
 from qmd.inference.models.folders import list_models, remove_model, verify_model
 from qmd.inference.models.imported import find_imported
+from qmd.inference.records import Role
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.forms.elsewhere import cached_file_of, find_files, find_ollama, model_name

@@ -1,12 +1,31 @@
-"""What is said of a place that LanceDB cannot use."""
+"""What LanceDB's engine alone does: claims that change hands, versions that are kept, an index of vectors."""
 
 from __future__ import annotations
 
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 pytest.importorskip("lancedb", reason="LanceDB has no wheel for this system")
 
-from qmd.plugins.lance.tables import reason_and_hint
+from qmd.errors import BusyError, StoreError
+from qmd.plugins.lance import claim, health
+from qmd.plugins.lance.scope import UNFOLDED
+from qmd.plugins.lance.state import State, encode_state
+from qmd.plugins.lance.tables import Connection, reason_and_hint
+from qmd.records import Scope
+from qmd.store.records import ChunkRecord
+from tests.store.contract.conftest import Place
+from tests.store.contract.test_writers import MakeDocument, finds, paths
+from tests.store.made_vectors import DIM, fill, unit_vectors
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path, "lance")
 
 
 @pytest.mark.parametrize(
@@ -34,3 +53,82 @@ from qmd.plugins.lance.tables import reason_and_hint
 def test_a_place_that_cannot_be_used_is_told_without_the_librarys_source(text: str, reason: str, hint: str) -> None:
     assert reason_and_hint(text)[0] == reason
     assert hint in reason_and_hint(text)[1]
+
+
+def test_a_writer_that_was_taken_for_dead_commits_nothing(
+    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "SILENT_S", 0.2)
+    monkeypatch.setattr(claim, "BEAT_S", 60.0)
+    with place.writer() as silent, place.writer(busy_timeout_ms=5_000) as other:
+        silent.put_documents("n", [make_document("a", "apple")])
+        for is_first in (True, False):
+            with pytest.raises(BusyError, match="taken over"), silent.transaction():
+                silent.put_documents("n", [make_document("lost", "banana")])
+                if is_first:
+                    assert finds(silent, "banana") == 1
+                other.put_documents("n", [make_document(f"kept{is_first}", "cherry")])
+                silent.remove_documents("n", ["a"])
+        assert finds(other, "banana") == 0
+        other.put_documents("n", [make_document("late", "cherry")])
+    with place.reader() as reader:
+        assert paths(reader) == ["a", "keptFalse", "keptTrue", "late"]
+        assert finds(reader, "banana") == 0
+        assert reader.check() == []
+
+
+def test_an_index_of_a_newer_version_is_refused(place: Place) -> None:
+    place.writer().close()
+    table = Connection(str(place.address)).open_state()
+    table.update(values={"state": encode_state(State(format=999))})
+    for open_index in (place.reader, place.writer):
+        with pytest.raises(StoreError, match="written by a newer qmd") as caught:
+            open_index()
+        assert caught.value.hint == "upgrade qmd"
+
+
+def test_tidying_joins_files_and_keeps_what_readers_look_at(
+    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_VERSIONS", 3)
+    with place.writer() as writer, ExitStack() as readers:
+        before = []
+        for n in range(8):
+            writer.put_documents("n", [make_document(f"{n}", f"apple number{n}")])
+            before.append((n + 1, readers.enter_context(place.reader())))
+            writer.mark_updated("n")
+        writer.cleanup()
+        for n, reader in before:
+            assert (len(paths(reader)), finds(reader, "apple")) == (n, n)
+            assert reader.check() == []
+        assert finds(writer, "apple") == 8
+    with place.reader() as reader:
+        assert finds(reader, "number7") == 1
+        assert reader.status(None).documents == 8
+
+
+def test_vectors_with_an_index_are_found_as_without(
+    place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "INDEXED_VECTORS", 1_000)
+    with place.writer() as writer:
+        matrix = fill(writer, make_document, 600)
+        writer.cleanup()
+        late = make_document("late.md", "late")
+        writer.put_documents("n", [late])
+        vector = unit_vectors(1, seed=77)[0]
+        writer.put_vectors("f", DIM, {b"late" * 4: vector})
+        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
+    with place.reader() as reader:
+        assert reader.search_dense(vector, 1, Scope(), "f")[0].document_id == 601
+        # Questions near to a chunk: between chunks that are alike by chance the index chooses by chance, too.
+        near = matrix[:20, 1] + 0.3 * unit_vectors(20, seed=8)
+        queries = near / np.linalg.norm(near, axis=1, keepdims=True)
+        first = [reader.search_dense(query, 1, Scope(), "f")[0].document_id for query in queries]
+        assert first == [int((matrix @ query).max(axis=1).argmax()) + 1 for query in queries]
+        assert len(reader.search_dense(queries[0], 601, Scope(), "f")) == 601
+
+
+def test_all_letters_that_case_folding_changes_are_looked_up() -> None:
+    lower = "".join(map(chr, range(0x110000))).lower()
+    assert {one for one in lower if one.casefold() != one} <= set(re.findall(UNFOLDED, lower))

@@ -129,7 +129,7 @@ import sys, threading
 from pathlib import Path
 from qmd.config.paths import locate
 from qmd.plugins.mcp.guard import AccessPolicy
-from qmd.plugins.mcp.http_app import serve
+from qmd.plugins.mcp.http_server import run_server
 from qmd.plugins.mcp.lifecycle import end_process
 from qmd.app.index import Index
 from qmd.app.opening import open_index
@@ -147,7 +147,7 @@ class Busy(Index):
 index = open_index(Path(sys.argv[1]), environ={})
 index.__class__ = Busy
 environ = {"HOME": sys.argv[2]}
-serve(index, locate(None, Path(sys.argv[2]), environ), environ, AccessPolicy("127.0.0.1"))
+run_server(index, locate(None, Path(sys.argv[2]), environ), environ, AccessPolicy("127.0.0.1"))
 end_process()
 """
 

@@ -11,7 +11,7 @@ from qmd.app.limits import parse_model_ttl
 from qmd.app.readers import ReaderPool
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
-from qmd.inference.models.catalogue import Role
+from qmd.inference.records import Role
 from tests.fakes import HashingEmbedder, OverlapReranker
 from tests.note_index import NoteIndex
 
@@ -118,9 +118,9 @@ def test_idle_models_are_dropped_after_their_time_and_come_back() -> None:
         clock.now = 100.0
         assert pool.unload_if_idle() is False
     clock.now = 159.0
-    assert pool.unload_if_idle() is False and pool.is_loaded
+    assert (pool.unload_if_idle(), pool.is_loaded) == (False, True)
     clock.now = 160.0
-    assert pool.unload_if_idle() is True and not pool.is_loaded
+    assert (pool.unload_if_idle(), pool.is_loaded) == (True, False)
     with pool.engines("s", EMBED):
         pass
     assert len(models.loads) == 2

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import uvicorn
+from msgspec import json
 from msgspec.structs import replace
 
 import qmd
@@ -34,6 +35,8 @@ from qmd.plugins.mcp.remote_index import RemoteIndex, may_ask
 from qmd.plugins.mcp.warm_process import WarmProcess
 from qmd.plugins.mcp.warm_record import (
     SEARCH_PATH,
+    Answer,
+    Said,
     WarmRecord,
     connect,
     make_record,
@@ -41,8 +44,20 @@ from qmd.plugins.mcp.warm_record import (
     warm_files,
     write_record,
 )
-from qmd.plugins.mcp.wire import to_json
-from qmd.records import SearchResponse
+from qmd.records import (
+    Contribution,
+    Explanation,
+    Hit,
+    LexicalTerm,
+    MetadataFilter,
+    Passage,
+    Query,
+    Scope,
+    SearchResponse,
+    StageTiming,
+    StoredDocument,
+    SubQuery,
+)
 from qmd.retrieval.listening import CancelledSearch, Listener
 from tests.plugins.serving import Loader
 
@@ -93,17 +108,16 @@ def command_index(locations: Locations, environ: Environ, loader: Loader) -> Rem
 def serving(index: Index, locations: Locations, environ: Environ, token: str | None = None) -> Iterator[WarmProcess]:
     """A warm process in a thread of this one; with a token of its policy it is one that serves HTTP as well."""
     warm = WarmProcess(locations, environ)
-    warm.publish()
     app = build_app(index, AccessPolicy("localhost", token=token or warm.token), warm.token)
     server = EndingServer(uvicorn.Config(app, http=prompt_protocol(), log_config=None, lifespan="on"))
     thread = threading.Thread(target=lambda: server.run(sockets=[warm.socket]), daemon=True)
-    thread.start()
-    try:
-        yield warm
-    finally:
-        server.should_exit = True
-        thread.join(60)
-        warm.withdraw()
+    with warm.published():
+        thread.start()
+        try:
+            yield warm
+        finally:
+            server.should_exit = True
+            thread.join(60)
 
 
 @pytest.fixture
@@ -164,6 +178,34 @@ def test_searches_by_words_are_not_asked_for(
 ) -> None:
     monkeypatch.setattr(remote_index, "connect", None)
     assert command_index(locations, environ, own_loader).search("cache", mode="lexical").hits
+
+
+def test_a_query_that_json_cannot_say_is_answered_by_the_command(
+    warm: WarmProcess, locations: Locations, environ: Environ, own_loader: Loader
+) -> None:
+    command_index(locations, environ, own_loader).search("rate limiter \ud800 cache flushed")
+    assert own_loader.loads
+
+
+def test_every_field_of_a_response_survives() -> None:
+    document = StoredDocument(1, "c", "p.md", "T", "ab" * 32, "2026-01-01T00:00:00Z", 3, {"tags": ("x", "y"), "n": 1})
+    explanation = Explanation((Contribution("bm25", "lex", "q", None, 1.0, 2.0, 0.5),), 1, 0.5, None, 0.25, 0.125)
+    hit = Hit(document, 0.5, Passage("text\nline", 3, 4, 3, 2, 0), None, "body", explanation, ("qmd://d/p.md",))
+    query = Query("q", (SubQuery("lex", "q", 2),), "why", Scope(("c",), "p", (MetadataFilter("tag", "!=", "x"),)))
+    found = Answer(
+        SearchResponse(
+            replace(query, scope=Scope(collections=())),
+            (hit,),
+            "weak",
+            ("careful",),
+            (SubQuery("vec", "v"),),
+            (("t", "r"),),
+            (StageTiming("s", 1.5),),
+            ("m",),
+            (LexicalTerm("q", '"q"', required=True),),
+        )
+    )
+    assert json.decode(json.encode(found), type=Said) == found
 
 
 class Stages(Listener):
@@ -285,7 +327,7 @@ def test_strangers_get_nothing(warm: WarmProcess, locations: Locations, environ:
     if sys.platform != "win32":
         # Where the path is too long for a socket there is a port instead.
         assert [file for file in (files.record, files.socket) if file.exists() and file.stat().st_mode & 0o077] == []
-    body = to_json(REQUEST)
+    body = json.encode(REQUEST)
     for path in (SEARCH_PATH, "/query", "/health", "/mcp"):
         for token, host, status in (("wrong", "localhost", b"401"), (record.token, "evil.example", b"403")):
             with connect(record.address, 60) as connection:
@@ -296,7 +338,7 @@ def test_strangers_get_nothing(warm: WarmProcess, locations: Locations, environ:
     assert ask().hits
 
 
-@pytest.mark.parametrize("body", [b"{", b'"text"', b"[" * 100_000, b'{"SearchRequest":[]}', b'{"Scope":[]}'])
+@pytest.mark.parametrize("body", [b"{", b'"text"', b"[" * 100_000, b"[]", b'{"text":"x","limit":"y"}', b"\xff"])
 def test_requests_of_another_shape_are_turned_away(warm: WarmProcess, locations: Locations, body: bytes) -> None:
     record = read_record(warm_files(locations))
     assert record is not None and record.address is not None
@@ -367,7 +409,18 @@ BEGIN = b"HTTP/1.0 200 OK\r\nserver: x\r\n\r\n\n"
 
 @pytest.mark.parametrize(
     "said",
-    [b"", b"HTT", b"HTTP/1.0 500 Oops\r\n\r\n", b"\xff\n", BEGIN, BEGIN + b'{"SearchResponse":[{"Que', BEGIN + b"5\n"],
+    [
+        *(
+            b"",
+            b"HTT",
+            b"HTTP/1.0 500 Oops\r\n\r\n",
+            b"\xff\n",
+            BEGIN,
+            BEGIN + b'{"type":"Answer","resp',
+            BEGIN + b"5\n",
+        ),
+        *(BEGIN + b'{"type":"Answer","response":{}}\n', BEGIN + b'{"type":"Path"}\n', BEGIN + b"[" * 100_000 + b"\n"),
+    ],
 )
 def test_one_that_dies_while_it_works_or_answers_nonsense_is_none(
     locations: Locations, environ: Environ, ask: Ask, own_loader: Loader, said: bytes
@@ -377,7 +430,7 @@ def test_one_that_dies_while_it_works_or_answers_nonsense_is_none(
     assert own_loader.loads
 
 
-@pytest.mark.parametrize("said", [b"", BEGIN, BEGIN + b'"searching"\n'])
+@pytest.mark.parametrize("said", [b"", BEGIN, BEGIN + b'{"type":"Stage","name":"searching"}\n'])
 def test_one_that_hangs_is_none(
     locations: Locations, environ: Environ, ask: Ask, said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,7 +454,7 @@ def test_it_serves_a_port_where_the_socket_path_is_too_long(
 def test_asking_imports_nothing_heavy() -> None:
     heavy = {"numpy", "onnxruntime", "mcp", "pydantic", "apsw", "rich", "typer", "subprocess", "asyncio"}
     heavy |= {"dataclasses", "http.client", "secrets"}
-    imports = "sys, socket, qmd.plugins.mcp.wire, qmd.plugins.mcp.remote_index"
+    imports = "sys, socket, qmd.plugins.mcp.remote_index"
     code = f"import {imports}; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
@@ -416,22 +469,21 @@ def test_it_goes_when_idle_for_long_without_its_index_or_replaced(
     place = replace(locations, database=tmp_path / "own.sqlite")
     place.database.touch()
     process = WarmProcess(place, environ | {"QMD_DAEMON_IDLE": "1m"})
-    process.publish()
-    assert (process.has_served(0.0), process.has_served(59.0), process.has_served(61.0)) == (False, False, True)
-    place.database.unlink()
-    assert process.has_served(0.0)
-    place.database.touch()
-    assert not process.has_served(0.0)
-    successor = WarmProcess(place, environ)
-    successor.publish()
-    assert process.has_served(0.0) and not successor.has_served(0.0)
-    # What is the successor's stays.
-    process.withdraw()
-    assert may_ask(place, environ) and not successor.has_served(0.0)
-    successor.withdraw()
-    assert not may_ask(place, environ)
-    for one in (process, successor):
-        one.socket.close()
+    with process.socket, ExitStack() as later:
+        with process.published():
+            assert (process.has_served(0.0), process.has_served(59.0), process.has_served(61.0)) == (False, False, True)
+            place.database.unlink()
+            assert process.has_served(0.0)
+            place.database.touch()
+            assert not process.has_served(0.0)
+            successor = WarmProcess(place, environ)
+            later.enter_context(successor.socket)
+            later.enter_context(successor.published())
+            assert process.has_served(0.0) and not successor.has_served(0.0)
+        # What is the successor's stays.
+        assert may_ask(place, environ) and not successor.has_served(0.0)
+        later.close()
+        assert not may_ask(place, environ)
 
 
 @pytest.fixture

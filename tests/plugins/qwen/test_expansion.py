@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import QWEN_EXPANDER, ModelRecord
+from qmd.inference.models.catalogue import QWEN_EXPANDER
+from qmd.inference.records import ModelRecord
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.qwen.expansion import Branch, ExpanderOptions, QwenExpander, load_expander
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter

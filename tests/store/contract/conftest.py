@@ -1,14 +1,24 @@
-"""One index, in each engine, and what is put into it."""
+"""One index, in each engine, and what is put into it: by this suite an engine shows that it is one.
+
+An engine of another package, installed beside qmd, is tried with `QMD_CONTRACT_ADDRESS=scheme:…{name}…`: an address
+of its own, with `{name}` where each index has another word.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_reader, open_writer
+
+ADDRESSES: dict[str, str | None] = {"sqlite": None, "lance": "lance:{folder}"}
+if given := os.environ.get("QMD_CONTRACT_ADDRESS"):
+    ADDRESSES = {given.partition(":")[0]: given}
 
 
 class Place:
@@ -16,14 +26,16 @@ class Place:
 
     Args:
         folder: A new one.
-        engine: `sqlite` or `lance`.
+        engine: One of `ADDRESSES`.
     """
 
     def __init__(self, folder: Path, engine: str) -> None:
         if engine == "lance":
             pytest.importorskip("lancedb", reason="LanceDB has no wheel for this system")
+        address = ADDRESSES[engine]
+        self.engine = engine
         self.path = folder / "cache" / "index.sqlite"
-        self.address = f"lance:{folder / 'tables'}" if engine == "lance" else None
+        self.address = address.format(folder=folder / "tables", name=uuid4().hex) if address else None
 
     def reader(self) -> IndexReader:
         return open_reader(self.path, self.address)
@@ -32,7 +44,7 @@ class Place:
         return open_writer(self.path, self.address, busy_timeout_ms=busy_timeout_ms)
 
 
-@pytest.fixture(params=["sqlite", "lance"])
+@pytest.fixture(params=ADDRESSES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(tmp_path, request.param)
 

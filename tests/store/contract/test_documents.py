@@ -21,7 +21,7 @@ from qmd.records import Collection, LexicalTerm, MetadataFilter, Scope
 from qmd.status import LeftOutFile
 from qmd.store.base import IndexWriter
 from qmd.store.records import NewDocument
-from tests.store.contract.conftest import Place
+from tests.store.contract.conftest import ADDRESSES, Place
 
 MakeDocument = Callable[..., NewDocument]
 TICK_NS = 1_600_000_000_123_456_789
@@ -275,7 +275,7 @@ def test_a_missing_index_is_not_found_and_not_created(place: Place, tmp_path: Pa
         st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(["apple", "banana", "cherry apple"])),
         max_size=8,
     ),
-    st.sampled_from(["sqlite", "lance"]),
+    st.sampled_from(list(ADDRESSES)),
 )
 def test_any_order_of_changes_leaves_the_index_equal_to_the_last_state(
     tmp_path_factory: pytest.TempPathFactory,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -208,28 +207,3 @@ def test_an_index_is_copied_from_any_engine_to_any_other(place: Place, make_docu
         assert len(vectors) == 15
         assert float(vectors[key_of(13)] @ matrix[4, 1]) == pytest.approx(1.0, abs=0.01)
         assert list(reader.chunk_sets("g")) == []
-
-
-def test_vectors_with_an_index_are_found_as_without(
-    tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = Place(tmp_path, "lance")
-    from qmd.plugins.lance import health
-
-    monkeypatch.setattr(health, "INDEXED_VECTORS", 1_000)
-    with place.writer() as writer:
-        matrix = fill(writer, make_document, 600)
-        writer.cleanup()
-        late = make_document("late.md", "late")
-        writer.put_documents("n", [late])
-        vector = unit_vectors(1, seed=77)[0]
-        writer.put_vectors("f", DIM, {b"late" * 4: vector})
-        writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
-    with place.reader() as reader:
-        assert reader.search_dense(vector, 1, Scope(), "f")[0].document_id == 601
-        # Questions near to a chunk: between chunks that are alike by chance the index chooses by chance, too.
-        near = matrix[:20, 1] + 0.3 * unit_vectors(20, seed=8)
-        queries = near / np.linalg.norm(near, axis=1, keepdims=True)
-        first = [reader.search_dense(query, 1, Scope(), "f")[0].document_id for query in queries]
-        assert first == [int((matrix @ query).max(axis=1).argmax()) + 1 for query in queries]
-        assert len(reader.search_dense(queries[0], 601, Scope(), "f")) == 601

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -138,7 +137,7 @@ def test_a_killed_writer_leaves_the_last_state_and_blocks_nobody(
     with place.reader() as reader:
         assert paths(reader) == ["a"]
         assert finds(reader, "banana") == 0
-    if place.address is not None:
+    if place.engine == "lance":
         from qmd.plugins.lance import claim
 
         monkeypatch.setattr(claim, "SILENT_S", 0.5)
@@ -147,51 +146,6 @@ def test_a_killed_writer_leaves_the_last_state_and_blocks_nobody(
         assert paths(writer) == ["a", "d"]
         assert (finds(writer, "banana"), finds(writer, "apple"), finds(writer, "date")) == (0, 1, 1)
         assert writer.check() == []
-
-
-def test_a_writer_that_was_taken_for_dead_commits_nothing(
-    tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from qmd.plugins.lance import claim
-
-    monkeypatch.setattr(claim, "SILENT_S", 0.2)
-    monkeypatch.setattr(claim, "BEAT_S", 60.0)
-    place = Place(tmp_path, "lance")
-    with place.writer() as silent, place.writer(busy_timeout_ms=5_000) as other:
-        silent.put_documents("n", [make_document("a", "apple")])
-        for is_first in (True, False):
-            with pytest.raises(BusyError, match="taken over"), silent.transaction():
-                silent.put_documents("n", [make_document("lost", "banana")])
-                if is_first:
-                    assert finds(silent, "banana") == 1
-                other.put_documents("n", [make_document(f"kept{is_first}", "cherry")])
-                silent.remove_documents("n", ["a"])
-        assert finds(other, "banana") == 0
-        other.put_documents("n", [make_document("late", "cherry")])
-    with place.reader() as reader:
-        assert paths(reader) == ["a", "keptFalse", "keptTrue", "late"]
-        assert finds(reader, "banana") == 0
-        assert reader.check() == []
-
-
-def test_an_index_of_a_newer_version_is_refused(place: Place) -> None:
-    place.writer().close()
-    if place.address is None:
-        import apsw
-
-        connection = apsw.Connection(str(place.path))
-        connection.execute("PRAGMA user_version = 999")
-        connection.close()
-    else:
-        from qmd.plugins.lance.state import State, encode_state
-        from qmd.plugins.lance.tables import Connection
-
-        table = Connection(place.address).open_state()
-        table.update(values={"state": encode_state(State(format=999))})
-    for open_index in (place.reader, place.writer):
-        with pytest.raises(StoreError, match="written by a newer qmd") as caught:
-            open_index()
-        assert caught.value.hint == "upgrade qmd"
 
 
 def test_a_search_that_nobody_waits_for_ends(place: Place, make_document: MakeDocument) -> None:
@@ -211,26 +165,3 @@ def test_a_place_that_cannot_be_written_is_one_line(place: Place, tmp_path: Path
     with pytest.raises(StoreError) as caught:
         place.writer()
     assert "\n" not in caught.value.message
-
-
-def test_tidying_joins_files_and_keeps_what_readers_look_at(
-    tmp_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = Place(tmp_path, "lance")
-    from qmd.plugins.lance import health
-
-    monkeypatch.setattr(health, "_VERSIONS", 3)
-    with place.writer() as writer, ExitStack() as readers:
-        before = []
-        for n in range(8):
-            writer.put_documents("n", [make_document(f"{n}", f"apple number{n}")])
-            before.append((n + 1, readers.enter_context(place.reader())))
-            writer.mark_updated("n")
-        writer.cleanup()
-        for n, reader in before:
-            assert (len(paths(reader)), finds(reader, "apple")) == (n, n)
-            assert reader.check() == []
-        assert finds(writer, "apple") == 8
-    with place.reader() as reader:
-        assert finds(reader, "number7") == 1
-        assert reader.status(None).documents == 8

@@ -10,10 +10,10 @@ from qmd.indexing.reading import stored_form
 from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
 from qmd.pace import Progress
-from qmd.plugins.bench.collections import CorpusText, read_corpus
 from qmd.records import Collection, StoredDocument
 from qmd.store.opening import open_writer
 from qmd.store.records import NewDocument
+from tests.benchmarks.judged import CorpusText, read_corpus
 
 COLLECTION = "corpus"
 SUFFIX = ".md"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from qmd.plugins.bench.metrics import average
+from tests.benchmarks.metrics import average
 
 RESAMPLES = 10_000
 

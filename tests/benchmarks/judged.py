@@ -26,19 +26,10 @@ _CORPUS_NAMES = ("corpus.jsonl", "corpus.jsonl.gz")
 
 
 class JudgedQueries(Struct, frozen=True):
-    """Queries by id with their judgements; queries without a judgement are left out.
-
-    Attributes:
-        queries: Id → text.
-        qrels: What each should find; nothing where the collection holds no answer.
-        kinds: Id → kind, of every query or of none.
-        expected_texts: Id → texts of which the passage shown should hold one, where that is known.
-    """
+    """Queries by id with their judgements; queries without a judgement are skipped."""
 
     queries: Mapping[str, str]
     qrels: Qrels
-    kinds: Mapping[str, str] = {}
-    expected_texts: Mapping[str, tuple[str, ...]] = {}
 
 
 class CorpusText(Struct, frozen=True):
@@ -50,20 +41,15 @@ class CorpusText(Struct, frozen=True):
 
 
 def read_beir(folder: Path) -> JudgedQueries:
-    """Read `queries.jsonl` and `qrels.tsv` (or BEIR's `qrels/test.tsv`) of a folder.
+    """Read `queries.jsonl` or `queries.tsv`, and `qrels.tsv` (BEIR's `qrels/test.tsv`, TREC's `qrels.txt`) of a folder.
 
     Raises:
         NotFoundError: A file is missing.
         UsageError: A line cannot be read.
     """
-    qrels = _first_of(folder, ("qrels.tsv", "qrels/test.tsv", "qrels.txt"))
-    return read_judged(_first_of(folder, ("queries.jsonl", "queries.jsonl.gz")), qrels)
-
-
-def read_judged(queries: Path, qrels: Path) -> JudgedQueries:
-    """Read the queries of one file that another one has judgements of. Raises as `read_beir` does."""
-    grades = read_qrels(qrels)
-    return JudgedQueries({name: text for name, text in read_queries(queries).items() if name in grades}, grades)
+    grades = read_qrels(_first_of(folder, ("qrels.tsv", "qrels/test.tsv", "qrels.txt")))
+    queries = read_queries(_first_of(folder, ("queries.jsonl", "queries.jsonl.gz", "queries.tsv")))
+    return JudgedQueries({name: text for name, text in queries.items() if name in grades}, grades)
 
 
 def read_queries(path: Path) -> dict[str, str]:
@@ -91,11 +77,6 @@ def read_queries(path: Path) -> dict[str, str]:
 def plain_text(text: str) -> str:
     """A judged query on one line, none of it read as a filter or as a line of a query document."""
     return " ".join(_SYNTAX.sub(r"\1 ", text).split())
-
-
-def has_corpus(folder: Path) -> bool:
-    """Whether a folder brings its own documents."""
-    return any((folder / name).is_file() for name in _CORPUS_NAMES)
 
 
 def read_corpus(folder: Path) -> Iterator[CorpusText]:
@@ -175,7 +156,7 @@ def _first_of(folder: Path, names: Sequence[str]) -> Path:
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    raise NotFoundError(f"'{folder}' has no {' or '.join(names)}", hint="see the manual for the layout of a test set")
+    raise NotFoundError(f"'{folder}' has no {' or '.join(names)}", hint="see bench_quality.py")
 
 
 def _open_text(path: Path) -> Iterator[str]:
