@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qmd.batches import batches
-from qmd.environment import usable_cpus
+from qmd.environment import thread_gives_way, usable_cpus
 from qmd.errors import ModelError
-from qmd.processes import thread_gives_way
 
 if TYPE_CHECKING:
     import numpy as np

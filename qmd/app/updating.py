@@ -14,10 +14,10 @@ from qmd.app.records import EmbeddingStart, EmbedRequest
 from qmd.indexing.update import UpdateReport, update_collection
 
 if TYPE_CHECKING:
+    from qmd.clock import Progress
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder
     from qmd.inference.settings import EngineSettings
-    from qmd.pace import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter

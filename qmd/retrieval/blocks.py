@@ -13,7 +13,7 @@ from msgspec import Struct
 from qmd.records import Heading
 
 if TYPE_CHECKING:
-    from qmd.ingest.fences import Span
+    from qmd.ingest.markdown import Span
 
 Kind = Literal["blank", "heading", "fence", "row", "text"]
 

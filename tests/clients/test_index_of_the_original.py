@@ -166,7 +166,9 @@ def open_as_the_original(client: Client, *, triggers: bool = False) -> None:
     original.close()
 
 
-@pytest.mark.parametrize("command", [("search", "pricing"), ("status",), ("update",), ("query", "pricing"), ("cleanup",)])
+@pytest.mark.parametrize(
+    "command", [("search", "pricing"), ("status",), ("update",), ("query", "pricing"), ("cleanup",)]
+)
 def test_the_first_command_after_the_original_wrote_into_our_index_begins_it_anew(
     met: Client, command: tuple[str, ...]
 ) -> None:
