@@ -14,12 +14,12 @@ from qmd.ingest.outline import outline_passage
 from qmd.render.note_marks import BOXES, CALLOUT
 from qmd.render.terminal import visible
 from qmd.render.wrapping import shorten, wrap
-from qmd.retrieval.blocks import Layout
+from qmd.retrieval.layout import Layout
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from qmd.retrieval.blocks import Kind
+    from qmd.retrieval.layout import Kind
 
 Mark = Callable[["Text"], "Text"]
 """Colours the words that were looked for."""

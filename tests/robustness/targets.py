@@ -182,9 +182,8 @@ def _indexed(folder: Path) -> Iterator[Path]:
 def _open_queries(folder: Path) -> Iterator[Check]:
     from qmd.inference.base import Engines
     from qmd.retrieval.lookup import resolve_document
-    from qmd.retrieval.options import SearchOptions
     from qmd.retrieval.pipeline import search
-    from qmd.retrieval.query_parser import parse_query
+    from qmd.retrieval.query import SearchOptions, parse_query
     from qmd.store.sqlite.opening import open_reader
     from tests.fakes import OverlapReranker
     from tests.robustness.scenarios import EMBEDDER
