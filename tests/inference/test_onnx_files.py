@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from onnx import TensorProto, helper, numpy_helper
 
 from qmd.errors import ModelError
-from qmd.inference.models.weights import locate_builtin
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.onnx_files.files import read_model, save_model
 from qmd.inference.onnx_files.messages import Entry, Graph, Model, Tensor
 from qmd.inference.onnx_files.wire import WireError, decode, encode
