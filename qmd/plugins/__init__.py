@@ -117,6 +117,7 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 HOOKS: Mapping[str, str] = {
+    "index.yml: sampling": "qmd.plugins.qwen.settings",
     "search --interactive": "qmd.plugins.browse.command:pick",
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
