@@ -14,10 +14,14 @@ check:
 test:
     python -m pytest -n auto
 
+# What it leaves out because it takes many seconds
+test-slow:
+    python -m pytest -n auto -m slow
+
 # Branches and lines that the tests reach, in the processes that they start too
 coverage:
     coverage erase
-    -coverage run -m pytest -n auto
+    -coverage run -m pytest -n auto -m 'slow or not slow'
     coverage combine -q
     coverage report --sort=cover
 

@@ -11,13 +11,18 @@ QmdError                 exit 1
 ├── DeadlineError        exit 1   a server gave a request up because it took too long
 ├── StoreError           exit 1   the index is damaged, read-only or out of space
 │   └── StrangeIndexError         the index of a project was not made here
+├── UnindexableFileError exit 1   a file of a collection is no text, too large, unreadable; said of it alone
 └── ConfigError          exit 1   index.yml cannot be read
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from qmd.records import Collection
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -130,5 +135,47 @@ def nearest_name(name: str, known: Iterable[str], least: float = 0.6) -> str | N
     return folded[near[0]] if near else None
 
 
+def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
+    """The error for an unknown collection; the hint names the nearest."""
+    near = nearest_name(name, known)
+    if near is not None:
+        hint = f"did you mean '{near}'? see: qmd collection list"
+    elif known:
+        hint = f"known: {', '.join(known)}; see: qmd collection list"
+    else:
+        hint = "add one: qmd index ."
+    return NotFoundError(f"Collection not found: {name}", hint)
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[Collection]) -> None:
+    """Check that there is a collection of each name.
+
+    Raises:
+        NotFoundError: There is none of one of them; the hint names the nearest.
+    """
+    known_names = [collection.name for collection in known]
+    for name in names:
+        if name not in known_names:
+            raise collection_not_found(name, known_names)
+
+
 def _folded(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")
+
+
+UnindexableReason = Literal["binary", "too_large", "unreadable", "failed", "slow", "crash"]
+
+
+class UnindexableFileError(QmdError):
+    """A file that is in the collection but cannot be indexed; the rest of the collection can.
+
+    Attributes:
+        code: The reason: `binary`, `too_large`, `unreadable`; `failed` (a parser raised), `slow` (it took too long),
+            `crash` (it ended its process).
+    """
+
+    code: str
+
+    def __init__(self, message: str, reason: UnindexableReason, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.code = reason

@@ -18,7 +18,7 @@ from qmd.errors import ModelError
 from qmd.inference.base import Engines
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import Role
+    from qmd.inference.records import Role
     from qmd.inference.settings import EngineSettings
 
 SettingsT = TypeVar("SettingsT")

@@ -1,8 +1,10 @@
-"""Files that have changed since they were indexed are noticed by the next search, which takes them up first.
+"""What a search does for the index: it indexes changed files first, and keeps vectors that it had to compute.
 
 A look compares the times of the folders and files that the index knows with those on disk: no file is opened, no mask
 and no ignore file applied, so a thousand notes cost five milliseconds. What has changed is brought up to date as by
-`qmd update`, without commands and vectors, as long as it is little and nobody else is writing.
+`qmd update`, without commands and vectors, as long as it is little and nobody else is writing. Vectors of the best
+candidates are stored once the answer is there. The other ways to keep an index fresh, by command, by a
+server while nobody asks it anything and by `qmd watch`, are in `app/updating`.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from qmd.records import Scope
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.config.paths import Locations
+    from qmd.indexing.ahead import ChunksAhead
+    from qmd.inference.base import Embedder
     from qmd.records import Collection
     from qmd.store.base import IndexReader
 
@@ -52,7 +56,7 @@ class Freshness(Struct, frozen=True):
     """How the index stands to the files of the collections that are searched."""
 
     refreshed: int = 0
-    """Changed files that were taken up."""
+    """Changed files that were indexed."""
     is_known: bool = False
     """Whether nothing else has changed."""
     warnings: tuple[str, ...] = ()
@@ -87,7 +91,7 @@ class Refresher:
             return False
 
     def refresh(self, reader: IndexReader, names: Sequence[str] | None) -> Freshness:
-        """Take up what has changed in the collections of these names, None for all.
+        """Index what has changed in the collections of these names, None for all.
 
         Nothing that goes wrong here keeps a search from answering with what is there.
         """
@@ -108,7 +112,7 @@ class Refresher:
 
     def _refresh(self, reader: IndexReader, collections: Sequence[Collection]) -> Freshness:
         changed, is_known = self._look(reader, collections)
-        states = [self._take_up(reader, collection, below) for collection, below in changed]
+        states = [self._update(reader, collection, below) for collection, below in changed]
         return Freshness(
             sum(one.refreshed for one in states),
             is_known and all(one.is_known for one in states),
@@ -142,7 +146,7 @@ class Refresher:
                 changed.append((collection, below))
         return changed, is_known
 
-    def _take_up(self, reader: IndexReader, collection: Collection, below: str) -> Freshness:
+    def _update(self, reader: IndexReader, collection: Collection, below: str) -> Freshness:
         """Bring a part of a collection up to date, unless that takes long or its configuration is not trusted."""
         if collection not in self._configuration.trusted():
             return Freshness()
@@ -216,3 +220,38 @@ def _is_recent(mark: Path) -> bool:
         return 0 <= time.time() - mark.stat().st_mtime < _LARGE_REST_S
     except OSError:
         return False
+
+
+class VectorSupply:
+    """Cuts texts that a search finds without vectors, and keeps the vectors that it computes of them."""
+
+    def __init__(self) -> None:
+        self._ahead: ChunksAhead | None = None
+
+    def open(self, embedder: Embedder) -> ChunksAhead:
+        """Texts are cut for this model."""
+        # Parsers and splitters take 60 ms to import, which an index with all of its vectors does without.
+        from qmd.indexing.ahead import ChunksAhead
+
+        self._ahead = ChunksAhead(embedder)
+        return self._ahead
+
+    @property
+    def has_new(self) -> bool:
+        """Whether there is anything to store."""
+        return self._ahead is not None and self._ahead.has_vectors
+
+    def store(self, database: Path) -> None:
+        """Store what was computed, unless another process is writing or the index cannot be written.
+
+        The answer is there: it neither waits nor fails, and a later search or run computes these vectors again.
+        """
+        from qmd.store.opening import open_writer
+
+        if self._ahead is None:
+            return
+        try:
+            with open_writer(database, busy_timeout_ms=0) as writer:
+                self._ahead.store(writer)
+        except (QmdError, OSError):
+            return

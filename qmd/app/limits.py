@@ -1,13 +1,15 @@
-"""How long things may take: a request until its deadline, idle models until they are dropped."""
+"""How long things may take: a request, loading models for it, models that are idle, work that waits for requests."""
 
 from __future__ import annotations
 
 import re
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
-from qmd.errors import DeadlineError, UsageError
-from qmd.retrieval.listening import Listener
+from qmd.errors import DeadlineError, QmdError, UsageError
+from qmd.retrieval.trace import Listener
 
 _TIMEOUT = "QMD_REQUEST_TIMEOUT"
 _DEFAULT_TIMEOUT_S = 120.0
@@ -16,6 +18,14 @@ _DEFAULT_TIMEOUT_S = 120.0
 _MODEL_TTL = "QMD_MODEL_TTL"
 _DEFAULT_MODEL_TTL_S = 300.0
 """A conversation's pause, not a lunch break."""
+
+_LOADING_MS = 700
+"""Budget from which the built-in models can be loaded and still be used (about 0.5 s with imports)."""
+
+REST_S = 2.0
+"""For so long after an answer the next question is expected."""
+
+_POLL_S = 0.05
 
 
 def parse_timeout(environ: Mapping[str, str]) -> float | None:
@@ -94,3 +104,83 @@ class Deadline(Listener):
     @property
     def _is_over(self) -> bool:
         return self._timeout_s is not None and time.monotonic() - self._started >= self._timeout_s
+
+
+class LoadingBudget:
+    """What is left of a search's budget of time once its models are loaded; runs from the moment it is made.
+
+    Args:
+        budget_ms: Of the whole search; None = no limit.
+        overhead_ms: What is spent of it already.
+        is_loaded: Whether the models are in memory already.
+    """
+
+    def __init__(self, budget_ms: int | None, overhead_ms: int, *, is_loaded: bool) -> None:
+        self._budget_ms = budget_ms
+        self._overhead_ms = overhead_ms
+        self._is_loaded = is_loaded
+        self._started = time.monotonic()
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the models are not to be loaded; None when they are."""
+        if self._budget_ms is None or self._is_loaded or self._budget_ms >= _LOADING_MS:
+            return None
+        return (
+            f"budget of {self._budget_ms} ms: loading models would take longer, searched by words only; "
+            "a warm process has them ready"
+        )
+
+    def left_ms(self) -> int | None:
+        """What the search may still take, at least 1."""
+        if self._budget_ms is None:
+            return None
+        spent_ms = self._overhead_ms + (time.monotonic() - self._started) * 1000
+        return max(int(self._budget_ms - spent_ms), 1)
+
+
+class StoppedError(QmdError):
+    """What is under way has no time left: its process ends, or another one takes over."""
+
+
+class Turns:
+    """Lets work that nobody waits for go on only while no request is answered, or has just been.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._requests = 0
+        self._ended = -REST_S
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Go before everything else while the block runs."""
+        with self._lock:
+            self._requests += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._requests -= 1
+                self._ended = self._clock()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody asks, or has just asked."""
+        return not self._requests and self._clock() - self._ended >= REST_S
+
+    def wait(self, should_stop: Callable[[], bool]) -> None:
+        """Return when it is quiet.
+
+        Raises:
+            StoppedError: `should_stop` says so first.
+        """
+        while not should_stop():
+            if self.is_quiet:
+                return
+            time.sleep(_POLL_S)
+        raise StoppedError("the work was given up")

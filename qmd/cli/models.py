@@ -12,15 +12,15 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Index, Json
 from qmd.cli.output import out, say
 from qmd.errors import EXIT_FAILURE, EXIT_OK, NotFoundError
-from qmd.plugins import hook
+from qmd.plugins import hook, room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qmd.cli.progress import ProgressLine
-    from qmd.inference.models.catalogue import ModelRecord
     from qmd.inference.models.folders import ModelState
     from qmd.inference.models.prepared import FormName
+    from qmd.inference.records import ModelRecord
 
 Names = Annotated[
     list[str] | None, Argument(help="Names of models [default: one for each role].", autocompletion=completion.models)
@@ -226,13 +226,16 @@ def find_record(name: str, models_dir: Path | None = None) -> ModelRecord:
     Raises:
         NotFoundError: There is none.
     """
-    from qmd.inference.models.catalogue import find_model, is_fastembed
+    from qmd.inference.base import engine_room
+    from qmd.inference.models.catalogue import find_model
     from qmd.inference.models.imported import find_imported
 
     imported = find_imported(name, models_dir) if models_dir is not None else None
-    record = imported.record if imported is not None else find_model(name)
-    if record is None and is_fastembed(name):
-        raise NotFoundError(f"fastembed has no model '{name}'", hook("models: hint for a name")(name))
+    room = room_of(name)
+    if imported is not None:
+        record: ModelRecord | None = imported.record
+    else:
+        record = find_model(name) if room is None else engine_room(room).find_record(name)
     if record is None:
         raise NotFoundError(f"model '{name}' is not known", "see: qmd models list")
     return record

@@ -40,7 +40,7 @@ from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import refreshed_line
-from qmd.retrieval.options import CANDIDATES
+from qmd.retrieval.query import CANDIDATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from qmd.config.paths import Locations
     from qmd.records import SearchResponse
     from qmd.render.drawing import Screen
-    from qmd.retrieval.options import Mode
+    from qmd.retrieval.query import Mode
 
 SCREEN_LIMIT = 30
 """Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.chunking.languages import suffix_of
 from qmd.indexing.embed import Chunker
 from qmd.indexing.stamps import may_add_chunks
+from qmd.names import suffix_of
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, PendingContent
 
@@ -31,39 +31,40 @@ class _Kept(Struct, frozen=True):
 
 
 class ChunksAhead:
-    """Cuts texts as an embedding run does, and holds what was computed of them until it is stored."""
+    """Cuts texts as an embedding run does, and keeps what was computed of them until it is stored."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._chunker = Chunker(embedder)
-        self._cut: dict[str, Sequence[ChunkRecord]] = {}
         self._kept: dict[str, _Kept] = {}
         self._vectors: dict[bytes, npt.NDArray[np.float32]] = {}
 
     @property
     def has_vectors(self) -> bool:
-        """Whether any are held."""
+        """Whether there are any to store."""
         return bool(self._vectors)
 
     def cut(self, content: PendingContent) -> Sequence[tuple[ChunkRecord, str]]:
         """The chunks of a text that the model reads, each with the text to embed."""
-        pieces = self._chunker.cut(content)
-        self._cut[content.hash] = [chunk for chunk, _ in pieces]
-        return pieces
+        return self._chunker.cut(content)
 
-    def keep(self, content: PendingContent, vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
-        """Hold vectors of a text that was cut, by the keys of its chunks."""
-        every = self._cut[content.hash]
-        chunks = [chunk for chunk in every if chunk.key in vectors]
+    def keep(
+        self,
+        content: PendingContent,
+        chunks: Sequence[ChunkRecord],
+        vectors: Mapping[bytes, npt.NDArray[np.float32]],
+    ) -> None:
+        """Keep what `vectors` has, by key, of all the chunks of a text."""
+        known = [chunk for chunk in chunks if chunk.key in vectors]
         # Source code that was cut without its grammar is cut again once there is one: a run notes such endings.
-        is_complete = len(chunks) == len(every) and suffix_of(content.path) not in self._chunker.plain
-        self._kept[content.hash] = _Kept(chunks, is_complete)
-        self._vectors.update(vectors)
+        is_complete = len(known) == len(chunks) and suffix_of(content.path) not in self._chunker.plain
+        self._kept[content.hash] = _Kept(known, is_complete)
+        self._vectors.update((chunk.key, vectors[chunk.key]) for chunk in known)
 
     def store(self, writer: IndexWriter) -> None:
-        """Store what is held, whole texts as done and the others as waiting for the rest.
+        """Store what was kept, whole texts as done and the others as waiting for the rest.
 
-        Nothing where another version has cut what the index holds, or where its vectors are another model's: which
+        Nothing where another version has cut the texts of the index, or where its vectors are another model's: which
         model an index has is decided by a run.
         """
         fingerprint, dim = self._embedder.fingerprint, self._embedder.dim

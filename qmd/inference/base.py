@@ -1,25 +1,29 @@
-"""The three engine protocols. The pipeline sees nothing else of a model."""
+"""The three engine protocols, and what opens them. The pipeline sees nothing else of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from qmd.errors import ModelError
+from qmd.inference.records import Role, Tier
+from qmd.plugins import ENGINES, find, load
 from qmd.records import SubQuery
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-Tier = Literal["built-in", "full", "remote"]
+    from qmd.inference.records import ModelChoice, ModelRecord
+    from qmd.inference.settings import EngineSettings
 
 
 class EngineDescription(Struct, frozen=True):
     """What runs: for `status`, `doctor`, warnings and cache keys."""
 
-    role: Literal["embed", "rerank", "expand"]
+    role: Role
     model: str
     format: str
     """`int8`, `q4f16`, `q8`, `fp16`, `fp32`, `remote`."""
@@ -137,3 +141,53 @@ class Engines(Struct, frozen=True):
     """What opening them took for this request; 0 where they were open."""
     standing: tuple[str, ...] = ()
     """The notes that hold for whoever comes from tobi/qmd: `doctor` and indexing tell them, and no answer does."""
+
+
+class EngineRoom:
+    """Engines of one kind, as a row of `qmd.plugins.ENGINES` names them: by what a model's name begins with, or a role.
+
+    Another package brings engines by a class derived from this one: it opens the roles that it can serve. Models whose
+    files `qmd models pull` is to fetch need a record; others, as a server's, need none.
+    """
+
+    def find_record(self, name: str, role: Role | None = None) -> ModelRecord | None:
+        """The record of a model, None where it needs none.
+
+        Args:
+            role: What it is to do; None for a command on its files.
+
+        Raises:
+            NotFoundError: It is unknown, and no role is asked for.
+            ModelError: It is unknown, or does not serve the role.
+        """
+        return None
+
+    def known_records(self) -> Sequence[ModelRecord]:
+        """Every model that has a record.
+
+        Raises:
+            ModelError: What knows them is not installed.
+        """
+        return ()
+
+    def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
+        """Open what was chosen.
+
+        Raises:
+            ModelError: It cannot be used; so say the other two.
+        """
+        raise ModelError("it is no embedding model")
+
+    def open_reranker(self, choice: ModelChoice, settings: EngineSettings) -> Reranker:
+        """Open what was chosen. One with files here is opened again with `allow_gpu` off when the GPU's memory ends."""
+        raise ModelError("it is no reranking model")
+
+    def open_expander(self, choice: ModelChoice, settings: EngineSettings) -> Expander:
+        """See `open_reranker`."""
+        raise ModelError("it is no model that expands queries")
+
+
+def engine_room(key: str) -> EngineRoom:
+    """The room of a row of `ENGINES`."""
+    room: EngineRoom = load(find(ENGINES, key))()
+    return room

@@ -13,38 +13,21 @@ from msgspec.structs import replace
 from qmd.config.paths import expand_home
 from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
-from qmd.inference.base import Embedder, EngineDescription, Engines, Expander, Reranker
-from qmd.inference.models.catalogue import (
-    MAXSIM_NAME,
-    MINILM,
-    EmbedOverrides,
-    ModelRecord,
-    Role,
-    find_model,
-    full_model,
-    is_fastembed,
-    is_gguf_address,
-)
+from qmd.inference.base import Embedder, EngineDescription, EngineRoom, Engines, Expander, Reranker, engine_room
+from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, locate_builtin
+from qmd.inference.models.catalogue import find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
-from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
+from qmd.inference.models.weights import describe_folder, locate_model
+from qmd.inference.records import EmbedOverrides, ModelChoice, ModelRecord, Role
 from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
 from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from qmd.inference.engines.bulk_embedding import BulkEmbedder
     from qmd.inference.engines.embedder import OnnxEmbedder
-    from qmd.plugins.servers.client import RemoteClient
 
 _WORK: Mapping[Role, str] = {"embed": "embedding", "rerank": "reranking", "expand": "expansion"}
 _Engine = TypeVar("_Engine")
-
-
-class ModelChoice(Struct, frozen=True):
-    """What serves a role: a catalogue record and its folder, None for nothing, and why it is not what was asked."""
-
-    record: ModelRecord | None
-    folder: Path | None
-    note: str | None = None
 
 
 def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
@@ -56,11 +39,11 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
     built-in model.
     """
     loading = _Loading(settings)
-    embedder = loading.attempt(loading.chosen_embedder, "embed") if "embed" in roles else None
-    reranker = loading.attempt(loading.chosen_reranker, "rerank") if "rerank" in roles else None
+    embedder = loading.attempt(loading.embedder, "embed") if "embed" in roles else None
+    reranker = loading.attempt(loading.reranker, "rerank") if "rerank" in roles else None
     if reranker is None and "rerank" in roles:
         reranker = loading.attempt(lambda: loading.maxsim(embedder), None)
-    expander = loading.attempt(loading.chosen_expander, "expand") if "expand" in roles else None
+    expander = loading.attempt(loading.expander, "expand") if "expand" in roles else None
     notes = tuple(dict.fromkeys([*loading.failures, *loading.notes]))
     return Engines(
         embedder, reranker, expander, notes, standing=tuple(loading.standing), failures=tuple(loading.failures)
@@ -76,41 +59,47 @@ def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     Raises:
         ModelError: The model asked for is unknown or not on this machine.
     """
-    asked = settings.model_for(role)
-    full = full_model(role)
+    asked, room, full = settings.model_for(role), settings.room_for(role), full_model(role)
+    if room is not None:
+        record = engine_room(room).find_record(asked, role)
+        return ModelChoice() if record is None else _fetched(record, settings)
     if asked == AUTO:
         folder = locate_model(full, settings.models_dir)
         return ModelChoice(full if folder else None, folder)
     if asked == BUILT_IN:
-        return ModelChoice(None, None)
+        return ModelChoice()
     local = expand_home(asked)
     if local.is_dir():
-        overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
-        known = find_model(local.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
-        if known is None:
-            own = replace(full, name=local.name, repository=str(local), revision="local", licence="unknown")
-            own = replace(own, network=None)
-            known = describe_folder(local, overrides) if role == "embed" else own
-        return ModelChoice(known, local)
+        return ModelChoice(_describe(local, role, settings), local)
     imported = find_imported(asked, settings.models_dir, role)
     if imported is not None:
         return ModelChoice(imported.record, settings.models_dir / imported.record.folder)
     if is_gguf_address(asked):
         return _stand_in(asked, settings, role)
-    if is_fastembed(asked):
-        from qmd.plugins.fastembed.catalogue import fastembed_record
-
-        record: ModelRecord | None = fastembed_record(asked, role)
-    else:
-        record = find_model(asked, role)
+    record = find_model(asked, role)
     if record is None:
         raise ModelError("it is neither a folder nor in the catalogue", "see: qmd models list")
-    if record.tier == BUILT_IN:
-        return ModelChoice(None, None)
+    return ModelChoice() if record.tier == BUILT_IN else _fetched(record, settings)
+
+
+def _fetched(record: ModelRecord, settings: EngineSettings) -> ModelChoice:
+    """A model whose files `models pull` brings, once they are here."""
     folder = locate_model(record, settings.models_dir)
     if folder is None:
         raise ModelError("it is not on this machine", f"get it: qmd models pull {record.name}")
     return ModelChoice(record, folder)
+
+
+def _describe(folder: Path, role: Role, settings: EngineSettings) -> ModelRecord:
+    """The record of a folder of the user's own: of the model that it is called after, else what its files say."""
+    overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
+    known = find_model(folder.name.replace("--", "/"), role) if overrides == EmbedOverrides() else None
+    if known is not None:
+        return known
+    if role == "embed":
+        return describe_folder(folder, overrides)
+    own = replace(full_model(role), name=folder.name, repository=str(folder), revision="local", licence="unknown")
+    return replace(own, network=None)
 
 
 def _stand_in(asked: str, settings: EngineSettings, role: Role) -> ModelChoice:
@@ -136,12 +125,12 @@ class EmbedderIdentity(Struct, frozen=True):
 def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
     """The embedder that `load_engines` would open, told from its files in milliseconds.
 
-    None where only opening it tells: a server's model, one of fastembed, one that runs on a GPU where there is one; and
+    None where only opening it tells: a model of another room of engines, one that runs on a GPU where there is one; and
     where something is to be said of the model, or is wrong with it.
     """
-    if settings.names_server("embed") or is_fastembed(settings.model_for("embed")):
+    if settings.room_for("embed") is not None:
         return None
-    from qmd.inference.models.fingerprints import encoder_fingerprint
+    from qmd.inference.models.weights import encoder_fingerprint
     from qmd.inference.models.weights_choice import choose_weights, has_gpu_file
     from qmd.inference.runtime.gpu_memory import load_driver
     from qmd.inference.runtime.sessions import preferred_provider
@@ -182,60 +171,40 @@ class _Loading:
             self.failures.append(f"{what} cannot be used: {reason}")
         return None
 
-    def chosen_embedder(self) -> Embedder:
+    def embedder(self) -> Embedder:
         """The configured or full-tier embedder, else the built-in one."""
-        settings = self._settings
-        server = self._server("embed")
-        if server is not None:
-            from qmd.plugins.servers.engines import connect_embedder
+        choice, room = self._choice("embed"), self._settings.room_for("embed")
+        if room is not None:
+            return engine_room(room).open_embedder(choice, self._settings)
+        return _open_embedder(*(choice.here if choice.folder else (locate_builtin(), MINILM)), self._settings)
 
-            return connect_embedder(server)
-        found = self._found("embed")
-        if found is None:
-            return self._builtin()
-        if is_fastembed(found[1].name):
-            from qmd.plugins.fastembed.bulk import load_fastembed_embedder
-
-            return load_fastembed_embedder(*found, settings)
-        return _open_embedder(*found, settings)
-
-    def chosen_reranker(self) -> Reranker | None:
+    def reranker(self) -> Reranker | None:
         """The configured or full-tier reranker; None where the built-in one is meant."""
-        server = self._server("rerank")
-        if server is not None:
-            from qmd.plugins.servers.engines import RemoteReranker
-
-            return RemoteReranker(server)
-        found = self._found("rerank")
-        if found is None:
-            return None
         from qmd.inference.engines.cpu_fallback import FallbackReranker
 
-        if is_fastembed(found[1].name):
-            from qmd.plugins.fastembed.rerankers import load_fastembed_reranker
+        return self._open("rerank", lambda room, *chosen: room.open_reranker(*chosen), FallbackReranker)
 
-            return FallbackReranker(lambda with_gpu: load_fastembed_reranker(*found, self._with_gpu(with_gpu)))
-        from qmd.plugins.qwen.cross_encoder import load_cross_encoder
-
-        return FallbackReranker(lambda with_gpu: load_cross_encoder(*found, self._with_gpu(with_gpu)))
-
-    def chosen_expander(self) -> Expander | None:
+    def expander(self) -> Expander | None:
         """The configured or full-tier expander; the built-in tier has none, for no small one earned its time."""
-        server = self._server("expand")
-        if server is not None:
-            from qmd.plugins.servers.expander import RemoteExpander
-
-            return RemoteExpander(server)
-        found = self._found("expand")
-        if found is None:
-            return None
         from qmd.inference.engines.cpu_fallback import FallbackExpander
-        from qmd.plugins.qwen.expansion import load_expander
 
-        return FallbackExpander(lambda with_gpu: load_expander(*found, self._with_gpu(with_gpu)))
+        return self._open("expand", lambda room, *chosen: room.open_expander(*chosen), FallbackExpander)
 
-    def _with_gpu(self, with_gpu: bool) -> EngineSettings:
-        return self._settings if with_gpu else replace(self._settings, allow_gpu=False)
+    def _open(
+        self,
+        role: Role,
+        open_in: Callable[[EngineRoom, ModelChoice, EngineSettings], _Engine],
+        with_fallback: Callable[[Callable[[bool], _Engine]], _Engine],
+    ) -> _Engine | None:
+        """The engine of a role that a room opens; one with files here goes on without the GPU where it must."""
+        settings, choice, named = self._settings, self._choice(role), self._settings.room_for(role)
+        if choice.folder is None and named is None:
+            return None
+        room = engine_room(named or role)
+        if choice.folder is None:
+            return open_in(room, choice, settings)
+        without = replace(settings, allow_gpu=False)
+        return with_fallback(lambda with_gpu: open_in(room, choice, settings if with_gpu else without))
 
     def maxsim(self, embedder: Embedder | None) -> Reranker:
         """The built-in reranker, over the encoder of `embedder` where that is the built-in model."""
@@ -251,38 +220,21 @@ class _Loading:
             embedder = load_embedder(locate_builtin(), MINILM, threads=self._settings.usable_threads)
         return MaxSimReranker(embedder.encoder, MAXSIM_NAME)
 
-    def _builtin(self) -> Embedder:
-        return _open_embedder(locate_builtin(), MINILM, self._settings)
-
-    def _found(self, role: Role) -> tuple[Path, ModelRecord] | None:
-        """The folder and record of the chosen model, None for the built-in tier; what is to be said is noted."""
+    def _choice(self, role: Role) -> ModelChoice:
+        """The model that serves a role; what is to be said of it is noted."""
         choice = choose_model(self._settings, role)
         if choice.note is not None:
             self.notes.append(choice.note)
             if self._settings.model_for(role) in ORIGINAL_MODELS:
                 self.standing.append(choice.note)
-        if choice.record is None or choice.folder is None:
-            return None
-        if role != "embed":
+        if choice.folder is not None and role != "embed":
             from qmd.inference.models.prepared import prepared_notes
             from qmd.inference.models.weights_choice import form_note
 
-            note = form_note(choice.folder, choice.record, self._settings.form_for(role))
-            self.notes.extend([note] if note else prepared_notes(choice.record, choice.folder))
-        return choice.folder, choice.record
-
-    def _server(self, role: Role) -> RemoteClient | None:
-        """The client of the server that serves a role."""
-        # Asked before an import that every search would pay for.
-        if not self._settings.names_server(role):
-            return None
-        from qmd.plugins.servers.client import RemoteClient
-        from qmd.plugins.servers.settings import remote_settings
-
-        asked = self._settings.model_for(role)
-        overrides = self._settings.embed_overrides if role == "embed" else EmbedOverrides()
-        server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, self._settings.env, overrides)
-        return None if server is None else RemoteClient(server, _WORK[role])
+            folder, record = choice.here
+            note = form_note(folder, record, self._settings.form_for(role))
+            self.notes.extend([note] if note else prepared_notes(record, folder))
+        return choice
 
 
 def _open_embedder(folder: Path, record: ModelRecord, settings: EngineSettings) -> OnnxEmbedder | BulkEmbedder:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.environment import usable_cpus
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import EmbedOverrides, Role
+from qmd.inference.records import EmbedOverrides, Role
+from qmd.plugins import room_of
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.gpu_memory import GpuUse
 
 AUTO = "auto"
 BUILT_IN = "built-in"
+SERVERS = "http://"
+"""Key of the row of `ENGINES` for a server, whose address may stand in a variable as well."""
 
 ENV_STEMS: Mapping[Role, str] = {"embed": "QMD_EMBED", "rerank": "QMD_RERANK", "expand": "QMD_GENERATE"}
 """What the variables of a role begin with: `QMD_EMBED_MODEL`, `QMD_EMBED_URL` and so on."""
@@ -42,7 +44,7 @@ class EngineSettings(Struct, frozen=True):
     rerank_form: str = AUTO
     expand_form: str = AUTO
     """Which file of a model is opened: `auto`, `published`, or a form that was prepared here."""
-    sampling: SamplingSettings = DEFAULT_SAMPLING
+    sampling: Mapping[str, object] = field(default_factory=dict)
     """How an expander that runs here draws its tokens."""
     allow_gpu: bool = True
     embed_options: Mapping[str, str] = field(default_factory=dict)
@@ -69,9 +71,9 @@ class EngineSettings(Struct, frozen=True):
             return configured
         return self.env.get(f"{ENV_STEMS[role]}_FORM", "").strip().lower() or AUTO
 
-    def names_server(self, role: Role) -> bool:
-        """Whether a server may serve the role: its model is written as an address, or the environment has one."""
-        return is_address(self.model_for(role)) or bool(self.env.get(f"{ENV_STEMS[role]}_URL"))
+    def room_for(self, role: Role) -> str | None:
+        """Key of the row of `ENGINES` that the model's name begins with, or that of servers by the environment."""
+        return SERVERS if self.env.get(f"{ENV_STEMS[role]}_URL", "").strip() else room_of(self.model_for(role))
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
@@ -121,9 +123,3 @@ class EngineSettings(Struct, frozen=True):
         if value and not value.isdecimal():
             raise ModelError(f"'{name}' is '{value}', expected a whole number", f"unset {name}")
         return int(value) if value else None
-
-
-def is_address(model: str) -> bool:
-    """Whether a model is written as the address of a server, with the name of its interface in front or not."""
-    scheme, mark, _ = model.partition("://")
-    return bool(mark) and scheme.rpartition("+")[2].lower() in ("http", "https")

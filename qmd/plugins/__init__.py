@@ -47,6 +47,23 @@ class Store(NamedTuple):
     opening: str
 
 
+class Kind(NamedTuple):
+    """A kind of file; of each function the place, `module:function`.
+
+    Attributes:
+        outline: Of a text of this kind, the `qmd.ingest.outline.Outline`. A search asks for it, too.
+        decode: Of a file's bytes, the text and what was wrong with them; it raises
+            `qmd.errors.UnindexableFileError`. What follows it knows the text alone.
+        is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
+        is_source: Whether it is source code.
+    """
+
+    outline: str
+    decode: str = "qmd.ingest.document:decode_text"
+    is_markdown: bool = False
+    is_source: bool = False
+
+
 _LANCE = "qmd.plugins.lance.opening"
 
 STORES: Mapping[str, Store] = {
@@ -54,6 +71,32 @@ STORES: Mapping[str, Store] = {
     "s3": Store("lance", "LanceDB", "s3://bucket/prefix", "qmd.plugins.lance.places:resolve_bucket", _LANCE),
 }
 """Scheme of an index's address -> what keeps an index there."""
+
+ENGINES: Mapping[str, str] = {
+    "http://": "qmd.plugins.servers:ServerRoom",
+    "https://": "qmd.plugins.servers:ServerRoom",
+    "fastembed:": "qmd.plugins.fastembed:FastembedRoom",
+    "rerank": "qmd.plugins.qwen:QwenRoom",
+    "expand": "qmd.plugins.qwen:QwenRoom",
+}
+"""What a model's name begins with, or the role of other models whose files are here -> its `EngineRoom`."""
+
+_MARKDOWN = ".md .markdown .mdown .mkd .mkdn .mdx .mdwn .qmd .rmd .mdc .livemd"
+_SOURCE = (
+    ".py .pyi .pyw .ts .mts .cts .tsx .js .mjs .cjs .jsx .go .rs .java .c .h .cc .cpp .cxx .hh .hpp .hxx .cs .rb .php"
+    " .sh .bash"
+)
+
+KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
+    ".org": Kind("qmd.ingest.outline:outline_org"),
+    **dict.fromkeys(_SOURCE.split(), Kind("qmd.ingest.outline:outline_text", is_source=True)),
+    **dict.fromkeys(
+        ("", ".txt", ".text", ".log", ".csv", ".json", ".toml", ".yaml", ".yml"),
+        Kind("qmd.ingest.outline:outline_text"),
+    ),
+}
+"""Ending of a file's name, in lower case -> what it is; anything else is text as well."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -75,10 +118,10 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "bench",
         "qmd.plugins.bench.command:bench",
-        "<fixture.json|folder|run> [--auto [N]] [--names [N]] [--json] [-c <collection>]",
+        "<fixture.json> [--names [N]] [--json] [-c <collection>]",
         "Measure how well and how fast it searches.",
         "doctor",
-        ("qmd bench --names", "qmd bench --auto 50 --backends bm25"),
+        ("qmd bench --names", "qmd bench --names 50 --backends bm25"),
     ),
     Command(
         "serve",
@@ -123,15 +166,15 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 HOOKS: Mapping[str, str] = {
+    "index.yml: sampling": "qmd.plugins.qwen.settings",
     "search --interactive": "qmd.plugins.browse.command:pick",
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
     "status: server": "qmd.plugins.mcp.lifecycle:server_of",
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
-    "models: hint for a name": "qmd.plugins.fastembed.catalogue:hint_for",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
-    "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
+    "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: watching": "qmd.plugins.watch.command:watching_beside",
 }
@@ -171,6 +214,20 @@ def store_at(address: str) -> Store:
     """What keeps the index at an address that was resolved."""
     store: Store = find(STORES, address.partition(":")[0])
     return store
+
+
+def room_of(name: str) -> str | None:
+    """The key of `ENGINES` that a model's name begins with, an interface's name before it or not (`tei+http://HOST`).
+
+    None for names, folders, and the addresses of files that are downloaded or imported.
+    """
+    head, mark, rest = name.strip().partition(":")
+    scheme = head.rpartition("+")[2].lower()
+    # One letter is a drive of Windows.
+    if not mark or len(scheme) < 2 or not scheme.replace("-", "").isalnum() or scheme in ("hf", "ollama"):
+        return None
+    key = f"{scheme}://" if rest.startswith("//") else f"{scheme}:"
+    return key if find(ENGINES, key) is not None else None
 
 
 @cache

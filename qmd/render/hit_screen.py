@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.file_names import file_name
 from qmd.ingest.markdown import plain_text
+from qmd.names import file_name
 from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw
 from qmd.render.formats import LEAST_SHOWN, HitOptions, Row, make_rows
@@ -15,7 +15,7 @@ from qmd.render.terminal import Styled, visible, visible_name
 from qmd.render.text import VERDICT_NOTES
 from qmd.render.wrapping import shorten, wrap
 from qmd.retrieval.calibration import strength
-from qmd.retrieval.spans import find_spans
+from qmd.retrieval.matching import find_spans
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

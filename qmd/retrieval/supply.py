@@ -58,8 +58,8 @@ class ChunkSource(Protocol):
     def cut(self, content: PendingContent) -> Sequence[tuple[ChunkRecord, str]]:
         """The chunks of a text, each with what the model reads."""
 
-    def keep(self, content: PendingContent, vectors: Vectors) -> None:
-        """Take the vectors of a text's chunks by key: not of all of them, and some that the index has."""
+    def keep(self, content: PendingContent, chunks: Sequence[ChunkRecord], vectors: Vectors) -> None:
+        """Take the vectors, by key, of the chunks of a text: not of all of them, and some that the index has."""
 
 
 class Supplied(Struct, frozen=True):
@@ -85,6 +85,10 @@ class _CutText(Struct, frozen=True):
     content: PendingContent
     pieces: Sequence[tuple[ChunkRecord, str]]
 
+    @property
+    def chunks(self) -> list[ChunkRecord]:
+        return [chunk for chunk, _ in self.pieces]
+
 
 def supply_vectors(
     reader: IndexReader,
@@ -106,39 +110,37 @@ def supply_vectors(
     """
     documents = reader.documents(ids)
     paths = reader.without_vectors(embedder.fingerprint, list({one.hash for one in documents.values()}))
-    waiting = [documents[number] for number in ids if number in documents and documents[number].hash in paths]
-    if source is None or not waiting:
-        return Supplied(frozenset(one.id for one in waiting))
-    trace.listener.begin("embedding")
-    remaining_ms = trace.remaining_ms()
-    time_s = MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000)
-    end = time.monotonic() + time_s
-    hashes = list(dict.fromkeys(one.hash for one in waiting))[:DEPTH]
-    cut = _cut(reader, source, {name: paths[name] for name in hashes}, end - (1 - CUTTING_SHARE) * time_s)
-    stored = reader.vectors(embedder.fingerprint, [chunk.key for one in cut for chunk, _ in one.pieces])
-    orders = [_promising(one, terms) for one in cut]
-    wanted = {
-        chunk.key: text
-        for turn in range(CHUNKS)
-        for chunk, text in (order[turn] for order in orders if len(order) > turn)
-        if chunk.key not in stored
+    hashes = {
+        number: documents[number].hash for number in ids if number in documents and documents[number].hash in paths
     }
+    if source is None or not hashes:
+        return Supplied(frozenset(hashes))
+    trace.listener.begin("embedding")
+    time_s = _time_s(trace)
+    end = time.monotonic() + time_s
+    best = {name: paths[name] for name in list(dict.fromkeys(hashes.values()))[:DEPTH]}
+    cut = _cut(reader, source, best, end - (1 - CUTTING_SHARE) * time_s)
+    stored = reader.vectors(embedder.fingerprint, [chunk.key for one in cut for chunk in one.chunks])
+    wanted = _wanted(cut, terms, stored)
     computed = _embed(embedder, wanted, end, trace)
     vectors = {**stored, **computed}
-    held: dict[str, list[ChunkRecord]] = {}
-    n_new = 0
-    for one in cut:
-        held[one.content.hash] = [chunk for chunk, _ in one.pieces if chunk.key in vectors]
-        if any(chunk.key in computed for chunk in held[one.content.hash]):
-            source.keep(one.content, {chunk.key: vectors[chunk.key] for chunk in held[one.content.hash]})
-            n_new += 1
-    if n_new:
+    new = [one for one in cut if any(chunk.key in computed for chunk in one.chunks)]
+    for one in new:
+        source.keep(one.content, one.chunks, vectors)
+    if new:
         trace.used(embedder.description)
-        is_all = len(computed) == len(wanted) and len(cut) == len(hashes)
+        is_all = len(computed) == len(wanted) and len(cut) == len(best)
         late = "" if is_all else ", as far as there was time"
-        trace.warn(f"vectors of {n_new} of the best notes were missing and computed now{late}")
-    chunks = {one.id: held[one.hash] for one in waiting if held.get(one.hash)}
-    return Supplied(frozenset(one.id for one in waiting), chunks, vectors)
+        trace.warn(f"vectors of {len(new)} of the best notes were missing and computed now{late}")
+    known = {one.content.hash: [chunk for chunk in one.chunks if chunk.key in vectors] for one in cut}
+    chunks = {number: known[name] for number, name in hashes.items() if known.get(name)}
+    return Supplied(frozenset(hashes), chunks, vectors)
+
+
+def _time_s(trace: Trace) -> float:
+    """Longest time for all of it."""
+    remaining_ms = trace.remaining_ms()
+    return MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000)
 
 
 def _cut(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end: float) -> list[_CutText]:
@@ -151,6 +153,17 @@ def _cut(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end
             content = PendingContent(content_hash, path, text)
             cut.append(_CutText(content, source.cut(content)))
     return cut
+
+
+def _wanted(cut: Sequence[_CutText], terms: Sequence[WeightedTerm], stored: Vectors) -> dict[bytes, str]:
+    """What the model is to read, by key: the most promising chunk of each text, then the second ones, `CHUNKS` deep."""
+    orders = [_promising(one, terms) for one in cut]
+    return {
+        chunk.key: text
+        for turn in range(CHUNKS)
+        for chunk, text in (order[turn] for order in orders if len(order) > turn)
+        if chunk.key not in stored
+    }
 
 
 def _promising(cut: _CutText, terms: Sequence[WeightedTerm]) -> Sequence[tuple[ChunkRecord, str]]:

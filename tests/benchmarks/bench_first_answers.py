@@ -30,14 +30,13 @@ from qmd.indexing.embed import chunk_key
 from qmd.inference.base import Embedder, Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.bench.collections import Qrels, read_beir
-from qmd.plugins.bench.corpus_index import entry_id, index_corpus
-from qmd.plugins.bench.metrics import average, ndcg_at
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_writer
+from tests.benchmarks.corpus_index import entry_id, index_corpus
+from tests.benchmarks.judged import Qrels, read_beir
+from tests.benchmarks.metrics import average, ndcg_at
 
 OPTIONS = SearchOptions(limit=10, rerank=False, expand=False, folds_copies=False)
 WORDS = SearchOptions(mode="lexical", limit=10, folds_copies=False)
@@ -119,8 +118,8 @@ def take_over(full: IndexWriter, writer: IndexWriter, embedder: Embedder, share:
     random.Random(1).shuffle(waiting)
     for content in waiting[: round(share * len(waiting))]:
         ahead = ChunksAhead(embedder)
-        keys = [chunk.key for chunk, _ in ahead.cut(content)]
-        ahead.keep(content, full.vectors(embedder.fingerprint, keys))
+        chunks = [chunk for chunk, _ in ahead.cut(content)]
+        ahead.keep(content, chunks, full.vectors(embedder.fingerprint, [chunk.key for chunk in chunks]))
         ahead.store(writer)
 
 

@@ -34,11 +34,13 @@ sys.path.insert(0, str(ROOT))
 
 from qmd.inference.engines.embedder import load_embedder  # noqa: E402
 from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner  # noqa: E402
-from qmd.inference.models.catalogue import JINA_ZH, ModelFile, ModelFormat, find_model  # noqa: E402
+from qmd.inference.models.catalogue import JINA_ZH  # noqa: E402
+from qmd.inference.records import ModelFile, ModelFormat  # noqa: E402
 from qmd.inference.runtime.decoder_signature import read_signature  # noqa: E402
 from qmd.inference.runtime.sessions import Session, open_session  # noqa: E402
 from qmd.inference.settings import EngineSettings  # noqa: E402
 from qmd.plugins.fastembed.bulk import load_fastembed_embedder  # noqa: E402
+from qmd.plugins.fastembed.catalogue import fastembed_record  # noqa: E402
 from qmd.plugins.qwen.cross_encoder import SharedPrefixRunner  # noqa: E402
 from qmd.plugins.qwen.decoding import Decoder  # noqa: E402
 
@@ -253,8 +255,7 @@ def _embed_with(plan: Plan, name: str, file: str, texts: list[str], tokens: int)
     yield plan.measure("embed", name, "fastembed", case, tokens, lambda: list(foreign.embed(texts)))
     one_by_one = partial(foreign.embed, texts, batch_size=1)
     yield plan.measure("embed", name, "fastembed 1", case, tokens, lambda: list(one_by_one()))
-    known = find_model(f"fastembed:standin/{name}")
-    assert known is not None
+    known = fastembed_record(f"fastembed:standin/{name}")
     settings = EngineSettings(folder, threads=plan.threads, allow_gpu=False)
     here = load_fastembed_embedder(folder, known, settings)
     yield plan.measure("embed", name, "fastembed qmd", case, tokens, lambda: here.embed_documents(texts))

@@ -1,9 +1,12 @@
 """Retrieval quality of the built-in tier on BEIR-like folders, with the real store and the real models.
 
     python tests/benchmarks/bench_quality.py FOLDER… [--index-dir DIR] [--queries N] [--save DIR] [--compare DIR]
+    python tests/benchmarks/bench_quality.py FOLDER --score RUN
 
-Each folder holds corpus.jsonl(.gz), queries.jsonl and qrels.tsv. Prints nDCG@10 and recall@20 for BM25, vectors,
-reciprocal rank fusion with the inherited constants (k = 60, both lists x2, bonuses .05 and .02), hybrid and full.
+Each folder holds corpus.jsonl(.gz), queries.jsonl and qrels.tsv. Prints nDCG@10, recall@100 and MRR@10 for BM25,
+vectors, reciprocal rank fusion with the inherited constants (k = 60, both lists x2, bonuses .05 and .02), hybrid and
+full; with --compare their differences to stored runs with 95 % intervals (paired bootstrap). --score measures a TREC
+run of any program.
 """
 
 from __future__ import annotations
@@ -16,18 +19,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from qmd.errors import QmdError
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.bench.collections import read_beir, read_run, write_run
-from qmd.plugins.bench.compare import compare_runs
-from qmd.plugins.bench.corpus_index import entry_id, index_corpus
-from qmd.plugins.bench.runs import RECALL_DEPTH, BackendReport, evaluate, measure_run, measure_stored
-from qmd.retrieval.options import SearchOptions
+from qmd.plugins.bench.running import BACKENDS, require_models
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
+from tests.benchmarks.bootstrap import compare_runs
+from tests.benchmarks.corpus_index import entry_id, index_corpus
+from tests.benchmarks.judged import Qrels, Run, read_beir, read_run, run_name, write_run
+from tests.benchmarks.metrics import average, mrr_at, ndcg_at, recall_at
 
 INHERITED_K = 60
 INHERITED_WEIGHT = 2.0
@@ -35,7 +42,17 @@ INHERITED_BONUS = (0.05, 0.02, 0.02)
 """Added once by a document's best rank in any list."""
 
 COLUMNS = ("bm25", "vector", "rrf", "hybrid", "full")
-SHOWN = ("nDCG@10", "recall@20")
+RECALL_DEPTH = 100
+
+
+class Report(Struct, frozen=True):
+    """What one setting did: documents found, metric → query → value, wall times, and how many queries it refused."""
+
+    backend: str
+    run: Run
+    metrics: Mapping[str, Mapping[str, float]]
+    latencies_ms: Sequence[float] = ()
+    n_failed: int = 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,8 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--queries", type=int, default=0, help="at most this many queries per folder, evenly spread")
     parser.add_argument("--modes", default=",".join(COLUMNS))
     parser.add_argument("--save", type=Path, help="write one TREC run per folder and setting")
-    parser.add_argument("--compare", type=Path, help="compare nDCG@10 with runs saved there")
+    parser.add_argument("--compare", type=Path, help="compare with runs saved there")
+    parser.add_argument("--score", type=Path, metavar="RUN", help="measure this TREC run and search nothing")
     options = parser.parse_args(argv)
+    if options.score:
+        qrels = as_in_runs(read_beir(options.folders[0]).qrels)
+        run = read_run(options.score)
+        print_table(options.score.name, [Report("", run, measure_run(run, qrels))])
+        return 0
     engines = load_engines(
         EngineSettings(models_dir=Path("no-full-tier"), embed="built-in", rerank="built-in"), ("embed", "rerank")
     )
@@ -59,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         queries = {name: judged.queries[name] for name in names[::step]}
         reader = open_reader(path)
         rows = run_all(reader, engines, queries, judged.qrels, options.modes.split(","))
-        print_table(folder.name, len(queries), rows)
+        print_table(f"{folder.name} ({len(queries)} queries)", rows)
         keep_and_compare(folder.name, rows, judged.qrels, options.save, options.compare)
         reader.close()
     return 0
@@ -75,18 +98,50 @@ def build_index(folder: Path, index_dir: Path, engines: Engines) -> Path:
 
 
 def run_all(
-    reader: IndexReader,
-    engines: Engines,
-    queries: Mapping[str, str],
-    qrels: Mapping[str, Mapping[str, float]],
-    modes: Sequence[str],
-) -> list[BackendReport]:
+    reader: IndexReader, engines: Engines, queries: Mapping[str, str], qrels: Qrels, modes: Sequence[str]
+) -> list[Report]:
     """Reports in the order of `COLUMNS`."""
-    reports = evaluate(reader, engines, queries, qrels, [mode for mode in modes if mode != "rrf"], name_of=entry_id)
-    if "rrf" in modes:
-        run = {name: inherited_fusion(reader, engines, text) for name, text in queries.items()}
-        reports.append(BackendReport("rrf", measure_run(run, qrels), run, {}, {}, ()))
-    return sorted(reports, key=lambda report: COLUMNS.index(report.backend))
+    reports = []
+    for mode in sorted(modes, key=COLUMNS.index):
+        if mode == "rrf":
+            run = {name: inherited_fusion(reader, engines, text) for name, text in queries.items()}
+            reports.append(Report(mode, run, measure_run(run, qrels)))
+        else:
+            reports.append(run_backend(mode, reader, engines, queries, qrels))
+    return reports
+
+
+def run_backend(mode: str, reader: IndexReader, engines: Engines, queries: Mapping[str, str], qrels: Qrels) -> Report:
+    """What one of the program's own settings does."""
+    require_models(reader, engines, mode)
+    options = replace(BACKENDS[mode], limit=RECALL_DEPTH, strict=True, folds_copies=False)
+    run: dict[str, list[str]] = {}
+    latencies = []
+    for name, text in queries.items():
+        started = time.perf_counter()
+        try:
+            hits = search(reader, engines, parse_query(text), options).hits
+        except QmdError as exc:
+            print(f"{mode} {name}: {exc.message}", file=sys.stderr)
+            continue
+        latencies.append((time.perf_counter() - started) * 1000)
+        run[name] = [entry_id(hit.document) for hit in hits]
+    return Report(mode, run, measure_run(run, qrels), sorted(latencies), len(queries) - len(run))
+
+
+def measure_run(run: Run, qrels: Qrels) -> dict[str, dict[str, float]]:
+    """Metric → query → value, for each query of a run that has a judgement."""
+    judged = {name: (ranking, qrels[name]) for name, ranking in run.items() if qrels.get(name)}
+    return {
+        "nDCG@10": {name: ndcg_at(ranking, grades, 10) for name, (ranking, grades) in judged.items()},
+        "recall@100": {name: recall_at(ranking, grades, RECALL_DEPTH) for name, (ranking, grades) in judged.items()},
+        "MRR@10": {name: mrr_at(ranking, grades, 10) for name, (ranking, grades) in judged.items()},
+    }
+
+
+def as_in_runs(qrels: Qrels) -> Qrels:
+    """Judgements under the names that a stored run has."""
+    return {run_name(q): {run_name(name): grade for name, grade in grades.items()} for q, grades in qrels.items()}
 
 
 def inherited_fusion(reader: IndexReader, engines: Engines, text: str) -> list[str]:
@@ -118,34 +173,28 @@ def inherited_fusion(reader: IndexReader, engines: Engines, text: str) -> list[s
     return [names[number] for number in fused[:RECALL_DEPTH]]
 
 
-def print_table(name: str, n_queries: int, reports: Sequence[BackendReport]) -> None:
+def print_table(title: str, reports: Sequence[Report]) -> None:
     """One line per setting."""
-    print(f"\n{name} ({n_queries} queries)")
+    print(f"\n{title}")
     for report in reports:
-        cells = "  ".join(f"{metric} {report.mean(metric):.4f}" for metric in SHOWN)
-        speed = (
-            f"  p50 {report.latency_ms(0.5):.0f} ms  p95 {report.latency_ms(0.95):.0f} ms"
-            if report.latencies_ms
-            else ""
-        )
-        print(f"  {report.backend:8}{cells}{speed}" + (f"  {len(report.failures)} failed" if report.failures else ""))
+        cells = "  ".join(f"{name} {average(list(values.values())):.4f}" for name, values in report.metrics.items())
+        n = len(report.latencies_ms)
+        speed = [f"  p{share} {report.latencies_ms[n * share // 100]:.0f} ms" for share in (50, 95) if n]
+        failed = f"  {report.n_failed} failed" if report.n_failed else ""
+        print(f"  {report.backend:8}{cells}{''.join(speed)}{failed}")
     sys.stdout.flush()
 
 
-def keep_and_compare(
-    name: str,
-    reports: Sequence[BackendReport],
-    qrels: Mapping[str, Mapping[str, float]],
-    save: Path | None,
-    old: Path | None,
-) -> None:
+def keep_and_compare(name: str, reports: Sequence[Report], qrels: Qrels, save: Path | None, old: Path | None) -> None:
     """Store runs, and compare with stored ones where they exist."""
     for report in reports:
         file = f"{name}.{report.backend}.run"
         if old is not None and (old / file).is_file():
-            before = measure_stored(read_run(old / file), qrels)["nDCG@10"]
-            c = compare_runs(before, report.metrics["nDCG@10"])
-            print(f"  {report.backend:8}{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}] p={c.p_value:.3f}")
+            before = measure_run(read_run(old / file), as_in_runs(qrels))
+            for metric, values in report.metrics.items():
+                c = compare_runs(before[metric], {run_name(query): value for query, value in values.items()})
+                interval = f"[{c.low:+.4f}, {c.high:+.4f}] p={c.p_value:.3f}"
+                print(f"  {report.backend:8}{metric:12}{c.difference:+.4f} {interval}")
         if save is not None:
             save.mkdir(parents=True, exist_ok=True)
             write_run(save / file, report.run, report.backend)

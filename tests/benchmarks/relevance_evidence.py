@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from qmd.indexing.embed import embed_pending, parse_stored
+from qmd.indexing.embed import embed_pending
 from qmd.indexing.reading import stored_form
 from qmd.inference.base import Engines
-from qmd.plugins.bench.collections import read_beir, read_corpus
-from qmd.plugins.bench.corpus_index import COLLECTION, entry_id
-from qmd.plugins.bench.fixture import read_fixture
-from qmd.plugins.bench.known_item import known_item_queries, name_queries
+from qmd.ingest.document import parse_text
+from qmd.plugins.bench.fixture import cases_of_names, read_fixture
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence
-from qmd.retrieval.options import Mode, SearchOptions
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import Mode, SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
+from tests.benchmarks.corpus_index import COLLECTION, entry_id
+from tests.benchmarks.judged import read_beir, read_corpus
+from tests.benchmarks.known_items import known_item_queries
 
 MODES: tuple[Mode, ...] = ("lexical", "hybrid", "dense")
 SMALL_SIZES = (1, 3, 3, 10, 30)
@@ -116,7 +116,7 @@ def of_notes(
     with open_reader(index) as reader:
         texts = {document.id: text for document, text in _documents(reader)}
         asked = own_queries(reader, n_queries, seed)
-        for query in (one for fixture in fixtures for one in read_fixture(fixture).queries):
+        for query in (one for fixture in fixtures for one in read_fixture(fixture).cases.values()):
             if query.type != "other-language":
                 asked.append(Asked("question", query.query, frozenset(query.expected_files)))
         own = " ".join(texts.values())
@@ -130,12 +130,11 @@ def of_notes(
 def own_queries(reader: IndexReader, count: int, seed: int) -> list[Asked]:
     """Names, headings and topics (one or two words of a title or tag) of an index, `count` of each at most."""
     asked = []
-    for group, judged in (
-        ("name", name_queries(reader, Scope(), count, seed)),
-        ("heading", known_item_queries(reader, limit=count, seed=seed)),
-    ):
-        for name, text in judged.queries.items():
-            asked.append(Asked(group, text, frozenset(one.partition("/")[2] for one in judged.qrels[name])))
+    for case in cases_of_names(reader, Scope(), count, seed).values():
+        asked.append(Asked("name", case.query, frozenset(one.partition("/")[2] for one in case.expected_files)))
+    judged = known_item_queries(reader, limit=count, seed=seed)
+    for name, text in judged.queries.items():
+        asked.append(Asked("heading", text, frozenset(one.partition("/")[2] for one in judged.qrels[name])))
     topics: dict[str, set[str]] = {}
     for document in reader.iter_documents():
         words = re.findall(r"[a-z]{4,}", document.title.lower())
@@ -200,7 +199,7 @@ def _of_small(
         index = Path(folder) / "index.sqlite"
         with open_writer(index) as writer:
             writer.mirror_config([Collection(COLLECTION, Path(folder))], None, "bench")
-            parsed = [parse_stored(document.path, text) for document, text in part]
+            parsed = [parse_text(document.path, text) for document, text in part]
             writer.put_documents(COLLECTION, [stored_form(document, 0, 0, 0, 0) for document in parsed])
             if engines.embedder is not None:
                 embed_pending(writer, engines.embedder)

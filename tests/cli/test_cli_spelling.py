@@ -42,7 +42,11 @@ def warnings(*argv: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("argv", "name", "values"),
     [
-        (["--backends", "bm25", "bench", "--auto", "3"], "bench", {"backends": "bm25", "auto": True, "target": ["3"]}),
+        (
+            ["--backends", "bm25", "bench", "--names", "3"],
+            "bench",
+            {"backends": "bm25", "names": True, "target": ["3"]},
+        ),
         (["-n", "5", "search", "get"], "search", {"n": "5", "query": ["get"]}),
         (["--limit=5", "search", "get"], "search", {"n": "5", "query": ["get"]}),
         (["--index", "search", "-n", "5", "search", "x"], "search", {"index": "search", "n": "5", "query": ["x"]}),

@@ -273,8 +273,9 @@ def test_an_index_of_a_project_into_which_the_original_wrote_goes_on_beside_it(q
         "CREATE TABLE content_vectors (a); CREATE TRIGGER t AFTER INSERT ON documents BEGIN SELECT 1; END"
     )
     connection.close()
-    assert "a.md" in qmd("vsearch", "alpha").out
+    assert qmd("vsearch", "alpha").status == 0
     assert "set aside" not in qmd("index").err
+    assert "a.md" in qmd("vsearch", "alpha").out
     assert (clone / ".qmd/index.qmd.sqlite").exists()
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.inference.engines.pooling import pool, pool_rows
-from qmd.inference.models.catalogue import Pooling
+from qmd.inference.records import Pooling
 
 ROWS = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 5.0]], np.float32)
 POOLINGS: tuple[Pooling, ...] = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean")

@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.loader import load_engines
-from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER, ModelRecord
+from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.prepared import prepared_notes
 from qmd.inference.models.weights_choice import choose_weights, form_note, idle_forms
+from qmd.inference.records import ModelRecord
 from qmd.inference.settings import EngineSettings
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer

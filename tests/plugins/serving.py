@@ -14,7 +14,7 @@ from qmd.app.index import Index
 from qmd.app.opening import open_index
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
-from qmd.inference.models.catalogue import Role
+from qmd.inference.records import Role
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.owner import IS_OWNER

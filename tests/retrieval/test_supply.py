@@ -7,14 +7,13 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.indexing.ahead import ChunksAhead
 from qmd.indexing.embed import embed_pending
-from qmd.indexing.vector_sample import sample_vectors
 from qmd.inference.base import Embedder
+from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.records import Candidate, Ranking, SearchResponse
 from qmd.retrieval import supply
 from qmd.retrieval.fusion import fuse_zscores
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.records import PendingContent
 from tests import fakes
 from tests.note_index import NoteIndex
@@ -165,8 +164,9 @@ def test_a_run_that_completed_a_text_meanwhile_is_not_undone() -> None:
     document = index.add("long.md", f"# Long\n\n{filler}\n")
     ahead = ChunksAhead(EMBEDDER)
     content = PendingContent(document.hash, "long.md", index.texts([document.hash])[document.hash])
-    [(first, text), *_] = ahead.cut(content)
-    ahead.keep(content, {first.key: EMBEDDER.embed_documents([text])[0]})
+    pieces = ahead.cut(content)
+    first, text = pieces[0]
+    ahead.keep(content, [chunk for chunk, _ in pieces], {first.key: EMBEDDER.embed_documents([text])[0]})
     embed_pending(index, EMBEDDER)
     before = index.status(EMBEDDER.fingerprint).chunks
     ahead.store(index)

@@ -23,6 +23,7 @@ def memory() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_whatever_a_crash_leaves_opens_and_the_repeated_command_completes_it(scenario: Scenario, memory: Path) -> None:
     (row,) = crash_states.run(40, seed=11, repeat_every=4, home=memory, scenarios=[scenario])
@@ -30,6 +31,7 @@ def test_whatever_a_crash_leaves_opens_and_the_repeated_command_completes_it(sce
     assert row.failures == []
 
 
+@pytest.mark.slow
 def test_a_full_or_broken_disk_is_one_line_and_loses_nothing(memory: Path) -> None:
     rows = disk_faults.run(60, seed=3, home=memory)
     assert sum(row.tries for row in rows) == 60

@@ -29,6 +29,7 @@ _CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_no_input_ends_in_anything_but_an_answer_or_one_line_of_refusal(name: str, tmp_path: Path) -> None:
     # Without real files, so that no edit of a document changes the cases; with patience, for busy machines.

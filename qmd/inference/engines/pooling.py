@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from qmd.inference.models.catalogue import Pooling
+from qmd.inference.records import Pooling
 
 Vectors = npt.NDArray[np.float32]
 

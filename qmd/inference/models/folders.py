@@ -20,12 +20,14 @@ from msgspec import Struct
 from qmd.errors import BusyModelError, ModelError, NotFoundError, UsageError
 from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.foreign import commit_of, path_below, read_json_file
-from qmd.inference.models.catalogue import MODELS, ModelFile, ModelRecord
-from qmd.inference.models.held_types import beside, external_files
-from qmd.inference.models.imported import imported_models
+from qmd.inference.base import engine_room
+from qmd.inference.models.catalogue import MODELS
+from qmd.inference.models.imported import OWNER, imported_models
 from qmd.inference.models.prepared import PREPARED_FOLDER, PreparedForm, prepared_forms, read_file_list
+from qmd.inference.models.stored_types import beside, external_files
 from qmd.inference.models.weights import locate_model
-from qmd.plugins.fastembed.catalogue import fetched_fastembed
+from qmd.inference.records import ModelFile, ModelRecord
+from qmd.plugins import ENGINES, find
 
 MANIFEST_NAME = "qmd-model.json"
 MAX_MANIFEST_BYTES = 1 << 20
@@ -65,10 +67,10 @@ class ModelState(Struct, frozen=True):
 
 
 def list_models(models_dir: Path) -> tuple[ModelState, ...]:
-    """Every model of the catalogue, present or not, those of fastembed that were fetched, and the imported ones."""
+    """Every model of the catalogue, present or not, those of other rooms that were fetched, and the imported ones."""
     states: list[ModelState] = []
     imported = (model.record for model in imported_models(models_dir))
-    for record in (*MODELS, *fetched_fastembed(models_dir), *imported):
+    for record in (*MODELS, *_fetched_from_rooms(models_dir), *imported):
         try:
             located = locate_model(record, models_dir)
         except ModelError:
@@ -78,6 +80,23 @@ def list_models(models_dir: Path) -> tuple[ModelState, ...]:
         formats = tuple(item.name for item in record.formats if (folder / item.weights.path).is_file())
         states.append(ModelState(record, folder, located is not None, formats, prepared_forms(record, folder)))
     return tuple(states)
+
+
+def _fetched_from_rooms(models_dir: Path) -> list[ModelRecord]:
+    """Models of other rooms of engines whose folders are here; none of a room whose package is missing."""
+    others = {record.folder for record in MODELS}
+    names = {path.name for path in models_dir.glob("*--*") if path.name not in others}
+    found: list[ModelRecord] = []
+    for owner in sorted({name.partition("--")[0] for name in names} - {OWNER}):
+        if find(ENGINES, f"{owner}:") is not None:
+            with contextlib.suppress(ModelError):
+                found += [one for one in engine_room(f"{owner}:").known_records() if one.folder in names]
+    return found
+
+
+def room_records() -> list[ModelRecord]:
+    """Every model that the rooms of engines here know by name."""
+    return [record for key in ENGINES for record in engine_room(key).known_records()]
 
 
 def model_path(record: ModelRecord, models_dir: Path) -> Path:

@@ -11,8 +11,8 @@ from msgspec import Struct
 from qmd import __version__
 from qmd.errors import ModelError
 from qmd.foreign import checked_path
-from qmd.inference.models.catalogue import ModelFile, ModelFormat, ModelRecord
 from qmd.inference.models.weights import size_of
+from qmd.inference.records import ModelFile, ModelFormat, ModelRecord
 from qmd.inference.runtime.tokenization import read_json
 
 FormName = Literal["q8", "w8a8", "q4", "fp32"]

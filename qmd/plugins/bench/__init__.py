@@ -1,5 +1,5 @@
-"""Judged queries and a way to search come in; metrics, timings and comparisons of runs go out.
+"""Questions with the files that they should find come in; how well and how fast an index answers them goes out.
 
-Reads BEIR folders, TREC files and the original's fixtures, and makes known-item queries from an index.
-It must not know how retrieval works, only that it answers.
+Reads the original's fixtures, and asks for notes by their names. It must not know how retrieval works, only that it
+answers.
 """

@@ -1,43 +1,67 @@
-"""What a person sees of a search: where the right file stands, whether its passage answers, what the list is called."""
+"""What one search showed of what was expected, and what many of these come to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import math
+from collections.abc import Iterable, Sequence
 
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct
 
-from qmd.analysis.scripts import normalize
-from qmd.errors import NotFoundError, UsageError
-from qmd.plugins.bench.collections import JudgedQueries
-from qmd.plugins.bench.compare import Comparison, compare_runs
-from qmd.plugins.bench.metrics import average
+from qmd.plugins.bench.fixture import MIN_DEPTH, Case, holds_any, same_file
 from qmd.records import SearchResponse, Verdict
 
 SHOWN = 10
 """Hits that a person is shown; a passage further down answers nobody."""
 
-COMPARED = ("success@1", "success@3", "passage_holds", "verdict_right")
-"""Metrics of `answer_metrics` that are compared between two runs."""
+METRICS = ("nDCG@10", "recall@20", "MRR@10", "P@10")
+
+
+class FixtureScore(Struct, frozen=True):
+    """The original's figures of one query; every share in [0, 1]."""
+
+    precision_at_k: float
+    recall: float
+    recall_at_1: float
+    recall_at_3: float
+    recall_at_5: float
+    mrr: float
+    f1: float
+    hits_at_k: int
+    matched_files: tuple[str, ...]
+    unmatched_expected_files: tuple[str, ...]
+    total_expected: int
+    latency_ms: float
+    top_files: tuple[str, ...]
 
 
 class Answer(Struct, frozen=True):
-    """What one search showed of what was expected.
+    """What one search showed.
 
     Attributes:
         kind: Kind of the query.
-        is_answerable: Whether any file is expected.
-        rank: Of the first expected file among the hits asked for; None where none of them is.
-        passage_holds: Whether that file is among the first `SHOWN` and its passage holds an expected text; None where
-            no text is expected.
+        n_expected: Files expected; 0 where no file answers.
+        ranks: Of the expected files among those found, ascending; each file found counts for one expected.
+        passage_holds: Whether the first of them is among the first `SHOWN` and its passage holds an expected text;
+            None where no text is expected.
         verdict: What the list was called.
+        files: What was found, best first, as the index calls it.
+        latency_ms: Wall time.
+        score: The original's.
     """
 
     kind: str
-    is_answerable: bool
-    rank: int | None
+    n_expected: int
+    ranks: tuple[int, ...]
     passage_holds: bool | None
     verdict: Verdict
+    files: tuple[str, ...]
+    latency_ms: float
+    score: FixtureScore
+
+    @property
+    def rank(self) -> int | None:
+        """Of the first expected file."""
+        return self.ranks[0] if self.ranks else None
 
     @property
     def is_kept(self) -> bool:
@@ -45,115 +69,119 @@ class Answer(Struct, frozen=True):
         return self.verdict != "none"
 
 
-class AnswerComparison(Struct, frozen=True):
-    """Metric → comparison with an earlier run: over all queries, and by kind."""
-
-    overall: Mapping[str, Comparison]
-    kinds: Mapping[str, Mapping[str, Comparison]]
-
-
-def judge_answer(judged: JudgedQueries, query_id: str, names: Sequence[str], response: SearchResponse) -> Answer:
-    """What `response` shows of what a query expects; `names` are its hits as the judgements call them."""
-    grades = judged.qrels.get(query_id, {})
-    texts = judged.expected_texts.get(query_id, ())
-    rank = next((rank for rank, name in enumerate(names, start=1) if grades.get(name, 0.0) > 0), None)
-    is_shown = rank is not None and rank <= SHOWN
-    passage = response.hits[rank - 1].passage.text if rank is not None and is_shown else ""
+def judge_answer(case: Case, files: Sequence[str], response: SearchResponse, latency_ms: float) -> Answer:
+    """What `response` shows of what a case expects; `files` are its hits as the index calls them."""
+    ranks = _expected_ranks(case, files)
+    passage = response.hits[ranks[0] - 1].passage.text if ranks and ranks[0] <= SHOWN else ""
     return Answer(
-        kind=judged.kinds[query_id],
-        is_answerable=any(grade > 0 for grade in grades.values()),
-        rank=rank,
-        passage_holds=holds_any(passage, texts) if texts else None,
+        kind=case.kind,
+        n_expected=len(set(case.expected_files)),
+        ranks=ranks,
+        passage_holds=holds_any(passage, case.expected_text) if case.expected_text else None,
         verdict=response.verdict,
+        files=tuple(files),
+        latency_ms=latency_ms,
+        score=score_case(case, files[: case.depth], round(latency_ms, 1)),
     )
 
 
-def holds_any(passage: str, texts: Sequence[str]) -> bool:
-    """Whether a passage holds one of some texts; case, line breaks and the form of characters do not matter."""
-    inside = folded(passage)
-    return any(folded(text) in inside for text in texts)
+def score_case(case: Case, files: Sequence[str], latency_ms: float) -> FixtureScore:
+    """Score one ranking of files (addresses or paths, best first) against what a query expects."""
+    ranks: dict[str, int] = {}
+    for expected in case.expected_files:
+        rank = next((n for n, name in enumerate(files, start=1) if same_file(expected, name)), None)
+        if rank is not None:
+            ranks[expected] = rank
+    total = len(case.expected_files)
+    k = case.expected_in_top_k
+    n_first = {depth: sum(rank <= depth for rank in ranks.values()) for depth in (1, 3, 5, k)}
+    precision = n_first[k] / min(k, total) if total else 0.0
+    recall = len(ranks) / total if total else 0.0
+    return FixtureScore(
+        precision_at_k=precision,
+        recall=recall,
+        recall_at_1=n_first[1] / total if total else 0.0,
+        recall_at_3=n_first[3] / total if total else 0.0,
+        recall_at_5=n_first[5] / total if total else 0.0,
+        mrr=1.0 / min(ranks.values()) if ranks else 0.0,
+        f1=2 * precision * recall / (precision + recall) if precision + recall else 0.0,
+        hits_at_k=n_first[k],
+        matched_files=tuple(ranks),
+        unmatched_expected_files=tuple(name for name in case.expected_files if name not in ranks),
+        total_expected=total,
+        latency_ms=latency_ms,
+        top_files=tuple(files[:MIN_DEPTH]),
+    )
 
 
-def folded(text: str) -> str:
-    """`text` on one line, with nothing left of its case and of the form of its characters."""
-    return " ".join(normalize(text).casefold().split())
+# --- many answers ---------------------------------------------------------------------------------
 
 
-def answer_metrics(answers: Mapping[str, Answer]) -> dict[str, dict[str, float]]:
-    """Metric → query id → 0 or 1, each over the queries that it can be asked of.
+def average(values: Sequence[float]) -> float:
+    """Arithmetic mean; 0 of nothing."""
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def mean_metrics(answers: Iterable[Answer]) -> dict[str, float]:
+    """The mean of each of `METRICS`, as trec_eval computes them, over the queries that expect a file."""
+    rows = [_metrics(answer) for answer in answers if answer.n_expected]
+    return {name: average([row[column] for row in rows]) for column, name in enumerate(METRICS)}
+
+
+def mean_scores(scores: Sequence[FixtureScore]) -> dict[str, float]:
+    """Means under the original's names; what expects no file has only a latency."""
+    answerable = [score for score in scores if score.total_expected]
+    return {
+        "avg_precision": average([score.precision_at_k for score in answerable]),
+        "avg_recall": average([score.recall for score in answerable]),
+        "avg_recall_at_1": average([score.recall_at_1 for score in answerable]),
+        "avg_recall_at_3": average([score.recall_at_3 for score in answerable]),
+        "avg_recall_at_5": average([score.recall_at_5 for score in answerable]),
+        "avg_mrr": average([score.mrr for score in answerable]),
+        "avg_f1": average([score.f1 for score in answerable]),
+        "avg_latency_ms": average([score.latency_ms for score in scores]),
+    }
+
+
+def summarise_answers(answers: Sequence[Answer]) -> dict[str, float | None]:
+    """Number of cases, and the share of those for which each thing is true; None where it can be asked of no query.
 
     Success is that an expected file is among the first k. A verdict is right where an answerable query is kept (called
     anything but `none`) or an unanswerable one refused.
     """
-    answerable = {name: answer for name, answer in answers.items() if answer.is_answerable}
-    unanswerable = {name: answer for name, answer in answers.items() if not answer.is_answerable}
+    answerable = [answer for answer in answers if answer.n_expected]
     return {
-        **{f"success@{k}": {name: _success(answer, k) for name, answer in answerable.items()} for k in (1, 3, 10)},
-        "passage_holds": {n: float(a.passage_holds) for n, a in answers.items() if a.passage_holds is not None},
-        **{word: {n: float(a.verdict == word) for n, a in answers.items()} for word in ("good", "weak", "none")},
-        "kept": {name: float(answer.is_kept) for name, answer in answerable.items()},
-        "refused": {name: float(not answer.is_kept) for name, answer in unanswerable.items()},
-        "verdict_right": {name: float(a.is_kept == a.is_answerable) for name, a in answers.items()},
+        "cases": len(answers),
+        **{f"success@{k}": _share(a.rank is not None and a.rank <= k for a in answerable) for k in (1, 3, 10)},
+        "passage_holds": _share(a.passage_holds for a in answers if a.passage_holds is not None),
+        **{word: _share(answer.verdict == word for answer in answers) for word in ("good", "weak", "none")},
+        "kept": _share(answer.is_kept for answer in answerable),
+        "refused": _share(not answer.is_kept for answer in answers if not answer.n_expected),
+        "verdict_right": _share(answer.is_kept == bool(answer.n_expected) for answer in answers),
     }
 
 
-def summarise_answers(answers: Mapping[str, Answer]) -> dict[str, float | None]:
-    """Number of cases and the mean of each of `answer_metrics`; None where it can be asked of no query."""
-    means = {
-        name: average(list(values.values())) if values else None for name, values in answer_metrics(answers).items()
-    }
-    return {"cases": len(answers), **means}
+def _expected_ranks(case: Case, files: Sequence[str]) -> tuple[int, ...]:
+    missing = list(dict.fromkeys(case.expected_files))
+    ranks = []
+    for rank, file in enumerate(files, start=1):
+        match = next((name for name in missing if same_file(name, file)), None)
+        if match is not None:
+            missing.remove(match)
+            ranks.append(rank)
+    return tuple(ranks)
 
 
-def by_kind(answers: Mapping[str, Answer]) -> dict[str, dict[str, Answer]]:
-    """Answers by the kind of their query, in order of first appearance."""
-    kinds: dict[str, dict[str, Answer]] = {}
-    for name, answer in answers.items():
-        kinds.setdefault(answer.kind, {})[name] = answer
-    return kinds
+def _metrics(answer: Answer) -> tuple[float, float, float, float]:
+    """`METRICS` of one query. Source of the first: Järvelin, Kekäläinen, ACM TOIS 20(4), 2002."""
+    first = [rank for rank in answer.ranks if rank <= 10]
+    gained = math.fsum(1 / math.log2(rank + 1) for rank in first)
+    ideal = math.fsum(1 / math.log2(rank + 1) for rank in range(1, min(answer.n_expected, 10) + 1))
+    recall = sum(rank <= 20 for rank in answer.ranks) / answer.n_expected
+    return gained / ideal, recall, 1 / first[0] if first else 0.0, len(first) / 10
 
 
-def compare_answers(old: Mapping[str, Answer], new: Mapping[str, Answer]) -> AnswerComparison:
-    """Compare two runs query by query; kinds are those of `new`, and a metric that no query shares is left out.
-
-    Raises:
-        ValueError: The two share no query.
-    """
-    if not old.keys() & new.keys():
-        raise ValueError("the runs share no query")
-    kinds = {kind: _compared(old, answers) for kind, answers in by_kind(new).items()}
-    return AnswerComparison(_compared(old, new), {kind: metrics for kind, metrics in kinds.items() if metrics})
-
-
-def answers_path(run: Path) -> Path:
-    """Where the answers of a run are kept: beside it."""
-    return run.with_suffix(".answers.json")
-
-
-def write_answers(path: Path, answers: Mapping[str, Answer]) -> None:
-    """Keep answers as JSON, for `read_answers`."""
-    path.write_bytes(json.format(json.encode(answers), indent=1) + b"\n")
-
-
-def read_answers(path: Path) -> dict[str, Answer]:
-    """Read answers by query id.
-
-    Raises:
-        NotFoundError: No such file.
-        UsageError: Not what `write_answers` writes.
-    """
-    try:
-        return json.decode(path.read_bytes(), type=dict[str, Answer])
-    except FileNotFoundError as exc:
-        raise NotFoundError(f"no file '{path}'") from exc
-    except (OSError, DecodeError) as exc:
-        raise UsageError(f"cannot read the answers '{path}': {exc}", "qmd bench FIXTURE --save-run DIR") from exc
-
-
-def _compared(old: Mapping[str, Answer], new: Mapping[str, Answer]) -> dict[str, Comparison]:
-    before, now = answer_metrics(old), answer_metrics(new)
-    return {name: compare_runs(before[name], now[name]) for name in COMPARED if before[name].keys() & now[name].keys()}
-
-
-def _success(answer: Answer, k: int) -> float:
-    return float(answer.rank is not None and answer.rank <= k)
+def _share(statements: Iterable[bool]) -> float | None:
+    """How many of them are true, in [0, 1]; None without any."""
+    values = [float(statement) for statement in statements]
+    return average(values) if values else None

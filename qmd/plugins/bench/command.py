@@ -1,88 +1,170 @@
-"""`bench`: how well, and how fast, this index or a test collection is searched."""
+"""`bench`: how well, and how fast, this index answers a fixture or finds notes by their names."""
 
 from __future__ import annotations
 
+import json as json_text
+from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
-from qmd.errors import UsageError
+from qmd.cli.output import out, warn
+from qmd.clock import time_text, utc_now
+from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, NotFoundError, UsageError, refuse_unknown
+from qmd.records import Scope
 
-_AUTO_QUERIES = 200
+if TYPE_CHECKING:
+    from qmd.inference.base import Engines
+    from qmd.inference.records import Role
+    from qmd.plugins.bench.fixture import Case
+    from qmd.plugins.bench.running import Report
+    from qmd.store.base import IndexReader
+
 _ALL = 1_000_000
 
-Target = Annotated[list[str] | None, Argument(help="A fixture, a BEIR folder, or a TREC run.")]
-Auto = Annotated[bool, Option("--auto", help="Test with N headings and links of the index itself [default: 200].")]
+Target = Annotated[list[str] | None, Argument(help="A fixture.")]
 Names = Annotated[bool, Option("--names", help="Test with the names and aliases of N notes [default: all].")]
 Backends = Annotated[
     str | None, Option("--backends", metavar="LIST", help="Any of bm25, vector, hybrid, full, separated by commas.")
 ]
-Qrels = Annotated[Path | None, Option("--qrels", metavar="FILE", help="Relevance judgements in TREC format.")]
-Queries = Annotated[
-    Path | None, Option("--queries", metavar="FILE", help="Queries for --qrels: JSON lines, or id and text.")
-]
 Most = Annotated[str | None, Option("-n", "--n", metavar="N", help="Ask at most N queries, evenly spread.")]
-SaveRun = Annotated[
-    Path | None, Option("--save-run", metavar="DIR", help="Write each backend's TREC run and answers to DIR.")
-]
-Compare = Annotated[
-    Path | None, Option("--compare", metavar="RUN", help="Compare with a run, or a folder from --save-run.")
-]
 
 
 def bench(
     invocation: Invocation,
     target: Target = None,
-    auto: Auto = False,
     names: Names = False,
     collection: Collections = None,
     backends: Backends = None,
-    qrels: Qrels = None,
-    queries: Queries = None,
     n: Most = None,
-    save_run: SaveRun = None,
-    compare: Compare = None,
     json: Json = False,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Measure the quality and speed of searching."""
-    from qmd.plugins.bench.measuring import measure, score_run
-    from qmd.plugins.bench.tasks import Request, open_task
+    from qmd.plugins.bench.fixture import cases_of_names, impossible_cases, path_in_collection, read_fixture
+    from qmd.plugins.bench.running import run_backend
 
     words = list(target or ())
-    asked = words.pop(0) if (auto or names) and words and words[0].isdecimal() else None
-    if len(words) > 1 or bool(words) + auto + names + bool(queries) != 1 or (queries and not qrels):
+    n_names = words.pop(0) if names and words and words[0].isdecimal() else None
+    if len(words) + names != 1:
         raise invocation.missing_argument()
-    request = Request(
-        target=Path(words[0]) if words else None,
-        auto=positive_number(asked, "--auto", _AUTO_QUERIES) if auto else None,
-        names=positive_number(asked, "--names", _ALL) if names else None,
-        collections=tuple(collection or ()),
-        backends=_chosen_backends(backends),
-        is_chosen=backends is not None,
-        qrels=qrels,
-        queries=queries,
-        most=positive_number(n, "-n", _ALL) if n is not None else None,
-        save=save_run,
-        compare=compare,
-        json=json,
-        allow_gpu=not no_gpu,
-    )
-    if request.target is not None and request.target.is_file() and request.target.suffix != ".json":
-        return score_run(request.target, request)
-    with open_task(invocation, invocation.locate(index), request) as task:
-        return measure(invocation, task, request)
+    chosen = _read_backends(backends)
+    most, limit = positive_number(n, "-n", _ALL), positive_number(n_names, "--names", _ALL)
+    fixture = read_fixture(Path(words[0])) if words else None
+    opened = invocation.open(invocation.locate(index), allow_gpu=not no_gpu)
+    with opened, opened.engines(_roles(chosen)) as engines, opened.reader() as reader:
+        for note in engines.notes:
+            warn(note)
+        scope = _scope(reader, collection or ([fixture.collection] if fixture and fixture.collection else []))
+        for line in impossible_cases(reader, scope, fixture.cases) if fixture else ():
+            warn(line)
+        cases = _thinned(fixture.cases if fixture else cases_of_names(reader, scope, limit), most)
+        name_of = (lambda document: document.uri) if fixture else path_in_collection
+        usable, unavailable = _usable(reader, engines, chosen, is_required=backends is not None)
+        number, total = count(1), len(cases) * len(usable)
+        with invocation.progress("Searching") as progress:
+
+            def show() -> None:
+                progress.update(next(number), total)
+
+            reports = [run_backend(one, reader, engines, cases, scope, name_of, show) for one in usable]
+    fixture_name = Path(words[0]).name if words else None
+    out(_as_json(fixture_name, cases, reports, unavailable) if json else _as_text(fixture_name, cases, reports))
+    scores = [answer.score for report in reports for answer in report.answers.values() if answer.n_expected]
+    if fixture and scores and not any(score.hits_at_k for score in scores):
+        warn("no expected file was found by any backend: are its names those of 'qmd ls'?")
+    failures = sum(len(report.failures) for report in reports)
+    if failures:
+        warn(f"{failures} searches failed and are left out of the means")
+    return EXIT_FAILURE if failures or not reports else EXIT_OK
 
 
-def _chosen_backends(text: str | None) -> tuple[str, ...]:
-    from qmd.plugins.bench.runs import BACKENDS
+def _read_backends(text: str | None) -> tuple[str, ...]:
+    from qmd.plugins.bench.running import BACKENDS
 
-    names = tuple(name.strip() for name in (text or ",".join(BACKENDS)).split(",") if name.strip())
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     for name in names:
         if name not in BACKENDS:
             raise UsageError(f"unknown backend '{name}'", f"known: {', '.join(BACKENDS)}")
     return names or tuple(BACKENDS)
+
+
+def _roles(backends: Sequence[str]) -> frozenset[Role]:
+    if {"full", "hybrid"} & set(backends):
+        return frozenset({"embed", "rerank", "expand"})
+    return frozenset({"embed"}) if "vector" in backends else frozenset()
+
+
+def _usable(
+    reader: IndexReader, engines: Engines, backends: Sequence[str], *, is_required: bool
+) -> tuple[list[str], dict[str, str]]:
+    """The backends that can run, and why others cannot.
+
+    Raises:
+        ModelError: One cannot, and it is required.
+    """
+    from qmd.plugins.bench.running import require_models
+
+    usable: list[str] = []
+    unavailable: dict[str, str] = {}
+    for backend in backends:
+        try:
+            require_models(reader, engines, backend)
+        except ModelError as exc:
+            if is_required:
+                raise
+            unavailable[backend] = exc.message
+            warn(f"{exc.message}: it is left out; {exc.hint}")
+        else:
+            usable.append(backend)
+    return usable, unavailable
+
+
+def _scope(reader: IndexReader, collections: Sequence[str]) -> Scope:
+    """What is asked; also collections that a search skips by default, for a benchmark says what it is about.
+
+    Raises:
+        NotFoundError: There is no such collection, or no document in it.
+    """
+    if not reader.count_documents():
+        raise NotFoundError("nothing is indexed", "run: qmd index .")
+    refuse_unknown(collections, reader.collections())
+    scope = Scope(collections=tuple(collections)) if collections else Scope()
+    if not reader.count_documents(scope):
+        raise NotFoundError(f"collection '{collections[0]}' holds no document", "qmd update")
+    return scope
+
+
+def _thinned(cases: Mapping[str, Case], most: int) -> Mapping[str, Case]:
+    """At most so many of the cases, evenly spread."""
+    names = list(cases)
+    if most >= len(names):
+        return cases
+    return {name: cases[name] for name in (names[number * len(names) // most] for number in range(most))}
+
+
+def _as_text(fixture_name: str | None, cases: Mapping[str, Case], reports: Sequence[Report]) -> str:
+    from qmd.plugins.bench.report import render_fixture, render_reports
+
+    if fixture_name is None:
+        return f"names: {len(cases)} queries\n\n{render_reports(reports)}"
+    return render_fixture(cases, reports) + "\n" + render_reports(reports)
+
+
+def _as_json(
+    fixture_name: str | None, cases: Mapping[str, Case], reports: Sequence[Report], unavailable: Mapping[str, str]
+) -> str:
+    from qmd.plugins.bench.report import fixture_json, names_json, reports_json
+
+    shown: dict[str, object] = {"timestamp": time_text(utc_now(), "seconds")}
+    if fixture_name is None:
+        shown |= {"name": "names", "queries": len(cases), "backends": reports_json(reports)}
+        shown |= {"results": names_json(cases, reports)}
+    else:
+        shown |= {"fixture": fixture_name, **fixture_json(cases, reports), "backends": reports_json(reports)}
+    return json_text.dumps({**shown, "unavailable": unavailable}, ensure_ascii=False, indent=2) + "\n"

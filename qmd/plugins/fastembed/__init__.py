@@ -1,1 +1,45 @@
-"""fastembed"""
+"""fastembed's models, as `fastembed:NAME`: embedders, cross-encoders and late interaction.
+
+A name and a folder come in, records and engines go out. fastembed is imported when a name asks for it (0.4 s); it
+downloads nothing, and its models run on sessions of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qmd.inference.base import EngineRoom
+
+if TYPE_CHECKING:
+    from qmd.inference.base import Embedder, Reranker
+    from qmd.inference.records import ModelChoice, ModelRecord, Role
+    from qmd.inference.settings import EngineSettings
+
+
+class FastembedRoom(EngineRoom):
+    """What the installed fastembed lists."""
+
+    def find_record(self, name: str, role: Role | None = None) -> ModelRecord:
+        """See `EngineRoom`."""
+        from qmd.plugins.fastembed.catalogue import fastembed_record
+
+        return fastembed_record(name, role)
+
+    def known_records(self) -> Sequence[ModelRecord]:
+        """In fastembed's order."""
+        from qmd.plugins.fastembed.catalogue import fastembed_models
+
+        return [model.record for model in fastembed_models()]
+
+    def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
+        """With fastembed's own pooling."""
+        from qmd.plugins.fastembed.bulk import load_fastembed_embedder
+
+        return load_fastembed_embedder(*choice.here, settings)
+
+    def open_reranker(self, choice: ModelChoice, settings: EngineSettings) -> Reranker:
+        """A cross-encoder, or late interaction."""
+        from qmd.plugins.fastembed.rerankers import load_fastembed_reranker
+
+        return load_fastembed_reranker(*choice.here, settings)

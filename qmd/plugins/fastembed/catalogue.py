@@ -13,10 +13,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from qmd.errors import ModelError, nearest_name
-from qmd.inference.models.catalogue import FASTEMBED_PREFIX, ModelFile, ModelFormat, ModelRecord, Role
-from qmd.inference.models.known_embedders import find_known
+from qmd.errors import ModelError, NotFoundError, nearest_name
+from qmd.inference.models.catalogue import find_family
+from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
 from qmd.inference.runtime.sessions import import_runtime
+
+PREFIX = "fastembed:"
+"""What the names of fastembed's models begin with here."""
 
 Kind = Literal["embedder", "cross-encoder", "late interaction"]
 
@@ -46,7 +49,7 @@ class FastembedModel(Struct, frozen=True):
     @property
     def own_name(self) -> str:
         """What fastembed calls it."""
-        return self.record.name.removeprefix(FASTEMBED_PREFIX)
+        return self.record.name.removeprefix(PREFIX)
 
 
 def fastembed_classes() -> Mapping[Kind, Any]:
@@ -73,17 +76,6 @@ def fastembed_models() -> tuple[FastembedModel, ...]:
     return tuple(model for model in _all_models() if not _is_query_side(model))
 
 
-def fetched_fastembed(models_dir: Path) -> tuple[ModelRecord, ...]:
-    """Those whose folders are under `models_dir`; none without the package, which could not run them either."""
-    held = {path.name for path in models_dir.glob(f"{FASTEMBED_PREFIX.replace(':', '--')}*")}
-    if not held:
-        return ()
-    try:
-        return tuple(model.record for model in fastembed_models() if model.record.folder in held)
-    except ModelError:
-        return ()
-
-
 def find_fastembed(name: str) -> FastembedModel | None:
     """The model that `fastembed:NAME` means, in any case, or None.
 
@@ -97,23 +89,17 @@ def find_fastembed(name: str) -> FastembedModel | None:
     return found
 
 
-def hint_for(name: str) -> str:
-    """What to do about a name that fastembed does not know."""
-    near = nearest_name(name.strip()[len(FASTEMBED_PREFIX) :], [model.own_name for model in fastembed_models()])
-    return f"did you mean '{FASTEMBED_PREFIX}{near}'? {_SEE_ALL}" if near else _SEE_ALL
-
-
-def fastembed_record(name: str, role: Role) -> ModelRecord:
-    """The record of `fastembed:NAME` for a role.
-
-    Raises:
-        ModelError: fastembed has no such model, or has it for another role.
-    """
+def fastembed_record(name: str, role: Role | None = None) -> ModelRecord:
+    """The record of `fastembed:NAME`, for a role or for whatever it does; raises as `EngineRoom.find_record`."""
     found = find_fastembed(name)
     if found is None:
-        raise ModelError("fastembed has no such model", hint_for(name))
+        near = nearest_name(name.strip()[len(PREFIX) :], [model.own_name for model in fastembed_models()])
+        hint = f"did you mean '{PREFIX}{near}'? {_SEE_ALL}" if near else _SEE_ALL
+        if role is None:
+            raise NotFoundError(f"fastembed has no model '{name}'", hint)
+        raise ModelError("fastembed has no such model", hint)
     record = found.record
-    if record.role != role:
+    if role is not None and role != record.role:
         article = "an" if found.kind == "embedder" else "a"
         kind = "late-interaction model" if found.kind == "late interaction" else found.kind
         raise ModelError(
@@ -134,12 +120,12 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
     stated = re.search(r"(\d+) input tokens", description)
     context = min(int(stated[1]) if stated else _LONGEST_WINDOW, _LONGEST_WINDOW)
     # fastembed says of some models that they want prompts, and leaves them to the caller.
-    known = find_known([name], None) if kind == "embedder" else None
+    known = find_family([name], None) if kind == "embedder" else None
     sources = listed["sources"]
     # Tensors beside a graph are fetched wherever they are.
     more = [path for path in listed["additional_files"] if not path.startswith(weights)]
     record = ModelRecord(
-        name=FASTEMBED_PREFIX + name,
+        name=PREFIX + name,
         role=_ROLES[kind],
         tier="full",
         repository=str(sources["hf"] or sources["url"]),

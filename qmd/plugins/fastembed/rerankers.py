@@ -14,7 +14,7 @@ from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.maxsim import INTENT_WEIGHT, max_similarity
 from qmd.inference.engines.rerank_runs import ScoreHead
-from qmd.inference.models.catalogue import ModelRecord
+from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.fastembed.models import OpenModel, mapped_errors, open_fastembed

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.plugins.lance import chunks, documents, export, health
-from qmd.plugins.lance.scope import dated_condition, scope_condition
+from qmd.plugins.lance.scope import LanceScope, scope_condition
 from qmd.plugins.lance.tables import Connection, Tables, both, is_in, literal
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import IndexStatus, LeftOutFile
@@ -105,8 +105,8 @@ class LanceReader(IndexReader):
     def find_dated(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
-        dated = " OR ".join(f"({dated_condition(first, last, by_file_time=by_file_time)})" for first, last in days)
-        where = both(dated or "false", scope_condition(self._tables, scope))
+        writer = LanceScope(self._tables)
+        where = both(writer.dated(days, by_file_time=by_file_time), *writer.scope(scope))
         return sorted(row["id"] for row in self._tables.select("documents", ("id",), where))[:limit]
 
     def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:

@@ -20,7 +20,7 @@ from qmd.plugins.qwen.kv_context import KeyValueContext
 from qmd.plugins.qwen.language_models import open_language_model
 
 if TYPE_CHECKING:
-    from qmd.inference.models.catalogue import ModelRecord
+    from qmd.inference.records import ModelRecord
     from qmd.inference.settings import EngineSettings
 
 _ROUND_CAPACITY_TO = 256

@@ -1,1 +1,50 @@
-"""servers"""
+"""Model servers: an address comes in, engines that ask it go out. Knows nothing of files and of ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qmd.errors import ModelError
+from qmd.inference.base import EngineRoom
+
+if TYPE_CHECKING:
+    from qmd.inference.base import Embedder, Expander, Reranker
+    from qmd.inference.records import ModelChoice, Role
+    from qmd.inference.settings import EngineSettings
+    from qmd.plugins.servers.client import RemoteClient
+
+
+class ServerRoom(EngineRoom):
+    """`http://HOST/v1#NAME`, and servers that the environment names."""
+
+    def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
+        """Ask the server for the size of its vectors."""
+        from qmd.plugins.servers.engines import connect_embedder
+
+        return connect_embedder(_client("embed", "embedding", settings))
+
+    def open_reranker(self, choice: ModelChoice, settings: EngineSettings) -> Reranker:
+        """Ask nothing yet."""
+        from qmd.plugins.servers.engines import RemoteReranker
+
+        return RemoteReranker(_client("rerank", "reranking", settings))
+
+    def open_expander(self, choice: ModelChoice, settings: EngineSettings) -> Expander:
+        """Ask nothing yet."""
+        from qmd.plugins.servers.expander import RemoteExpander
+
+        return RemoteExpander(_client("expand", "expansion", settings))
+
+
+def _client(role: Role, work: str, settings: EngineSettings) -> RemoteClient:
+    from qmd.inference.records import EmbedOverrides
+    from qmd.inference.settings import AUTO, BUILT_IN
+    from qmd.plugins.servers.client import RemoteClient
+    from qmd.plugins.servers.settings import remote_settings
+
+    asked = settings.model_for(role)
+    overrides = settings.embed_overrides if role == "embed" else EmbedOverrides()
+    server = remote_settings(role, "" if asked in (AUTO, BUILT_IN) else asked, settings.env, overrides)
+    if server is None:
+        raise ModelError(f"'{asked}' is not the address of a server")
+    return RemoteClient(server, work)

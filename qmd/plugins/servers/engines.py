@@ -19,7 +19,7 @@ import numpy.typing as npt
 from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.models.catalogue import Role
+from qmd.inference.records import Role
 from qmd.plugins.servers.addresses import AnswerT, AskT, endpoints, shown_url
 from qmd.plugins.servers.apis import EMBED_APIS, RERANK_APIS, Api, EmbedAsk, RerankAsk, Vector
 from qmd.plugins.servers.client import DeadlineError, RemoteClient

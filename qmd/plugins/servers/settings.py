@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from qmd.environment import is_on
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import EmbedOverrides, Role
-from qmd.inference.settings import ENV_STEMS, is_address
+from qmd.inference.records import EmbedOverrides, Role
+from qmd.inference.settings import ENV_STEMS
 
 _TIMEOUT_S = 30.0
 _MAX_TOKENS = 480
@@ -62,7 +62,7 @@ def remote_settings(
     """
     stem = ENV_STEMS[role]
     url, name = env.get(f"{stem}_URL", "").strip(), model.strip()
-    if is_address(name):
+    if _is_address(name):
         url, _, name = name.partition("#")
     if not url:
         return None
@@ -83,6 +83,12 @@ def remote_settings(
         document_prompt=overrides.document_prompt or "",
         query_prompt=overrides.query_prompt or "",
     )
+
+
+def _is_address(model: str) -> bool:
+    """Whether a model is written as the address of a server, with the name of its interface in front or not."""
+    scheme, mark, _ = model.partition("://")
+    return bool(mark) and scheme.rpartition("+")[2].lower() in ("http", "https")
 
 
 def _positive(env: Mapping[str, str], name: str) -> float | None:

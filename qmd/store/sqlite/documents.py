@@ -13,7 +13,7 @@ from qmd.status import LeftOutFile
 from qmd.store.packing import unpack_text
 from qmd.store.sqlite import names
 from qmd.store.sqlite.connection import Database, Row
-from qmd.store.sqlite.scope import dated_condition, scope_condition
+from qmd.store.sqlite.scope import SqlScope
 
 if TYPE_CHECKING:
     from qmd.store.records import NewDocument
@@ -46,12 +46,10 @@ def find_dated(
     database: Database, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool
 ) -> list[int]:
     """Ids of documents in scope that are of one of the spans of days, by id."""
-    inside = scope_condition(scope)
-    parts = [dated_condition(first, last, by_file_time=by_file_time) for first, last in days]
-    dated = " OR ".join(sql for sql, _ in parts)
-    sql = f"SELECT id FROM documents WHERE ({dated}) {'AND ' + inside.sql if inside.sql else ''} ORDER BY id LIMIT ?"
-    bindings = [value for _, values in parts for value in values]
-    return [row[0] for row in database.rows(sql, (*bindings, *inside.bindings, limit))]
+    writer = SqlScope()
+    where = " AND ".join([writer.dated(days, by_file_time=by_file_time), *writer.scope(scope)])
+    sql = f"SELECT id FROM documents WHERE {where} ORDER BY id LIMIT ?"
+    return [row[0] for row in database.rows(sql, (*writer.bindings, limit))]
 
 
 def read_collections(database: Database) -> list[Collection]:

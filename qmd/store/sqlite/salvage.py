@@ -1,4 +1,7 @@
-"""Saving what is sound in a file that the original qmd wrote into, or that is damaged."""
+"""Beginning an index anew with the sound vectors of a file that is damaged, or into which the original qmd wrote.
+
+All else comes from the notes again.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,9 @@ import numpy as np
 from msgspec import Struct
 
 from qmd.config.paths import index_beside
-from qmd.errors import BusyError, ModelError, StoreError
-from qmd.files import PRIVATE_FILE
+from qmd.errors import BusyError, StoreError
 from qmd.store.sqlite import documents, vectors
 from qmd.store.sqlite.connection import (
-    DamagedIndexError,
     Database,
     Row,
     as_qmd_error,
@@ -27,8 +28,8 @@ from qmd.store.sqlite.connection import (
     open_file,
 )
 from qmd.store.sqlite.origin import ORIGIN, record_origin
-from qmd.store.sqlite.schema import is_mixed, migrate, schema_of
-from qmd.store.sqlite.vec0 import Vec0Table, create_signs, create_vectors, enable, vectors_of
+from qmd.store.sqlite.schema import is_mixed, migrate
+from qmd.store.sqlite.vec0 import Vec0Table, vectors_of
 from qmd.store.sqlite.vector_blocks import ROWS_PER_BLOCK, read_block
 from qmd.store.waiting import busy_timeout_ms
 
@@ -39,14 +40,6 @@ _SIDE_FILES = ("-wal", "-shm")
 
 _VEC0_VERSION = 8
 """Version of the schema from which on vectors lie in the tables of sqlite-vec."""
-
-_DROPS = (
-    ("TRIGGER", "type = 'trigger'"),
-    ("TABLE", "sql LIKE 'CREATE VIRTUAL TABLE%'"),
-    ("TABLE", "type = 'table'"),
-    ("INDEX", "type = 'index' AND sql IS NOT NULL"),
-)
-"""(kind, condition in `sqlite_schema`): triggers first, so that none runs; a virtual table takes its tables along."""
 
 
 class Rebuilt(Struct, frozen=True):
@@ -59,11 +52,9 @@ class Rebuilt(Struct, frozen=True):
 
 
 def separate(path: Path) -> Path | None:
-    """Take our index out of a file that the original wrote into, to the place beside it; None where it did not.
+    """Begin our index anew beside a file of ours that the original wrote into; None where it did not.
 
-    The original cannot use such a file either: it goes away, and both programs have one of their own from then on.
-    Nothing is lost but what the original added, which is tables that it fills from the notes. The copy is complete
-    before the file goes, and a process that still has it open keeps what it sees.
+    The original cannot use such a file either: it is set aside, and both programs have one of their own from then on.
 
     Raises:
         BusyError: Another process is at it for too long.
@@ -74,21 +65,18 @@ def separate(path: Path) -> Path | None:
         if beside.exists():
             return beside
         try:
-            source = _open_unverified(path)
+            with closing(_open_unverified(path)) as source:
+                if not is_mixed(source):
+                    return None
         except StoreError:
             return None
-        with closing(source):
-            if not is_mixed(source):
-                return None
-            kept = _copy_without_foreign_tables(source, beside)
-        aside = None if kept else _set_aside(path, "damaged")
-        if kept:
-            for suffix in ("", *_SIDE_FILES):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
-    became = "the index" if kept else f"what could be saved of it (the rest is in '{aside}'; run: qmd index)"
+        new, kept = _begin_anew(path, beside)
+        new.replace(beside)
+        aside = _set_aside(path, "mixed")
     logging.getLogger("qmd").warning(
-        "tobi/qmd had put its tables into '%s'; %s is now in '%s', and each program has its own file",
-        *(path, became, beside),
+        "tobi/qmd had put its tables into '%s', which is now '%s'; the index is '%s' and has its %d vectors;"
+        " fill it from your files: qmd index",
+        *(path, aside, beside, kept),
     )
     return beside
 
@@ -109,8 +97,7 @@ def rebuild(path: Path, found: os.stat_result) -> Rebuilt | None:
     with _alone_with(path):
         if not path.exists() or not os.path.samestat(path.stat(), found):
             return None
-        new = path.with_name(f".{path.name}.new")
-        kept = _save_vectors(path, new)
+        new, kept = _begin_anew(path, path)
         aside = _set_aside(path, "damaged")
         new.replace(path)
     return Rebuilt(aside, kept)
@@ -168,84 +155,20 @@ def _open_unverified(path: Path) -> Database:
     return Database(connection, path)
 
 
-def _copy_without_foreign_tables(source: Database, target: Path) -> bool:
-    """Make `target` of what is ours in `source`; False where only vectors could be saved."""
-    new = target.with_name(f".{target.name}.new")
-    try:
-        new.unlink(missing_ok=True)
-        new.touch(PRIVATE_FILE)
-        source.run("VACUUM INTO ?", (str(new),))
-        with closing(connect_for_writing(new)) as copy:
-            # The original's vectors are in a table of the same kind, which only the extension can drop.
-            with suppress(ModelError):
-                enable(copy)
-            with copy.transaction():
-                _drop_foreign_tables(copy)
-                _drop_half_documents(copy)
-                # The next command mirrors the configuration, whatever became of the copy of it.
-                documents.write_meta(copy, "config_hash", None)
-            migrate(copy)
-            record_origin(copy, target)
-            if copy.value("PRAGMA quick_check(1)") != "ok":
-                raise DamagedIndexError(source.path)
-        whole = True
-    except (DamagedIndexError, apsw.SQLError):
-        _save_vectors(source.path, new)
-        whole = False
-    new.replace(target)
-    return whole
+def _begin_anew(path: Path, target: Path) -> tuple[Path, int]:
+    """An index that is to lie at `target`, with the configuration and the sound vectors of the file at `path`.
 
-
-def _drop_foreign_tables(database: Database) -> None:
-    """Leave the objects of our schema, and make those of them that are missing.
-
-    Raises:
-        DamagedIndexError: One of ours is not as we made it.
+    Under another name until it is put there; with the number of vectors.
     """
-    ours = _schema(database)
-    for kind, condition in _DROPS:
-        for name, _ in database.rows(f"SELECT name, sql FROM sqlite_schema WHERE {condition}"):
-            if name not in ours and not name.startswith("sqlite_"):
-                quoted = name.replace('"', '""')
-                database.run(f'DROP {kind} IF EXISTS "{quoted}"')
-    there: dict[str, str | None] = dict(database.rows("SELECT name, sql FROM sqlite_schema"))
-    for name, sql in ours.items():
-        if name not in there and sql is not None and name != "terms" and not name.startswith("terms_"):
-            database.run(sql)
-        elif there.get(name) != sql:
-            raise DamagedIndexError(database.path)
-
-
-def _schema(database: Database) -> dict[str, str | None]:
-    """Objects of our schema in a file and how they are made, those of its models' vectors among them."""
-    version = int(database.value("PRAGMA user_version"))
-    with closing(schema_of(version, database.path)) as fresh:
-        if version >= _VEC0_VERSION:
-            for model, dim, centre in database.rows("SELECT id, dim, centre FROM models"):
-                create_vectors(fresh, model, dim)
-                if centre is not None:
-                    create_signs(fresh, model, dim)
-        return dict(fresh.rows("SELECT name, sql FROM sqlite_schema"))
-
-
-def _drop_half_documents(database: Database) -> None:
-    """Delete documents that lack their text or their terms, and terms without document; the next update reads them."""
-    half = "active != 1 OR hash NOT IN (SELECT hash FROM content) OR id NOT IN (SELECT id FROM terms_docsize)"
-    database.run(f"DELETE FROM documents WHERE {half}")
-    orphans = database.rows("SELECT id FROM terms_docsize WHERE id NOT IN (SELECT id FROM documents)")
-    database.run_many("DELETE FROM terms WHERE rowid = ?", orphans)
-
-
-def _save_vectors(path: Path, target: Path) -> int:
-    """Make `target` an index with the configuration and the sound vectors of the file at `path`; how many these are."""
+    new = target.with_name(f".{target.name}.new")
     for suffix in ("", *_SIDE_FILES):
-        target.with_name(target.name + suffix).unlink(missing_ok=True)
-    with closing(connect_for_writing(target)) as database:
+        new.with_name(new.name + suffix).unlink(missing_ok=True)
+    with closing(connect_for_writing(new)) as database:
         migrate(database)
         try:
             source = _open_unverified(path)
         except StoreError:
-            return 0
+            return new, 0
         # Inside a transaction the schema is not read again, so it does not meet the verification.
         with closing(source), source.snapshot(), database.transaction():
             source.value("SELECT count(*) FROM sqlite_schema")
@@ -256,7 +179,9 @@ def _save_vectors(path: Path, target: Path) -> int:
                     documents.write_meta(database, key, documents.read_meta(source, key))
             is_old = int(source.value("PRAGMA user_version")) < _VEC0_VERSION
             models = _rows_either_way(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
-            return sum(_copy_model(source, database, *model, is_old=is_old) for model in models)
+            kept = sum(_copy_model(source, database, *model, is_old=is_old) for model in models)
+        record_origin(database, target)
+        return new, kept
 
 
 def _copy_model(source: Database, target: Database, fingerprint: str, model: int, dim: int, *, is_old: bool) -> int:

@@ -1,4 +1,4 @@
-"""`qmd bench` through `main`: fixtures, BEIR folders, TREC files, known items, stored runs, failures."""
+"""`qmd bench` through `main`: fixtures, the names of notes, backends that cannot run, failures."""
 
 import json
 from pathlib import Path
@@ -29,18 +29,6 @@ def fixture_file(home: Path) -> Path:
     path = home / "fx.json"
     path.write_text(json.dumps(FIXTURE))
     return path
-
-
-@pytest.fixture
-def beir_folder(home: Path) -> Path:
-    folder = home / "tiny"
-    folder.mkdir()
-    rows = [("a", "Bread", "Flour, water and salt."), ("b", "Ships", "Sails and anchors.")]
-    corpus = "".join(json.dumps({"_id": name, "title": title, "text": text}) + "\n" for name, title, text in rows)
-    (folder / "corpus.jsonl").write_text(corpus)
-    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "baking: flour"}\n{"_id": "2", "text": "anchors"}\n')
-    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t2\n")
-    return folder
 
 
 def test_a_fixture_gives_the_shape_that_scripts_read(indexed: Qmd, fixture_file: Path) -> None:
@@ -115,73 +103,7 @@ def test_a_fixture_names_its_collection_and_the_option_another(indexed: Qmd, hom
     assert indexed("bench", "fx.json", "--backends", "bm25", "-c", "notes").status == 0
 
 
-def test_a_beir_folder_brings_its_own_documents(qmd: Qmd, home: Path, beir_folder: Path) -> None:
-    run = qmd("bench", str(beir_folder), "--backends", "bm25", "--json")
-    assert run.status == 0
-    report = json.loads(run.out)
-    assert (report["name"], report["queries"]) == ("tiny", 2)
-    assert report["backends"]["bm25"]["metrics"]["nDCG@10"] == 1.0
-    assert len(list((home.parent / "cache/qmd/bench").glob("tiny-*.sqlite"))) == 1
-
-
-@pytest.mark.slow
-def test_every_backend_runs_on_the_built_in_models(qmd: Qmd, beir_folder: Path) -> None:
-    run = qmd("bench", str(beir_folder), "--json", "-n", "1")
-    assert run.status == 0
-    report = json.loads(run.out)
-    assert list(report["backends"]) == ["bm25", "vector", "hybrid", "full"]
-    assert all(row["metrics"]["MRR@10"] == 1.0 for row in report["backends"].values())
-    assert report["backends"]["full"]["stage_share"]["rerank"] > 0
-
-
-def test_runs_are_saved_scored_and_compared(qmd: Qmd, home: Path, beir_folder: Path) -> None:
-    assert qmd("bench", str(beir_folder), "--backends", "bm25", "--save-run", "runs").status == 0
-    assert (home / "runs/bm25.run").read_text().startswith("1 Q0 a 1 ")
-    run = qmd("bench", str(beir_folder), "--backends", "bm25", "--compare", "runs", "--json")
-    comparison = json.loads(run.out)["backends"]["bm25"]["comparison"]
-    assert (comparison["difference"], comparison["queries"], comparison["p_value"]) == (0.0, 2, 1.0)
-    alone = qmd("bench", "runs/bm25.run", "--qrels", str(beir_folder / "qrels.tsv"))
-    assert alone.status == 0
-    assert alone.out.splitlines()[3].split()[:2] == ["bm25", "1.0000"]
-
-
-def test_a_run_without_judgements_is_refused(qmd: Qmd, home: Path) -> None:
-    (home / "x.run").write_text("1 Q0 a 1 1.0 x\n")
-    run = qmd("bench", "x.run")
-    assert run.status == 2
-    assert "--qrels" in run.err
-
-
-def test_trec_files_are_asked_of_the_users_own_index(indexed: Qmd, home: Path) -> None:
-    (home / "q.tsv").write_text("7\tpricing interviews\n8\tnot judged\n")
-    (home / "qrels.txt").write_text("7 0 pricing 1\n")
-    run = indexed("bench", "--queries", "q.tsv", "--qrels", "qrels.txt", "--backends", "bm25", "--json")
-    assert run.status == 0
-    report = json.loads(run.out)
-    assert (report["queries"], report["backends"]["bm25"]["metrics"]["MRR@10"]) == (1, 1.0)
-
-
-def test_auto_asks_the_index_its_own_headings(indexed: Qmd, notes: Path) -> None:
-    (notes / "more.md").write_text(
-        "# More\n\n## Watering the plants\n\nTwice a week.\n\n## Feeding the cat\n\nOften.\n"
-    )
-    assert indexed("update").status == 0
-    run = indexed("bench", "--auto", "--backends", "bm25", "--json")
-    assert json.loads(run.out)["queries"] == 2
-    run = indexed("bench", "--auto", "1", "--backends", "bm25", "--json")
-    report = json.loads(run.out)
-    assert (report["name"], report["queries"], report["backends"]["bm25"]["metrics"]["MRR@10"]) == ("auto", 1, 1.0)
-
-
-def test_auto_without_a_heading_says_so(indexed: Qmd) -> None:
-    run = indexed("bench", "--auto", "--backends", "bm25")
-    assert run.status == 3
-    assert "no heading or link" in run.err
-
-
-@pytest.mark.parametrize(
-    "argv", [[], ["a.json", "b.json"], ["--queries", "q.tsv"], ["a.json", "--auto"], ["--auto", "--names"]]
-)
+@pytest.mark.parametrize("argv", [[], ["a.json", "b.json"], ["a.json", "--names"], ["--names", "2", "a.json"]])
 def test_one_thing_is_measured_at_a_time(indexed: Qmd, argv: list[str]) -> None:
     run = indexed("bench", *argv)
     assert run.status == 2
@@ -191,23 +113,13 @@ def test_one_thing_is_measured_at_a_time(indexed: Qmd, argv: list[str]) -> None:
 def test_a_missing_target_is_named(indexed: Qmd) -> None:
     run = indexed("bench", "gone.json")
     assert run.status == 3
-    assert "no fixture, folder or run 'gone.json'" in run.err
+    assert "no fixture 'gone.json'" in run.err
 
 
 def test_the_help_names_every_option(qmd: Qmd) -> None:
     run = qmd("bench", "--help")
     assert run.status == 0
-    for option in (
-        "--auto",
-        "--names",
-        "--backends",
-        "--qrels",
-        "--queries",
-        "--save-run",
-        "--compare",
-        "--json",
-        "-c",
-    ):
+    for option in ("--names", "--backends", "-n", "--json", "-c"):
         assert option in run.out
 
 
@@ -267,43 +179,22 @@ def test_cases_print_a_table_of_each_backend(indexed: Qmd, cases: str) -> None:
     ]
 
 
-def test_answers_are_saved_and_compared_query_by_query(indexed: Qmd, home: Path, notes: Path, cases: str) -> None:
-    assert indexed("bench", cases, "--backends", "bm25", "--save-run", "runs").status == 0
-    assert set(json.loads((home / "runs/bm25.answers.json").read_text())) == {"why", "window", "alien"}
-    (notes / "daily/sunday.md").write_text("# Sunday\n\nNothing.\n")
-    assert indexed("update").status == 0
-    run = indexed("bench", cases, "--backends", "bm25", "--compare", "runs", "--json")
-    assert "no expected file holds the expected text of queries: 'window'" in run.err
-    backend = json.loads(run.out)["backends"]["bm25"]
-    first, passage = backend["answer_comparison"]["success@1"], backend["answer_comparison"]["passage_holds"]
-    assert (first["old"], first["new"], first["worse"], first["queries"]) == (1.0, 0.5, 1, 2)
-    assert (passage["worse"], backend["answer_comparison"]["verdict_right"]["queries"]) == (1, 3)
-    assert backend["kind_comparisons"]["keyword"]["success@1"]["difference"] == -0.5
-    table = indexed("bench", cases, "--backends", "bm25", "--compare", "runs").out
-    assert "bm25 keyword passage_holds" in table
-    assert "bm25 unanswerable" not in table
-
-
-def test_a_run_saved_without_answers_is_compared_by_its_ranking_and_says_so(
-    indexed: Qmd, home: Path, cases: str
-) -> None:
-    assert indexed("bench", cases, "--backends", "bm25", "--save-run", "runs").status == 0
-    (home / "runs/bm25.answers.json").unlink()
-    run = indexed("bench", cases, "--backends", "bm25", "--compare", "runs", "--json")
-    assert run.status == 0
-    assert "no answers are stored in 'runs/bm25.answers.json'" in run.err
-    backend = json.loads(run.out)["backends"]["bm25"]
-    assert backend["comparison"]["difference"] == 0.0
-    assert "answer_comparison" not in backend
-
-
-def test_unanswerable_queries_alone_are_measured_and_compared(indexed: Qmd, home: Path) -> None:
+def test_unanswerable_queries_alone_are_measured(indexed: Qmd, home: Path) -> None:
     (home / "u.json").write_text(json.dumps({"queries": CASES["queries"][2:]}))
-    assert indexed("bench", "u.json", "--backends", "bm25", "--save-run", "runs").err == "runs saved in 'runs'\n"
-    run = indexed("bench", "u.json", "--backends", "bm25", "--compare", "runs", "--json")
+    run = indexed("bench", "u.json", "--backends", "bm25", "--json")
     assert (run.status, run.err) == (0, "")
-    backend = json.loads(run.out)["backends"]["bm25"]
-    assert (backend["answers"]["refused"], backend["answer_comparison"]["verdict_right"]["old"]) == (1.0, 1.0)
+    assert json.loads(run.out)["backends"]["bm25"]["answers"]["refused"] == 1.0
+
+
+@pytest.mark.slow
+def test_every_backend_runs_on_the_built_in_models(indexed: Qmd, cases: str) -> None:
+    assert indexed("embed").status == 0
+    run = indexed("bench", cases, "--json", "-n", "1")
+    assert run.status == 0
+    report = json.loads(run.out)
+    assert list(report["backends"]) == ["bm25", "vector", "hybrid", "full"]
+    assert all(row["metrics"]["MRR@10"] == 1.0 for row in report["backends"].values())
+    assert report["backends"]["full"]["stage_share"]["rerank"] > 0
 
 
 def test_names_ask_for_each_note_by_what_it_is_called(indexed: Qmd, notes: Path) -> None:
@@ -319,16 +210,3 @@ def test_names_ask_for_each_note_by_what_it_is_called(indexed: Qmd, notes: Path)
     assert report["backends"]["bm25"]["kinds"]["name"]["cases"] == 4
     few = json.loads(indexed("bench", "--names", "2", "--backends", "bm25", "--json").out)
     assert few["queries"] == 2
-
-
-def test_names_and_ids_with_blanks_are_the_same_in_a_stored_run(indexed: Qmd, home: Path) -> None:
-    rows = [{"id": "the tomato\u3000case", "query": "tomatoes", "expected_files": ["we ird/c & d.md"]}]
-    (home / "fx.json").write_text(json.dumps({"queries": rows}))
-    assert indexed("bench", "fx.json", "--backends", "bm25", "--save-run", "runs").status == 0
-    run = indexed("bench", "fx.json", "--backends", "bm25", "--compare", "runs", "--json")
-    assert run.status == 0
-    comparison = json.loads(run.out)["backends"]["bm25"]["comparison"]
-    assert (comparison["old"], comparison["new"]) == (1.0, 1.0)
-    (home / "qrels.tsv").write_text("the tomato\u3000case\twe ird/c & d.md\t1\n")
-    run = indexed("bench", "runs/bm25.run", "--qrels", "qrels.tsv", "--json")
-    assert json.loads(run.out)["backends"]["bm25"]["metrics"]["nDCG@10"] == 1.0

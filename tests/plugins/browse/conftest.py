@@ -22,7 +22,7 @@ from qmd.app.searching import SearchRequest
 from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
-from qmd.inference.models.catalogue import Role
+from qmd.inference.records import Role
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.browse.app import BrowseApp
 from qmd.plugins.browse.rows import Note

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.base import Engines, Reranker
 from qmd.inference.loader import load_engines
-from qmd.inference.models.catalogue import Role, find_model
 from qmd.inference.models.downloads import pull_model
+from qmd.inference.records import Role
 from qmd.inference.settings import ENV_STEMS, EngineSettings
 from qmd.plugins.fastembed.bulk import FastembedEmbedder
-from qmd.plugins.fastembed.catalogue import FastembedModel, fastembed_models, find_fastembed
+from qmd.plugins.fastembed.catalogue import FastembedModel, fastembed_models, fastembed_record, find_fastembed
 from qmd.plugins.fastembed.models import batches_by_length, open_fastembed
 from qmd.plugins.fastembed.rerankers import FastembedReranker, late_scorer, pair_scorer
-from tests.plugins.fastembed.tiny_fastembed import CROSS_ENCODER, EMBEDDER, LATE, STATIC, files_of
+from tests.plugins.fastembed.tiny_fastembed import CROSS_ENCODER, EMBEDDER, LATE, STATIC, place_fastembed
 
 TEXTS = (
     "Reset a forgotten password in the settings of the account, then restore the backup.",
@@ -35,21 +35,11 @@ QUERY = "how to reset a password"
 _BGE_PROMPT = "Represent this sentence for searching relevant passages: "
 
 
-def _place(name: str, models_dir: Path) -> Path:
-    record = find_model(name)
-    assert record is not None
-    folder = models_dir / record.folder
-    for path, content in files_of(name).items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     for name in (EMBEDDER, CROSS_ENCODER, LATE, STATIC):
-        _place(name, folder)
+        place_fastembed(name, folder)
     return folder
 
 
@@ -68,8 +58,7 @@ def _scores(reranker: Reranker | None, passages: Sequence[str], intent: str | No
 
 
 def _direct(kind: Any, name: str, models_dir: Path) -> Any:
-    record = find_model(name)
-    assert record is not None
+    record = fastembed_record(name)
     options = {} if name == STATIC else {"providers": ["CPUExecutionProvider"]}
     return kind(name.removeprefix("fastembed:"), specific_model_path=str(models_dir / record.folder), **options)
 
@@ -89,8 +78,7 @@ def test_every_model_that_wants_prompts_has_them() -> None:
         text = model.description
         wants = "queries/documents: necessary" in text or "`" in text
         assert not wants or model.record.query_prompt, model.own_name
-    e5 = find_model("fastembed:intfloat/multilingual-e5-large")
-    assert e5 is not None
+    e5 = fastembed_record("fastembed:intfloat/multilingual-e5-large")
     assert (e5.query_prompt, e5.document_prompt) == ("query: ", "passage: ")
 
 
@@ -105,8 +93,7 @@ def test_every_model_that_wants_prompts_has_them() -> None:
     ],
 )
 def test_languages_are_read_as_they_are_given(name: str, languages: tuple[str, ...], scripts: tuple[str, ...]) -> None:
-    record = find_model(name)
-    assert record is not None
+    record = fastembed_record(name)
     assert (record.languages, record.scripts) == (languages, scripts)
 
 
@@ -116,7 +103,7 @@ def test_a_model_that_embeds_queries_alone_is_refused() -> None:
 
 
 def test_a_name_is_found_in_any_case() -> None:
-    assert find_model("FastEmbed:baai/BGE-small-en-v1.5") == find_model(EMBEDDER)
+    assert fastembed_record("FastEmbed:baai/BGE-small-en-v1.5") == fastembed_record(EMBEDDER)
 
 
 def test_documents_get_the_vectors_of_fastembed_and_queries_those_with_the_makers_prompt(
@@ -179,8 +166,7 @@ def test_on_a_gpu_texts_share_padded_runs_and_get_the_same_vectors_and_scores(mo
     texts = [*TEXTS, "restore " * 300, "bread " * 200]
     models = {}
     for name in (EMBEDDER, CROSS_ENCODER, LATE):
-        record = find_model(name)
-        assert record is not None
+        record = fastembed_record(name)
         model = open_fastembed(models_dir / record.folder, record, EngineSettings(models_dir))
         assert model.session is not None
         models[name] = (model, replace(model, session=replace(model.session, got="cuda"), threads=1))
@@ -206,7 +192,7 @@ def test_a_deadline_or_a_caller_who_left_ends_the_reading(name: str, models_dir:
 
 
 def test_vectors_of_other_weights_or_another_tokenizer_are_told_apart(tmp_path: Path, engines: Engines) -> None:
-    folder = _place(EMBEDDER, tmp_path)
+    folder = place_fastembed(EMBEDDER, tmp_path)
     settings = EngineSettings(tmp_path, embed=EMBEDDER)
     assert engines.embedder is not None
     first = load_engines(settings, ["embed"]).embedder
@@ -241,7 +227,7 @@ def test_a_name_that_cannot_serve_says_why_and_what_to_do(
 
 @pytest.mark.parametrize("path", ["tokenizer_config.json", "model_optimized.onnx", "tokenizer.json"])
 def test_a_damaged_folder_is_one_line_that_names_the_model(path: str, tmp_path: Path) -> None:
-    (_place(EMBEDDER, tmp_path) / path).write_bytes(b"x")
+    (place_fastembed(EMBEDDER, tmp_path) / path).write_bytes(b"x")
     (failure,) = load_engines(EngineSettings(tmp_path, embed=EMBEDDER), ["embed"]).failures
     assert EMBEDDER in failure and "qmd models" in failure and "\n" not in failure
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError, QmdError, UsageError
 from qmd.foreign import folded, is_name, path_below, read_json_file, short
 from qmd.inference.models.archives import export_model, import_model
-from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER, ModelFile
+from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.folders import (
     MANIFEST_NAME,
     Manifest,
@@ -30,14 +30,14 @@ from qmd.inference.models.folders import (
     verify_model,
     write_manifest,
 )
-from qmd.inference.models.held_types import external_files
 from qmd.inference.models.imported import IMPORT_FILE, find_imported, imported_models
-from qmd.inference.onnx_files.files import read_model
-from qmd.inference.onnx_files.messages import Model
+from qmd.inference.models.stored_types import external_files
+from qmd.inference.onnx_files import read_model
+from qmd.inference.records import ModelFile
 from qmd.inference.runtime.tokenization import read_json, read_tokenizer
-from qmd.plugins.forms.elsewhere import find_files, find_ollama
 from qmd.plugins.forms.importing import import_weights
-from qmd.plugins.forms.sources import importable_files
+from qmd.plugins.forms.onnx_model import Model
+from qmd.plugins.forms.sources import find_files, find_ollama, importable_files
 from tests.plugins.forms.gguf_files import HIDDEN, write_qwen3
 from tests.plugins.forms.safetensors_files import write_safetensors
 

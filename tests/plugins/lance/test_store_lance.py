@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +13,7 @@ pytest.importorskip("lancedb", reason="LanceDB has no wheel for this system")
 
 from qmd.errors import BusyError, StoreError
 from qmd.plugins.lance import claim, health
+from qmd.plugins.lance.scope import UNFOLDED
 from qmd.plugins.lance.state import State, encode_state
 from qmd.plugins.lance.tables import Connection, reason_and_hint
 from qmd.records import Scope
@@ -125,3 +127,8 @@ def test_vectors_with_an_index_are_found_as_without(
         first = [reader.search_dense(query, 1, Scope(), "f")[0].document_id for query in queries]
         assert first == [int((matrix @ query).max(axis=1).argmax()) + 1 for query in queries]
         assert len(reader.search_dense(queries[0], 601, Scope(), "f")) == 601
+
+
+def test_all_letters_that_case_folding_changes_are_looked_up() -> None:
+    lower = "".join(map(chr, range(0x110000))).lower()
+    assert {one for one in lower if one.casefold() != one} <= set(re.findall(UNFOLDED, lower))

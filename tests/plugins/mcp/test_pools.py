@@ -11,7 +11,7 @@ from qmd.app.limits import parse_model_ttl
 from qmd.app.readers import ReaderPool
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
-from qmd.inference.models.catalogue import Role
+from qmd.inference.records import Role
 from tests.fakes import HashingEmbedder, OverlapReranker
 from tests.note_index import NoteIndex
 

@@ -151,6 +151,9 @@ def test_a_path_prefix_is_literal_and_case_sensitive(
         ("priority", "<", "10", ["b"]),
         ("status", "<", "e", ["a"]),
         ("title", "=", "PLAN", ["a"]),
+        ("title", "=", "strasse", ["b"]),
+        ("title", "=", "ſTRAße", ["b"]),
+        ("title", "!=", "strasse", ["a", "c", "d", "sub/e.txt"]),
         ("path", "=", "sub/", ["sub/e.txt"]),
         ("path", "=", "*.txt", ["sub/e.txt"]),
         ("path", "=", "[ab]", ["a", "b"]),
@@ -172,7 +175,7 @@ def test_filters_leave_what_they_name(
     late = "2025-09-09T12:00:00.000Z"
     made = [
         make_document("a", "apple", title="The plan", tags=["work"], status="draft", priority=10, date="2024-02-01"),
-        make_document("b", "apple 2", status="it's", draft=True, priority=2, date="2024-02"),
+        make_document("b", "apple 2", title="Die lange Straße", status="it's", draft=True, priority=2, date="2024-02"),
         make_document("c", "apple 3", tags=["#work/strategy"], priority="high"),
         make_document("d", "apple 4", tag="workshop", date="2023-12-31"),
         make_document("sub/e.txt", "apple 5", modified_at=late),

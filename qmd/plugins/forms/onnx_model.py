@@ -1,0 +1,244 @@
+"""ONNX files as records and arrays: messages, as far as qmd reads or writes them, and constants.
+
+Names and field numbers are those of `onnx.proto`: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from qmd.foreign import map_file, path_below, short
+from qmd.inference.onnx_files import BFLOAT16, DTYPES, Entry, Packed, WireError, read_model, read_varints, refused
+
+EXTERNAL = 1
+"""`data_location` of a tensor whose bytes lie in a file beside the model."""
+_MOST_DIMENSIONS = 8
+_MOST_VARINTS = 8 << 20
+"""Bytes of numbers that are read one by one."""
+_NUMBERS = {name: number for number, (name, _) in DTYPES.items() if number != BFLOAT16}
+
+
+class Tensor(Struct, frozen=True, kw_only=True):
+    """`TensorProto`: a constant, with its data in one of three places."""
+
+    dims: Annotated[tuple[int, ...], 1] = ()
+    data_type: Annotated[int, 2] = 0
+    float_data: Annotated[tuple[Packed, ...], 4] = ()
+    int32_data: Annotated[tuple[Packed, ...], 5] = ()
+    int64_data: Annotated[tuple[Packed, ...], 7] = ()
+    name: Annotated[str, 8] = ""
+    raw_data: Annotated[memoryview | None, 9] = None
+    """Little-endian."""
+    double_data: Annotated[tuple[Packed, ...], 10] = ()
+    uint64_data: Annotated[tuple[Packed, ...], 11] = ()
+    external_data: Annotated[tuple[Entry, ...], 13] = ()
+    data_location: Annotated[int, 14] = 0
+
+
+class Attribute(Struct, frozen=True, kw_only=True):
+    """`AttributeProto`."""
+
+    name: Annotated[str, 1] = ""
+    f: Annotated[float | None, 2] = None
+    i: Annotated[int | None, 3] = None
+    t: Annotated[Tensor | None, 5] = None
+    floats: Annotated[tuple[float, ...], 7] = ()
+    ints: Annotated[tuple[int, ...], 8] = ()
+    type: Annotated[int, 20] = 0
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """`NodeProto`; an empty name stands for an input or output that is left out."""
+
+    input: Annotated[tuple[str, ...], 1] = ()
+    output: Annotated[tuple[str, ...], 2] = ()
+    name: Annotated[str, 3] = ""
+    op_type: Annotated[str, 4] = ""
+    attribute: Annotated[tuple[Attribute, ...], 5] = ()
+    domain: Annotated[str, 7] = ""
+
+    def attributes(self) -> dict[str, Any]:
+        """The numeric attributes by name: `int`, `float`, or a tuple of them."""
+        numbers = {1: "f", 2: "i", 6: "floats", 7: "ints"}
+        found = {one.name: getattr(one, numbers[one.type]) for one in self.attribute if one.type in numbers}
+        # Some writers leave out a zero.
+        return {name: 0 if value is None else value for name, value in found.items()}
+
+
+class Dimension(Struct, frozen=True):
+    """`TensorShapeProto.Dimension`: a number or a symbol."""
+
+    dim_value: Annotated[int | None, 1] = None
+    dim_param: Annotated[str, 2] = ""
+
+
+class Shape(Struct, frozen=True):
+    """`TensorShapeProto`."""
+
+    dim: Annotated[tuple[Dimension, ...], 1] = ()
+
+
+class TensorType(Struct, frozen=True):
+    """`TypeProto.Tensor`."""
+
+    elem_type: Annotated[int, 1] = 0
+    shape: Annotated[Shape | None, 2] = None
+
+
+class Type(Struct, frozen=True):
+    """`TypeProto`."""
+
+    tensor_type: Annotated[TensorType | None, 1] = None
+
+
+class ValueInfo(Struct, frozen=True):
+    """`ValueInfoProto`: an input or output of a graph."""
+
+    name: Annotated[str, 1] = ""
+    type: Annotated[Type | None, 2] = None
+
+
+class Graph(Struct, frozen=True, kw_only=True):
+    """`GraphProto`."""
+
+    node: Annotated[tuple[Node, ...], 1] = ()
+    name: Annotated[str, 2] = ""
+    initializer: Annotated[tuple[Tensor, ...], 5] = ()
+    input: Annotated[tuple[ValueInfo, ...], 11] = ()
+    output: Annotated[tuple[ValueInfo, ...], 12] = ()
+
+
+class OperatorSet(Struct, frozen=True):
+    """`OperatorSetIdProto`."""
+
+    domain: Annotated[str, 1] = ""
+    version: Annotated[int, 2] = 0
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """`ModelProto`: what a file holds."""
+
+    ir_version: Annotated[int, 1] = 0
+    producer_name: Annotated[str, 2] = ""
+    graph: Annotated[Graph | None, 7] = None
+    opset_import: Annotated[tuple[OperatorSet, ...], 8] = ()
+
+
+def value_info(name: str, data_type: int, dims: Sequence[int | str]) -> ValueInfo:
+    """An input or output that is a tensor; a name among `dims` is a symbol."""
+    shape = Shape(tuple(Dimension(dim_param=one) if isinstance(one, str) else Dimension(one) for one in dims))
+    return ValueInfo(name, Type(TensorType(data_type, shape)))
+
+
+def attribute(name: str, value: int | float | Sequence[int] | Tensor) -> Attribute:
+    """An attribute of the kind that its value has."""
+    if isinstance(value, Tensor):
+        return Attribute(name=name, t=value, type=4)
+    if isinstance(value, int):
+        return Attribute(name=name, i=value, type=2)
+    if isinstance(value, float):
+        return Attribute(name=name, f=value, type=1)
+    return Attribute(name=name, ints=tuple(value), type=7)
+
+
+class OnnxFile:
+    """An ONNX file whose data stays on disk until it is asked for.
+
+    Args:
+        path: The file. Data beside it is looked for in its folder.
+
+    Raises:
+        ModelError: It cannot be read, is damaged, or holds no graph.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._maps: dict[Path, memoryview] = {}
+        graph = read_model(path, Model).graph
+        if graph is None:
+            raise refused(path, "it holds no graph")
+        self.graph: Graph = graph
+
+    def array(self, tensor: Tensor) -> npt.NDArray[Any]:
+        """The values of a constant; half floats of 8 exponent bits as float32. A view of the file where it can be.
+
+        Raises:
+            ModelError: The data is missing, cut off, or of a type that is not read here.
+        """
+        if tensor.data_type not in DTYPES:
+            raise refused(self._path, f"'{short(tensor.name)}' has the type {tensor.data_type}, which is not read")
+        dtype = np.dtype(DTYPES[tensor.data_type][0])
+        name, n_values = short(tensor.name), math.prod(tensor.dims[:_MOST_DIMENSIONS])
+        try:
+            values = self._values(tensor, dtype)
+        except (WireError, ValueError, OSError) as exc:
+            raise refused(self._path, f"'{name}': {exc}") from exc
+        is_shaped = min(tensor.dims, default=0) >= 0 and len(tensor.dims) <= _MOST_DIMENSIONS
+        if not is_shaped or values.size != n_values:
+            raise refused(self._path, f"'{name}' has {values.size} values instead of {n_values}")
+        if tensor.data_type == BFLOAT16:
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        return values.reshape(tensor.dims)
+
+    def _values(self, tensor: Tensor, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """The values wherever they are, flat."""
+        if tensor.data_location == EXTERNAL:
+            return np.frombuffer(self._external(tensor), dtype)
+        if tensor.raw_data is not None:
+            return np.frombuffer(tensor.raw_data, dtype)
+        if tensor.data_type in (1, 11):
+            return np.frombuffer(_joined(tensor.float_data or tensor.double_data), dtype)
+        block = _joined(tensor.int32_data or tensor.int64_data or tensor.uint64_data)
+        if len(block) > _MOST_VARINTS:
+            raise WireError("its numbers are written one by one")
+        numbers = read_varints(block)
+        # Cut to the width of the type: half floats are the bits of the numbers, small ones may be negative.
+        return np.array(numbers, np.int64).astype(f"<u{dtype.itemsize}").view(dtype)
+
+    def _external(self, tensor: Tensor) -> memoryview:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        start, source = int(entries.get("offset", "0")), f"{short(tensor.name)}' in '{self._path.name}"
+        whole = self._map(path_below(self._path.parent, entries.get("location", ""), source))
+        length = int(entries.get("length", len(whole) - start))
+        if start < 0 or length < 0 or start + length > len(whole):
+            raise WireError(f"'{short(entries['location'])}' is cut off")
+        return whole[start : start + length]
+
+    def _map(self, path: Path) -> memoryview:
+        """The bytes of a file; the map is closed when nobody looks at them any more."""
+        if path not in self._maps:
+            self._maps[path] = memoryview(map_file(path))
+        return self._maps[path]
+
+
+def tensor_of(name: str, array: npt.NDArray[Any]) -> Tensor:
+    """A constant that lies in the model file itself.
+
+    Raises:
+        KeyError: ONNX has no such type.
+    """
+    return Tensor(name=name, dims=array.shape, data_type=data_type_of(array), raw_data=memoryview(array.tobytes()))
+
+
+def external_tensor(name: str, array: npt.NDArray[Any], location: str, offset: int) -> Tensor:
+    """A constant whose bytes lie in the file `location` of the model's folder, from `offset` on."""
+    entries = (Entry("location", location), Entry("offset", str(offset)), Entry("length", str(array.nbytes)))
+    return Tensor(
+        name=name, dims=array.shape, data_type=data_type_of(array), external_data=entries, data_location=EXTERNAL
+    )
+
+
+def data_type_of(array: npt.NDArray[Any]) -> int:
+    """The `TensorProto.DataType` of an array."""
+    return _NUMBERS[str(array.dtype)]
+
+
+def _joined(blocks: tuple[Packed, ...]) -> memoryview:
+    return blocks[0] if len(blocks) == 1 else memoryview(b"".join(blocks))

@@ -1,0 +1,163 @@
+"""The arguments of a tool: one table makes both the published JSON schema and the checks, so they cannot drift apart.
+
+Unknown names are refused, because dropping them answers another question than the one asked (`collection` instead of
+`collections`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from qmd.errors import UsageError, nearest_name
+from qmd.records import SubQuery
+
+MAX_SEARCHES = 10
+MAX_LIMIT = 1000
+
+ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
+
+
+class ToolArgument(Struct, frozen=True):
+    """One argument of a tool. `minimum` and `maximum` are inclusive."""
+
+    name: str
+    kind: ToolArgumentKind
+    description: str
+    required: bool = False
+    default: str | int | float | bool | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
+    """JSON schema of a tool's arguments."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {argument.name: _argument_schema(argument) for argument in arguments},
+        "additionalProperties": False,
+    }
+    required = [argument.name for argument in arguments if argument.required]
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def _argument_schema(argument: ToolArgument) -> dict[str, Any]:
+    if argument.kind == "strings":
+        return {"type": "array", "items": {"type": "string"}, "description": argument.description}
+    if argument.kind == "searches":
+        item = {
+            "type": "object",
+            "properties": {"type": {"type": "string", "enum": ["lex", "vec", "hyde"]}, "query": {"type": "string"}},
+            "required": ["type", "query"],
+            "additionalProperties": False,
+        }
+        return {"type": "array", "items": item, "maxItems": MAX_SEARCHES, "description": argument.description}
+    schema: dict[str, Any] = {"type": argument.kind, "description": argument.description}
+    if argument.default is not None:
+        schema["default"] = argument.default
+    if argument.minimum is not None:
+        schema["minimum"] = argument.minimum
+    if argument.maximum is not None:
+        schema["maximum"] = argument.maximum
+    return schema
+
+
+def check_arguments(arguments: Sequence[ToolArgument], given: Mapping[str, object]) -> dict[str, Any]:
+    """The values of every argument, defaults filled in; null counts as absent.
+
+    Raises:
+        UsageError: Naming the first argument that is unknown, missing or of the wrong type.
+    """
+    names = [argument.name for argument in arguments]
+    for name in given:
+        _check_string("name of an argument", name)
+        if name not in names:
+            nearest = nearest_name(name, names)
+            expected = f"did you mean '{nearest}'?" if nearest else f"expected one of: {', '.join(names)}"
+            raise UsageError(f"unknown argument '{name}', {expected}")
+    return {argument.name: _check_value(argument, given.get(argument.name)) for argument in arguments}
+
+
+def _check_value(argument: ToolArgument, value: object) -> object:
+    if value is None:
+        if argument.required:
+            raise UsageError(f"{argument.name}: required")
+        return argument.default
+    if argument.kind == "strings":
+        return _check_strings(argument.name, value)
+    if argument.kind == "searches":
+        return _check_searches(argument.name, value)
+    if argument.kind == "string":
+        return _check_string(argument.name, value)
+    if argument.kind == "boolean":
+        if not isinstance(value, bool):
+            raise UsageError(f"{argument.name}: expected true or false, not {_kind_of(value)}")
+        return value
+    return _check_number(argument, value)
+
+
+def _check_number(argument: ToolArgument, value: object) -> int | float:
+    whole = argument.kind == "integer"
+    expected = "a whole number" if whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (whole and value != value // 1):
+        raise UsageError(f"{argument.name}: expected {expected}, not {_kind_of(value)}")
+    if argument.minimum is not None and not value >= argument.minimum:
+        raise UsageError(f"{argument.name}: expected at least {argument.minimum:g}, not {value}")
+    if argument.maximum is not None and not value <= argument.maximum:
+        raise UsageError(f"{argument.name}: expected at most {argument.maximum:g}, not {value}")
+    return int(value) if whole else float(value)
+
+
+def _check_string(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: expected a string, not {_kind_of(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise UsageError(f"{name}: not valid Unicode") from exc
+    return value
+
+
+def _check_strings(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise UsageError(f"{name}: expected a list of strings, not {_kind_of(value)}")
+    if len(value) > MAX_LIMIT:
+        raise UsageError(f"{name}: expected at most {MAX_LIMIT} strings, not {len(value)}")
+    return tuple(_check_string(f"{name}.{index}", item) for index, item in enumerate(value))
+
+
+def _check_searches(name: str, value: object) -> tuple[SubQuery, ...]:
+    if not isinstance(value, list):
+        raise UsageError(f"{name}: expected a list of {{type, query}}, not {_kind_of(value)}")
+    if len(value) > MAX_SEARCHES:
+        raise UsageError(f"{name}: expected at most {MAX_SEARCHES} sub-queries, not {len(value)}")
+    return tuple(_check_search(f"{name}.{index}", item, index + 1) for index, item in enumerate(value))
+
+
+def _check_search(name: str, value: object, line: int) -> SubQuery:
+    if not isinstance(value, dict):
+        raise UsageError(f"{name}: expected {{type, query}}, not {_kind_of(value)}")
+    for key in value:
+        _check_string(f"{name}, name of a field", key)
+        if key not in ("type", "query"):
+            raise UsageError(f"{name}: unknown field '{key}', expected 'type' and 'query'")
+    kind = value.get("type")
+    if kind not in ("lex", "vec", "hyde"):
+        raise UsageError(f"{name}.type: expected 'lex', 'vec' or 'hyde', not {kind!r}")
+    text = _check_string(f"{name}.query", value.get("query"))
+    if not text.strip():
+        raise UsageError(f"{name}.query: must not be empty")
+    return SubQuery(kind=kind, text=text, line=line)
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    if value is None:
+        return "null"
+    names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), type(value).__name__)

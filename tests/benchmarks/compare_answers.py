@@ -1,0 +1,63 @@
+"""Is one run of `qmd bench FIXTURE --json` better than another, or was it luck?
+
+    python tests/benchmarks/compare_answers.py BEFORE.json AFTER.json
+
+Compares query by query what a person sees (an expected file first, or among three; a passage that holds what was
+expected; a right verdict), over all queries and by kind, by paired bootstrap with 95 % intervals.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.benchmarks.bootstrap import compare_runs
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a line for each backend, kind and figure that both runs have."""
+    before, now = (figures_by_query(json.loads(Path(name).read_text(encoding="utf-8"))) for name in argv)
+    for key in (key for key in before if key in now):
+        if before[key].keys() & now[key].keys():
+            c = compare_runs(before[key], now[key])
+            shown = f"{c.old:.4f} -> {c.new:.4f}  {c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}] p={c.p_value:.3f}"
+            print(f"{' '.join(key):44}{shown}  better {c.better} worse {c.worse} of {c.queries}")
+    return 0
+
+
+def figures_by_query(report: Mapping[str, Any]) -> dict[tuple[str, str, str], dict[str, float]]:
+    """(Backend, kind or `all`, figure) → query → 0 or 1, for the queries that it can be asked of."""
+    figures: dict[tuple[str, str, str], dict[str, float]] = {}
+    for number, row in enumerate(report["results"]):
+        for backend, answer in row["backends"].items():
+            if "error" in answer:
+                continue
+            for figure, value in figures_of(answer, is_answerable=is_answerable(row, answer)).items():
+                for kind in ("all", row["type"] or "other"):
+                    figures.setdefault((backend, kind, figure), {})[f"{row['id']}#{number}"] = value
+    return dict(sorted(figures.items()))
+
+
+def is_answerable(row: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    """Whether any file is expected; of names one always is."""
+    return bool(row["expected_files"] if "expected_files" in row else answer["total_expected"])
+
+
+def figures_of(answer: Mapping[str, Any], *, is_answerable: bool) -> dict[str, float]:
+    """Figure → 0 or 1, of those that can be asked of a query."""
+    rank = answer["rank"] or sys.maxsize
+    figures = {"verdict_right": float((answer["verdict"] != "none") == is_answerable)}
+    if is_answerable:
+        figures |= {f"success@{k}": float(rank <= k) for k in (1, 3)}
+    if answer["passage_holds"] is not None:
+        figures["passage_holds"] = float(answer["passage_holds"])
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

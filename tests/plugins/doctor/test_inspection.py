@@ -1,0 +1,100 @@
+"""What `qmd doctor` says of an open model. No device is needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from qmd.inference.loader import choose_model
+from qmd.inference.models.builtin import locate_builtin
+from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER
+from qmd.inference.records import Role
+from qmd.inference.runtime import sessions
+from qmd.inference.runtime.sessions import Session, open_session
+from qmd.inference.settings import EngineSettings
+from qmd.plugins.doctor import inspection
+from qmd.plugins.doctor.inspection import ModelFacts, inspect_engine, missing_gpu_file, operators_left_behind
+from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
+from tests.inference.tiny_tokenizer import write_tokenizer
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> EngineSettings:
+    """The expander's CPU file is here and the GPU's is not."""
+    folder = tmp_path / QWEN_EXPANDER.folder
+    write_tokenizer(folder)
+    write_model(folder / QWEN_EXPANDER.formats[1].weights.path, replace(PUBLISHED, linear="q4"), random_weights())
+    return EngineSettings(tmp_path, threads=1)
+
+
+def test_context_layers_vocabulary_key_value_memory_and_end_tokens_are_told(settings: EngineSettings) -> None:
+    report = inspect_engine(settings, "expand")
+    per_token = SHAPE.layers * 2 * SHAPE.kv_heads * SHAPE.head_size * 4
+    assert (report.facts.layers, report.facts.kv_bytes_per_token) == (SHAPE.layers, per_token)
+    assert report.facts.context == QWEN_EXPANDER.context
+    assert report.facts.kv_bytes == per_token * QWEN_EXPANDER.context
+    assert report.facts.vocabulary is not None and report.facts.vocabulary > 0
+    assert "<|im_end|>" in report.facts.end_tokens
+    (line, *_) = report.more
+    assert line.startswith("context 2048 tokens, 2 layers, vocabulary ")
+    assert "key-value tensors 1.0 KiB a token, 2.0 MiB in all" in line
+
+
+def test_a_model_without_key_value_tensors_has_no_line_of_them(tmp_path: Path) -> None:
+    assert inspect_engine(EngineSettings(tmp_path, threads=1), "embed").facts == ModelFacts(256)
+    assert ModelFacts().line is None
+
+
+class Mixed(Session, frozen=True):
+    """A session on a device that left some operators to the CPU."""
+
+    def operators(self) -> Counter[tuple[str, str]]:
+        return Counter(
+            {
+                ("cuda", "MatMulNBits"): 20,
+                ("cpu", "MatMulNBits"): 2,
+                ("cpu", "Shape"): 9,
+                ("cpu", "GroupQueryAttention"): 1,
+            }
+        )
+
+
+def test_only_operators_that_compute_are_named_when_a_gpu_leaves_them_to_the_cpu() -> None:
+    session = open_session(locate_builtin() / "model.onnx", format="int8", threads=1)
+    fields = {name: getattr(session, name) for name in session.__struct_fields__}
+    assert operators_left_behind(Mixed(**{**fields, "got": "cuda"})) == {"GroupQueryAttention": 1, "MatMulNBits": 2}
+    assert operators_left_behind(session) == {}
+
+
+def test_operators_that_were_left_behind_are_in_the_report(
+    settings: EngineSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "operators_left_behind", lambda session: {"MatMulNBits": 2})
+    assert "computed on the CPU all the same: 2 MatMulNBits" in inspect_engine(settings, "expand").more
+
+
+def _missing(settings: EngineSettings, role: Role = "expand") -> str | None:
+    return missing_gpu_file(settings, choose_model(settings, role))
+
+
+def test_a_cpu_file_on_a_machine_that_has_a_gpu_by_now_is_told_with_the_command(
+    settings: EngineSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _missing(settings) is None
+    monkeypatch.setattr(sessions, "cuda_verdict", lambda device=0: None)
+    assert _missing(settings) == f"qmd models pull {QWEN_EXPANDER.name}"
+    assert _missing(replace(settings, allow_gpu=False)) is None
+    gpu_file = settings.models_dir / QWEN_EXPANDER.folder / QWEN_EXPANDER.formats[0].weights.path
+    gpu_file.parent.mkdir(parents=True, exist_ok=True)
+    gpu_file.write_bytes(b"x")
+    assert _missing(settings) is None
+
+
+def test_the_built_in_model_lacks_no_file_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "cuda_verdict", lambda device=0: None)
+    assert _missing(EngineSettings(tmp_path), "embed") is None
+    assert any(item.device == "cuda" for item in JINA_ZH.formats)
+    assert inspection.bulk_line(object()) is None
