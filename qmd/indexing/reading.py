@@ -19,8 +19,7 @@ from qmd.file_names import file_name
 from qmd.ingest.document import read_document
 from qmd.ingest.errors import UnindexableFileError, UnindexableReason
 from qmd.records import Document, FileEntry, NameKind
-from qmd.store.packing import pack_links, pack_text
-from qmd.store.records import NewDocument
+from qmd.store.records import NewDocument, pack_links, pack_text
 
 _MAX_REASON_CHARACTERS = 160
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.plugins.lance import chunks, documents, export, health
+from qmd.plugins.lance import chunks, documents, health
 from qmd.plugins.lance.scope import LanceScope, scope_condition
 from qmd.plugins.lance.tables import Connection, Tables, both, is_in, literal
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
@@ -182,23 +182,27 @@ class LanceReader(IndexReader):
         return self._tables.state.meta.get(f"made_by:{part}")
 
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
-        return export.stored_files(self._tables)
+        return documents.stored_files(self._tables)
 
     def models(self) -> Sequence[StoredModel]:
         return [StoredModel(model.fingerprint, model.dim) for model in self._tables.state.searched]
 
     def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
-        return export.chunk_sets(self._tables, fingerprint)
+        return chunks.chunk_sets(self._tables, fingerprint)
 
     def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> Mapping[str, str]:
         return chunks.without_vectors(self._tables, fingerprint, hashes)
 
     def vectors(self, fingerprint: str, keys: Sequence[bytes]) -> Mapping[bytes, npt.NDArray[np.float32]]:
+        from qmd.plugins.lance import dense
+
         model = self._tables.state.model(fingerprint)
-        return {} if model is None or not keys else export.vectors(self._tables, model, keys)
+        return {} if model is None or not keys else dense.vectors(self._tables, model, keys)
 
     def all_vectors(self, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
-        return export.all_vectors(self._tables, fingerprint)
+        from qmd.plugins.lance import dense
+
+        return dense.all_vectors(self._tables, fingerprint)
 
     def check(self, *, thorough: bool = True) -> Sequence[str]:
         return health.check(self._tables)

@@ -29,7 +29,7 @@ from qmd.store.records import (
     StoredModel,
     VectorCoverage,
 )
-from qmd.store.sqlite import chunks, documents, health, lexical, names
+from qmd.store.sqlite import chunks, documents, health, lexical
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.scope import scope_condition
 
@@ -106,7 +106,7 @@ class SqliteReader(IndexReader):
         return found[0] if found else None
 
     def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
-        return names.find_named(self._database, name, scope, limit)
+        return documents.find_named(self._database, name, scope, limit)
 
     def find_dated(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
@@ -209,24 +209,18 @@ class SqliteReader(IndexReader):
         return documents.read_meta(self._database, f"made_by:{part}")
 
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
-        from qmd.store.sqlite import export
-
-        return export.stored_files(self._database)
+        return documents.stored_files(self._database)
 
     def models(self) -> Sequence[StoredModel]:
-        from qmd.store.sqlite import export
-
-        return export.models(self._database)
+        return chunks.models(self._database)
 
     def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
-        from qmd.store.sqlite import export
-
-        return export.chunk_sets(self._database, fingerprint)
+        return chunks.chunk_sets(self._database, fingerprint)
 
     def all_vectors(self, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
-        from qmd.store.sqlite import export
+        from qmd.store.sqlite import vectors
 
-        return export.all_vectors(self._database, fingerprint)
+        return vectors.all_vectors(self._database, fingerprint)
 
     def check(self, *, thorough: bool = True) -> Sequence[str]:
         return health.check(self._database, thorough=thorough)
@@ -281,7 +275,7 @@ class SqliteWriter(SqliteReader, IndexWriter):
 
     def settle_titles(self, collection: str) -> None:
         with self.transaction():
-            names.settle_titles(self._database, collection)
+            documents.settle_titles(self._database, collection)
 
     def settle_anchors(self, collection: str) -> None:
         from qmd.store.sqlite.links import settle_anchors
