@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.plugins.lance import chunks, documents, health
+from qmd.plugins.lance.documents import LanceLinks
 from qmd.plugins.lance.scope import LanceScope, scope_condition
 from qmd.plugins.lance.tables import Connection, Tables, both, is_in, literal
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import IndexStatus, LeftOutFile
 from qmd.store.base import IndexReader
-from qmd.store.linking import count_shared_links, links_from, links_to
 from qmd.store.records import (
     ChunkRecord,
     NamedDocument,
-    ResolvedLink,
     StoredFile,
     StoredModel,
     VectorCoverage,
@@ -62,15 +61,8 @@ class LanceReader(IndexReader):
     def collections(self) -> Sequence[Collection]:
         return self._tables.state.collections
 
-    def global_context(self) -> str | None:
-        return self._tables.state.meta.get("global_context")
-
-    def config_hash(self) -> str | None:
-        return self._tables.state.meta.get("config_hash")
-
-    def updated_at(self) -> str | None:
-        facts = self._tables.state.meta.items()
-        return max((value for key, value in facts if key.startswith("updated_at:")), default=None)
+    def facts(self) -> Mapping[str, str]:
+        return self._tables.state.meta
 
     def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
         rows = self._tables.select("documents", ("path", "size_bytes", "mtime_ns"), of_collection(collection))
@@ -109,14 +101,8 @@ class LanceReader(IndexReader):
         where = both(writer.dated(days, by_file_time=by_file_time), *writer.scope(scope))
         return sorted(row["id"] for row in self._tables.select("documents", ("id",), where))[:limit]
 
-    def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
-        return links_from(documents.LanceLinks(self._tables), document)
-
-    def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
-        return links_to(documents.LanceLinks(self._tables), document.id, document.collection, limit)
-
-    def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
-        return count_shared_links(documents.LanceLinks(self._tables), document)
+    def links(self) -> LanceLinks:
+        return LanceLinks(self._tables)
 
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         return self._stored(f"starts_with(hash, {literal(prefix.lower())})")[:10] if prefix else []
@@ -177,9 +163,6 @@ class LanceReader(IndexReader):
 
     def status(self, fingerprint: str | None) -> IndexStatus:
         return health.read_status(self._tables, self.path, fingerprint)
-
-    def version_stamp(self, part: str) -> str | None:
-        return self._tables.state.meta.get(f"made_by:{part}")
 
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
         return documents.stored_files(self._tables)
