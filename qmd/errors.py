@@ -16,8 +16,12 @@ QmdError                 exit 1
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.records import Collection
 
 EXIT_OK = 0
 EXIT_FAILURE = 1
@@ -128,6 +132,30 @@ def nearest_name(name: str, known: Iterable[str], least: float = 0.6) -> str | N
     folded = {_folded(one): one for one in known}
     near = get_close_matches(_folded(name), folded, n=1, cutoff=least)
     return folded[near[0]] if near else None
+
+
+def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
+    """The error for an unknown collection; the hint names the nearest."""
+    near = nearest_name(name, known)
+    if near is not None:
+        hint = f"did you mean '{near}'? see: qmd collection list"
+    elif known:
+        hint = f"known: {', '.join(known)}; see: qmd collection list"
+    else:
+        hint = "add one: qmd index ."
+    return NotFoundError(f"Collection not found: {name}", hint)
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[Collection]) -> None:
+    """Check that there is a collection of each name.
+
+    Raises:
+        NotFoundError: There is none of one of them; the hint names the nearest.
+    """
+    known_names = [collection.name for collection in known]
+    for name in names:
+        if name not in known_names:
+            raise collection_not_found(name, known_names)
 
 
 def _folded(name: str) -> str:

@@ -336,7 +336,7 @@ class SearchResponse(Struct, frozen=True):
     models: tuple[str, ...] = ()
     """Names of the models that answered, e.g. `all-MiniLM-L6-v2 int8 (built-in)`."""
     terms: tuple[LexicalTerm, ...] = ()
-    """What was looked for by words, misspelt ones as corrected; `qmd.retrieval.spans` finds them in a text."""
+    """What was looked for by words, misspelt ones as corrected; `qmd.retrieval.matching` finds them in a text."""
     refreshed: int = 0
     """Changed files that were taken up before the search."""
     is_fresh: bool = False

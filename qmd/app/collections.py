@@ -11,7 +11,7 @@ from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
-from qmd.errors import NotFoundError, QmdError, UsageError, nearest_name
+from qmd.errors import NotFoundError, QmdError, UsageError
 from qmd.names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.config.edits import Target
     from qmd.store.base import IndexWriter
-
-
-def as_names(collections: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Names given one by one or together; None stays None."""
-    return (collections,) if isinstance(collections, str) else None if collections is None else tuple(collections)
 
 
 def check_name(name: str) -> None:
@@ -34,42 +29,6 @@ def check_name(name: str) -> None:
     """
     if not name.strip("/ ") or any(ord(character) < 32 for character in name):
         raise UsageError(f"collection name '{name}' is not usable", "use letters, digits, dots, dashes")
-
-
-def require_collection(config: Config, name: str) -> Collection:
-    """The collection called `name`.
-
-    Raises:
-        NotFoundError: There is none; the hint names the nearest.
-    """
-    collection = config.collection(name)
-    if collection is None:
-        raise collection_not_found(name, [known.name for known in config.collections])
-    return collection
-
-
-def refuse_unknown(names: Sequence[str], known: Sequence[Collection]) -> None:
-    """Check that there is a collection of each name.
-
-    Raises:
-        NotFoundError: There is none of one of them; the hint names the nearest.
-    """
-    known_names = [collection.name for collection in known]
-    for name in names:
-        if name not in known_names:
-            raise collection_not_found(name, known_names)
-
-
-def collection_not_found(name: str, known: Sequence[str]) -> NotFoundError:
-    """The error for an unknown collection."""
-    near = nearest_name(name, known)
-    if near is not None:
-        hint = f"did you mean '{near}'? see: qmd collection list"
-    elif known:
-        hint = f"known: {', '.join(known)}; see: qmd collection list"
-    else:
-        hint = "add one: qmd index ."
-    return NotFoundError(f"Collection not found: {name}", hint)
 
 
 def add_collection(
@@ -182,14 +141,14 @@ def find_place(config: Config, path: str, collection: str | None, cwd: Path) -> 
         NotFoundError: It is in no collection.
     """
     if collection is not None:
-        require_collection(config, collection)
+        config.require(collection)
         return collection, path.strip("/") if path != "." else ""
     address = without_scheme(path)
     if address is not None:
         named = split_address(address, [one.name for one in config.collections])
         if named is not None:
             return named[0], named[1].strip("/")
-        require_collection(config, address.partition("/")[0])
+        config.require(address.partition("/")[0])
     named = split_address(path, [one.name for one in config.collections])
     if named is not None and not (cwd / expand_home(path)).exists():
         return named[0], named[1].strip("/")
@@ -210,7 +169,7 @@ def rename_collection(writer: IndexWriter, target: Target, config: Config, old: 
     """
     from qmd.config import edits
 
-    require_collection(config, old)
+    config.require(old)
     check_name(new)
     if config.collection(new) is not None:
         raise QmdError(f"Collection name already exists: {new}", "choose another name")
@@ -227,7 +186,7 @@ def remove_collection(writer: IndexWriter, target: Target, config: Config, name:
     """
     from qmd.config import edits
 
-    require_collection(config, name)
+    config.require(name)
     with _in_one_step(writer, target):
         return writer.remove_collection(name), edits.remove_collection(target, name)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qmd.addresses import places_on_disk, split_address, without_scheme
-from qmd.app.collections import collection_not_found
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
-from qmd.errors import NotFoundError, UsageError
+from qmd.errors import NotFoundError, UsageError, collection_not_found
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval.lookup import context_for, resolve_lines, resolve_words, split_wiki_link
 

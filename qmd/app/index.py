@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Unpack
 
 from qmd.app.collections import (
     add_collection,
-    as_names,
     ensure_collection,
     find_place,
-    refuse_unknown,
     remove_collection,
     rename_collection,
-    require_collection,
 )
 from qmd.app.reading import ReadingIndex
-from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest, Part
+from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest, Part, as_names
 from qmd.config.paths import expand_home
-from qmd.errors import ModelError, NotFoundError, UsageError
+from qmd.errors import ModelError, NotFoundError, UsageError, refuse_unknown
 
 if TYPE_CHECKING:
     from qmd.app.records import EmbedOptions
@@ -74,7 +71,7 @@ class Index(ReadingIndex):
         if not folder.exists():
             raise NotFoundError(f"path '{path}' does not exist")
         config = self._edited(add_collection(self._configuration, name, folder, pattern, ignore, gitignore=gitignore))
-        return require_collection(config, name)
+        return config.require(name)
 
     def ensure_collections(
         self, paths: Sequence[Path], *, name: str | None = None, pattern: str | None = None, gitignore: bool = True
@@ -100,7 +97,7 @@ class Index(ReadingIndex):
             NotFoundError: There is no such collection.
         """
         config = self._configuration.written()
-        require_collection(config, name)
+        config.require(name)
         with self._configuration.open_writer() as writer:
             n_documents, config = remove_collection(writer, self._configuration.target, config, name)
         self._edited(config)
@@ -114,7 +111,7 @@ class Index(ReadingIndex):
             QmdError: `new` is taken.
         """
         config = self._configuration.written()
-        require_collection(config, old)
+        config.require(old)
         with self._configuration.open_writer() as writer:
             config = rename_collection(writer, self._configuration.target, config, old, new)
         self._edited(config)
@@ -138,7 +135,8 @@ class Index(ReadingIndex):
         """
         from qmd.config import edits
 
-        require_collection(before := self._configuration.written(), name)
+        before = self._configuration.written()
+        before.require(name)
         config = edits.set_update_command(self._configuration.target, name, command)
         self._configuration.vouch(before)
         self._edited(config)
@@ -322,9 +320,8 @@ class Index(ReadingIndex):
             AlreadyEmbeddingError: Another process is embedding.
             StoreError: The index is damaged, or cannot be written.
         """
-        from qmd.app.behind import SLICE_S, PatientEmbedder, refuse_another_model
         from qmd.app.engines import is_words_only, machine_lacks_memory
-        from qmd.app.updating import embed, embedding_run
+        from qmd.app.updating import SLICE_S, PatientEmbedder, embed, embedding_run, refuse_another_model
         from qmd.store.opening import open_writer
 
         if not self.embeds_behind or is_words_only() or not os.access(self.path, os.W_OK) or machine_lacks_memory():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from qmd.errors import DeadlineError, QmdError, UsageError
-from qmd.retrieval.listening import Listener
+from qmd.retrieval.trace import Listener
 
 _TIMEOUT = "QMD_REQUEST_TIMEOUT"
 _DEFAULT_TIMEOUT_S = 120.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qmd.app.collections import refuse_unknown
 from qmd.app.records import NoteLink, NoteLinks, RelatedNote, RelatedNotes
+from qmd.errors import refuse_unknown
 from qmd.records import Scope, StoredDocument
 from qmd.retrieval.lookup import resolve_document
 

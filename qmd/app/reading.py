@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Unpack
 
 from msgspec.structs import replace
 
-from qmd.app.collections import as_names, refuse_unknown, require_collection
 from qmd.app.freshness import Freshness
 from qmd.app.opened import OpenedIndex
-from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview
+from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
 from qmd.clock import days_since
-from qmd.errors import MissingDocumentError, ModelError, NotFoundError
+from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
 from qmd.records import Scope, StageTiming
-from qmd.retrieval.listening import Listener
+from qmd.retrieval.trace import Listener
 from qmd.status import IndexStatus
 
 if TYPE_CHECKING:
     from qmd.app.limits import Deadline
     from qmd.app.records import DocumentText, DocumentTexts, Listing, NoteLinks, RelatedNotes
-    from qmd.app.searching import SearchRequest, SearchWishes
-    from qmd.inference.records import Role
-    from qmd.records import Collection, Query, SearchResponse, StoredDocument, SubQuery
-    from qmd.retrieval.options import SearchOptions
+    from qmd.app.searching import Search, SearchRequest, SearchWishes
+    from qmd.records import Collection, SearchResponse, StoredDocument, SubQuery
     from qmd.store.base import IndexReader
 
 
@@ -58,19 +55,18 @@ class ReadingIndex(OpenedIndex):
             NotFoundError: There is no index, or no collection of a name.
             StoreError: The index cannot be read.
         """
-        from qmd.app.searching import as_request, doubts_about, narrow_query, needed_roles, read_query, search_options
+        from qmd.app.searching import as_request, read_request
+        from qmd.retrieval.query import narrow_query
 
         request = as_request(query, collections, wishes)
-        asked, options = read_query(request), search_options(request)
-        roles = needed_roles(asked, options)
+        asked = read_request(request)
         try:
             with self._request(listener) as (reader, deadline):
-                narrowed, warnings = narrow_query(asked, reader.collections(), request.collections)
+                narrowed, warnings = narrow_query(asked.query, reader.collections(), request.collections)
                 # Where milliseconds are counted, none go into looking.
                 has_time = request.budget_ms is None
                 state = self._refresher.refresh(reader, narrowed.scope.collections) if has_time else Freshness()
-                response = self._run(reader, narrowed, options, roles, request.overhead_ms, deadline)
-                doubts = doubts_about(narrowed, reader, is_empty=not response.hits)
+                response = self._run(reader, replace(asked, query=narrowed), request.overhead_ms, deadline)
         except NotFoundError:
             # When there is no index, an unknown collection is still the better thing to complain about.
             for name in request.collections:
@@ -78,7 +74,7 @@ class ReadingIndex(OpenedIndex):
             raise
         return replace(
             response,
-            warnings=(*warnings, *state.warnings, *response.warnings, *doubts),
+            warnings=(*warnings, *state.warnings, *response.warnings),
             refreshed=state.refreshed,
             is_fresh=state.is_known,
         )
@@ -94,21 +90,14 @@ class ReadingIndex(OpenedIndex):
                 raise ModelError("; ".join(engines.notes) or "there is no expansion model", "run: qmd models pull")
             return engines.expander.expand(query, intent=intent).subqueries
 
-    def _run(
-        self,
-        reader: IndexReader,
-        query: Query,
-        options: SearchOptions,
-        roles: frozenset[Role],
-        overhead_ms: int,
-        deadline: Deadline,
-    ) -> SearchResponse:
+    def _run(self, reader: IndexReader, asked: Search, overhead_ms: int, deadline: Deadline) -> SearchResponse:
         from qmd.app.freshness import VectorSupply
         from qmd.app.limits import LoadingBudget
         from qmd.inference.base import Engines
         from qmd.retrieval.pipeline import search
 
-        if not roles:
+        query, options = asked.query, asked.options
+        if not asked.roles:
             return search(reader, Engines(None, None, None), query, options, deadline)
         settings = self.engine_settings()
         budget = LoadingBudget(options.budget_ms, overhead_ms, is_loaded=self._engines.is_loaded)
@@ -117,7 +106,7 @@ class ReadingIndex(OpenedIndex):
             return replace(by_words, warnings=(budget.refusal, *by_words.warnings))
         if not self._engines.is_loaded:
             deadline.begin("loading models")
-        with self._engines.engines(settings, roles, deadline.check) as engines:
+        with self._engines.engines(settings, asked.roles, deadline.check) as engines:
             deadline.begin("searching")
             in_time, supply = replace(options, budget_ms=budget.left_ms()), VectorSupply()
             response = search(reader, engines, query, in_time, deadline, open_source=supply.open)
@@ -264,7 +253,7 @@ class ReadingIndex(OpenedIndex):
         Raises:
             NotFoundError: There is none; the hint names the nearest.
         """
-        return require_collection(self._configuration.written(), name)
+        return self._configuration.written().require(name)
 
     def default_collections(self) -> tuple[str, ...]:
         """Names of the collections that are searched when none is named."""

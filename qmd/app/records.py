@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_BYTES = 65_536
 """Longest document, in bytes, that is shown as one of several unless the request says otherwise."""
+
+
+def as_names(collections: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names given one by one or together; None stays None."""
+    return (collections,) if isinstance(collections, str) else None if collections is None else tuple(collections)
 
 
 class DocumentText(Struct, frozen=True):

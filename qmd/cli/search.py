@@ -44,7 +44,7 @@ from qmd.cli.output import out, say, warn
 from qmd.errors import UsageError
 from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
 from qmd.render.text import refreshed_line
-from qmd.retrieval.options import CANDIDATES
+from qmd.retrieval.query import CANDIDATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.records import SearchResponse
-    from qmd.retrieval.options import Mode
+    from qmd.retrieval.query import Mode
 
 _DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
 _TERMINAL_LIMIT = 5

@@ -12,8 +12,8 @@ from zlib import crc32
 from msgspec import Struct
 
 from qmd import plugins
-from qmd.config.project import find_project_file, is_vouched_for, linked_target, refuse_links
-from qmd.errors import ConfigError, UsageError
+from qmd.config.project import checked_folder, find_project_file
+from qmd.errors import UsageError
 from qmd.names import to_text, typed_path
 
 _BESIDE = ".qmd"
@@ -151,7 +151,7 @@ def locate(index_name: str | None, cwd: Path, environ: Mapping[str, str], *, tak
     name = address or _plain_name(index_name, cwd)
     project_file = find_project_file(cwd) if index_name is None else None
     if project_file is not None:
-        folder = _checked_folder(project_file, config_dir, environ, takes_link=takes_link)
+        folder = checked_folder(project_file, config_dir, environ, takes_link=takes_link)
         config_file, database = folder / project_file.name, folder / "index.sqlite"
     else:
         config_file = config_dir / f"{address_stem(address) if address else name}.yml"
@@ -180,20 +180,6 @@ def user_cache(environ: Mapping[str, str]) -> Path:
 
 def _home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
-
-
-def _checked_folder(file: Path, config_dir: Path, environ: Mapping[str, str], *, takes_link: bool) -> Path:
-    """The folder of a project's configuration: where it leads to, once the user has trusted that by name."""
-    target = linked_target(file.parent)
-    if target is None:
-        refuse_links(file.parent, environ)
-        return file.parent
-    if not takes_link and not is_vouched_for(environ):
-        from qmd.config.trust import trusted_target
-
-        if trusted_target(file, config_dir) != to_text(target):
-            raise ConfigError(f"'{file.parent}' is a link to '{target}'", "if you made it, trust it: qmd trust")
-    return target
 
 
 def _user_folder(kind: Literal["config", "cache"], home: Path, environ: Mapping[str, str]) -> Path:

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from qmd.environment import is_on
 from qmd.errors import ConfigError
-from qmd.files import PROJECT_FOLDER, real_place
+from qmd.files import PROJECT_FOLDER, read_regular_file, real_place
+from qmd.names import to_text
+
+TRUST_FILE = "trusted.json"
+"""In the user's configuration folder: what the user trusts, by the path of a project's configuration."""
+
+_MAX_BYTES = 10_000_000
 
 _FILES = ("index.yaml", "index.yml")
 _OF_QMD = ("index.", ".index.")
@@ -60,3 +66,40 @@ def refuse_links(folder: Path, environ: Mapping[str, str]) -> None:
             real_place(Path(path), takes_any_owner=is_vouched_for(environ))
         except OSError as exc:
             raise ConfigError(str(exc.strerror), "put a file of your own in its place, or remove it") from exc
+
+
+def read_trust(config_dir: Path) -> dict[str, dict[str, str]]:
+    """All records of trust; a missing or damaged file trusts nothing."""
+    import json
+
+    try:
+        records = json.loads(read_regular_file(config_dir / TRUST_FILE, _MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(records, dict):
+        return {}
+    return {str(path): record for path, record in records.items() if isinstance(record, dict)}
+
+
+def checked_folder(file: Path, config_dir: Path, environ: Mapping[str, str], *, takes_link: bool) -> Path:
+    """The folder of a project's configuration: where it leads to, once the user has trusted that by name.
+
+    Args:
+        file: The configuration.
+        config_dir: The user's configuration folder, which has the records of trust.
+        environ: May vouch for projects.
+        takes_link: Whether the folder may be a link that the user has not trusted yet.
+
+    Raises:
+        ConfigError: It is such a link, or holds links.
+    """
+    folder = file.parent
+    target = linked_target(folder)
+    if target is None:
+        refuse_links(folder, environ)
+        return folder
+    if not takes_link and not is_vouched_for(environ):
+        trusted = read_trust(config_dir).get(to_text(file), {}).get("folder")
+        if trusted != to_text(target):
+            raise ConfigError(f"'{folder}' is a link to '{target}'", "if you made it, trust it: qmd trust")
+    return target

@@ -17,13 +17,11 @@ from msgspec.structs import replace
 from qmd.clock import time_text, utc_now
 from qmd.config.edits import locked_config_file, write_config_file
 from qmd.config.paths import Locations
-from qmd.config.project import is_vouched_for, linked_target
+from qmd.config.project import TRUST_FILE, is_vouched_for, linked_target, read_trust
 from qmd.config.settings import Config
-from qmd.files import PROJECT_FOLDER, read_regular_file
+from qmd.files import PROJECT_FOLDER
 from qmd.names import to_text
 
-_FILE = "trusted.json"
-_MAX_BYTES = 10_000_000
 ORIGINAL_MODELS = frozenset(
     {
         "hf:ggml-org/embeddinggemma-300M-GGUF/embeddinggemma-300M-Q8_0.gguf",
@@ -76,7 +74,7 @@ def is_trusted(items: GatedItems, locations: Locations, environ: Mapping[str, st
     """True when nothing is gated, the environment vouches for it, or the user trusted exactly these items."""
     if not items or is_vouched_for(environ):
         return True
-    return _load(locations.config_dir).get(_key(locations), {}).get("hooks") == items.digest
+    return read_trust(locations.config_dir).get(_key(locations), {}).get("hooks") == items.digest
 
 
 def project_link(locations: Locations) -> tuple[Path, Path] | None:
@@ -84,11 +82,6 @@ def project_link(locations: Locations) -> tuple[Path, Path] | None:
     folder = locations.project_root and locations.project_root / PROJECT_FOLDER
     target = linked_target(folder) if folder else None
     return (folder, target) if folder and target else None
-
-
-def trusted_target(config_file: Path, config_dir: Path) -> str | None:
-    """What the user trusted the link to lead to that is the folder of a project's configuration."""
-    return _load(config_dir).get(to_text(config_file), {}).get("folder")
 
 
 def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str]) -> Config:
@@ -108,7 +101,7 @@ def trusted_part(config: Config, locations: Locations, environ: Mapping[str, str
 def record_trust(items: GatedItems, locations: Locations) -> None:
     """Remember that the user trusts these items of this configuration, and the link to it where it is one."""
     with locked_config_file(_file(locations)):
-        records = _load(locations.config_dir)
+        records = read_trust(locations.config_dir)
         link = project_link(locations)
         folder = {"folder": to_text(link[1])} if link else {}
         records[_key(locations)] = {"hooks": items.digest, "trustedAt": time_text(utc_now()), **folder}
@@ -118,7 +111,7 @@ def record_trust(items: GatedItems, locations: Locations) -> None:
 def revoke_trust(locations: Locations) -> bool:
     """Forget the trust in this configuration; False when there was none."""
     with locked_config_file(_file(locations)):
-        records = _load(locations.config_dir)
+        records = read_trust(locations.config_dir)
         if records.pop(_key(locations), None) is None:
             return False
         _save(records, locations)
@@ -127,7 +120,7 @@ def revoke_trust(locations: Locations) -> bool:
 
 def trusted_configs(locations: Locations) -> Mapping[str, str]:
     """Configuration path → ISO time at which it was trusted."""
-    return {path: record.get("trustedAt", "") for path, record in _load(locations.config_dir).items()}
+    return {path: record.get("trustedAt", "") for path, record in read_trust(locations.config_dir).items()}
 
 
 def _key(locations: Locations) -> str:
@@ -137,18 +130,7 @@ def _key(locations: Locations) -> str:
 
 
 def _file(locations: Locations) -> Path:
-    return locations.config_dir / _FILE
-
-
-def _load(config_dir: Path) -> dict[str, dict[str, str]]:
-    """All records; a missing or damaged file trusts nothing."""
-    try:
-        records = json.loads(read_regular_file(config_dir / _FILE, _MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(records, dict):
-        return {}
-    return {str(path): record for path, record in records.items() if isinstance(record, dict)}
+    return locations.config_dir / TRUST_FILE
 
 
 def _save(records: Mapping[str, Mapping[str, str]], locations: Locations) -> None:

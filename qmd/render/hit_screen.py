@@ -15,7 +15,7 @@ from qmd.render.terminal import Styled, visible, visible_name
 from qmd.render.text import VERDICT_NOTES
 from qmd.render.wrapping import shorten, wrap
 from qmd.retrieval.calibration import strength
-from qmd.retrieval.spans import find_spans
+from qmd.retrieval.matching import find_spans
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

@@ -13,12 +13,12 @@ from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, find_headings, plain_t
 from qmd.render.note_marks import BOXES, CALLOUT
 from qmd.render.terminal import visible
 from qmd.render.wrapping import shorten, wrap
-from qmd.retrieval.blocks import Layout
+from qmd.retrieval.layout import Layout
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from qmd.retrieval.blocks import Kind
+    from qmd.retrieval.layout import Kind
 
 Mark = Callable[["Text"], "Text"]
 """Colours the words that were looked for."""

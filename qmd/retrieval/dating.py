@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from qmd.analysis.stopwords import language_of
 from qmd.dates.words import may_name_date
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
-from qmd.retrieval import fusion
-from qmd.retrieval.fusion import Fused
 from qmd.retrieval.matching import WeightedTerm, inverse_frequency
 from qmd.store.base import IndexReader
 
@@ -22,15 +20,6 @@ if TYPE_CHECKING:
 
     from qmd.dates.days import DateSpan
     from qmd.retrieval.lexical import LexicalQuery
-
-BONUS: Mapping[str, float] = {"day": 16.0, "file time": 16.0, "mention": 13.0}
-"""Added to the fused score, which is at most 10 standard deviations, where the note is of that day, was written then
-without having a date, or names it anywhere: a note that was merely created on that day may say less of the rest. Names
-count more: `qmd.retrieval.naming`."""
-
-LONG_BONUS: Mapping[str, float] = {"day": 3.0, "file time": 3.0, "mention": 1.5}
-"""The same for a month or a quarter, which may as well be when something happened as when a note was written: it must
-not outweigh what all other words agree on."""
 
 SHORT_DAYS = 7
 """Days up to which a span names notes like a day does."""
@@ -44,14 +33,15 @@ MAX_WAYS = 40
 FEW_PARTS = 7
 """Up to so many also by the names of their months; every way is a phrase that is sought."""
 
-_QUOTED = re.compile(r'"[^"]*"?')
+_QUOTED = r'"[^"]*"?'
 
 
 class Dated(Struct, frozen=True):
     """What the dates of a query find.
 
     Attributes:
-        documents: Ids, and in which way each has the date (a key of `BONUS`).
+        documents: Ids, and in which way each has the date: it is of that day, was written then without having a date
+            (file time), or names it anywhere (mention).
         rest: The query without its dates; the whole query where they find nothing or nothing else is said.
         said: The dates as the query writes them.
         term: The dates as one term that the index holds of every document of them.
@@ -63,8 +53,8 @@ class Dated(Struct, frozen=True):
     said: str = ""
     term: LexicalTerm | None = None
     weighted: WeightedTerm | None = None
-    is_long: bool = False
-    """Whether they span more than a week."""
+    group: str = "date"
+    """What the influence of its days is called in `qmd.retrieval.fusion.INFLUENCES`."""
     words: Mapping[int, str] = field(default_factory=dict)
     """For documents that have the date without saying it in their text: a line that does."""
 
@@ -97,7 +87,7 @@ def find_dated(reader: IndexReader, text: str, scope: Scope) -> Dated:
     weighted = WeightedTerm(in_text, inverse_frequency(len(found), total))
     words = {document_id: f"{ways[0]}\n" for document_id, kind in found.items() if kind != "mention"}
     is_long = any((one.last - one.first).days >= SHORT_DAYS for one in spans)
-    return Dated(found, _without(text, spans), said, term, weighted, is_long, words)
+    return Dated(found, _without(text, spans), said, term, weighted, "long date" if is_long else "date", words)
 
 
 def complete_query(query: LexicalQuery, dated: Dated, text: str) -> LexicalQuery:
@@ -123,11 +113,6 @@ def complete_ranking(reader: IndexReader, query: LexicalQuery, ranking: Ranking,
     return replace(ranking, candidates=tuple(every))
 
 
-def put_first(fused: Sequence[Fused], dated: Dated) -> list[Fused]:
-    """The ranking with the notes of the date in front of it, in their own order."""
-    return fusion.put_first(fused, dated.documents, "date", LONG_BONUS if dated.is_long else BONUS, dated.said)
-
-
 def _dates(text: str) -> list[DateSpan]:
     """Dates outside quotes and without a sign: what the user marks is meant word for word."""
     from qmd.clock import local_today
@@ -140,7 +125,7 @@ def _dates(text: str) -> list[DateSpan]:
         *find_dates(text, day_first=None if language in (None, "en") else True),
         *find_relative(text, local_today()),
     ]
-    marked = [match.span() for match in _QUOTED.finditer(text)]
+    marked = [match.span() for match in re.finditer(_QUOTED, text)]
     return [
         one
         for one in sorted(spans, key=lambda one: one.start)

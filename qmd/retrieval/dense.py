@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 
 from msgspec import Struct
 
 from qmd.inference.base import Embedder
 from qmd.records import Candidate, Ranking, Scope, SubQuery
-from qmd.retrieval.supply import Supplied
-from qmd.retrieval.trace import Trace
+from qmd.retrieval.fusion import SCORE_DEPTH, fuse_zscores
+from qmd.retrieval.lexical import Words, lexical_ranking
+from qmd.retrieval.supply import ChunkSource, Supplied, supply_vectors
+from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
 from qmd.store.records import VectorCoverage
 
@@ -27,49 +29,100 @@ class DenseRanking(Struct, frozen=True):
     trust: float
 
 
-def dense_rankings(
-    reader: IndexReader,
+class Dense(Struct, frozen=True):
+    """What a search by meaning found."""
+
+    rankings: tuple[DenseRanking, ...] = ()
+    waiting: frozenset[int] = frozenset()
+    """Candidates by words whose texts wait for vectors, by document id."""
+    by_words: tuple[int, ...] = ()
+    """All candidates by words, best first, where texts wait."""
+
+
+def search_dense(
+    run: Run,
+    texts: Sequence[SubQuery | str],
+    words: Words,
+    also_score: Set[int],
+    k: int,
+    open_source: Callable[[Embedder], ChunkSource] | None,
+) -> Dense:
+    """Cosine rankings of several texts; a warning says why there are none.
+
+    Args:
+        run: The search.
+        texts: What is embedded.
+        words: The search by words, whose best candidates get vectors first.
+        also_score: Documents that every ranking holds beyond its best.
+        k: Length of a ranking.
+        open_source: Cuts the texts of candidates without vectors; None where nothing is to be computed.
+    """
+    reader, trace, embedder = run.reader, run.trace, run.engines.embedder
+    if embedder is None:
+        # A model that fails is one all the same, and its failure has been told.
+        failed = bool(run.engines.failures)
+        trace.warn("searched by words only" if failed else "no embedding model: searched by words only")
+        return Dense()
+    coverage = _vector_coverage(reader, embedder, trace)
+    if not (coverage.has_vectors or open_source) or not trace.has_time(EMBED_ESTIMATE_MS, "vectors"):
+        return Dense()
+    by_words: tuple[int, ...] = ()
+    supplied = Supplied()
+    if coverage.pending and _is_understood(embedder, texts):
+        # Also where words do not rank.
+        rankings = words.rankings or (lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),)
+        by_words = tuple(one.document_id for one in fuse_zscores(rankings, [1.0] * len(rankings)))
+        with trace.stage("embed"):
+            source = open_source(embedder) if open_source is not None else None
+            supplied = supply_vectors(reader, embedder, source, by_words, words.terms, trace)
+    if not (coverage.has_vectors or supplied.vectors):
+        return Dense()
+    found = _rank(run, embedder, texts, sorted(also_score), k, supplied)
+    if not found:
+        _explain_absence(reader, embedder, texts, run.query.scope, trace)
+    return Dense(found, supplied.waiting, by_words)
+
+
+def _rank(
+    run: Run,
     embedder: Embedder,
     texts: Sequence[SubQuery | str],
     also_score: Sequence[int],
     k: int,
-    scope: Scope,
     supplied: Supplied,
-    trace: Trace,
-) -> list[DenseRanking]:
+) -> tuple[DenseRanking, ...]:
     """One ranking per text: the top `k` and, beyond them, every document in `also_score` and in `supplied`.
 
-    Texts that the model does not understand at all are left out. Raises what the embedder raises.
+    Without texts that the model does not understand at all. Raises what the embedder raises.
     """
     known = [(item, trust) for item in texts if (trust := embedder.query_trust(_text(item))) > 0]
     if not known:
-        return []
-    trace.listener.begin("embedding")
+        return ()
+    run.trace.listener.begin("embedding")
     vectors = embedder.embed_queries([_text(item) for item, _ in known])
-    trace.used(embedder.description)
+    run.trace.used(embedder.description)
     rankings = []
     for (item, trust), vector in zip(known, vectors, strict=True):
-        fresh = {candidate.document_id: candidate for candidate in supplied.score(vector)}
-        found = reader.search_dense(vector, k, scope, embedder.fingerprint)
-        if not found and not fresh:
-            continue
+        found = run.reader.search_dense(vector, k, run.query.scope, embedder.fingerprint)
         # What was supplied takes in what the index has of these texts.
-        candidates = [*fresh.values(), *(candidate for candidate in found if candidate.document_id not in fresh)]
-        held = {candidate.document_id for candidate in candidates}
-        rest = [number for number in also_score if number not in held]
-        candidates.extend(reader.dense_scores(vector, rest, embedder.fingerprint).values() if rest else ())
-        candidates.sort(key=lambda candidate: (-candidate.score, candidate.document_id))
+        best = {candidate.document_id: candidate for candidate in (*found, *supplied.score(vector))}
+        if not best:
+            continue
+        rest = [number for number in also_score if number not in best]
+        if rest:
+            best |= run.reader.dense_scores(vector, rest, embedder.fingerprint)
+        candidates = sorted(best.values(), key=lambda candidate: (-candidate.score, candidate.document_id))
         kind = "original" if isinstance(item, str) else item.kind
         rankings.append(DenseRanking(Ranking("dense", kind, _text(item), tuple(candidates)), trust))
-    return rankings
+    return tuple(rankings)
 
 
-def is_understood(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
+def _is_understood(embedder: Embedder, texts: Sequence[SubQuery | str]) -> bool:
     """Whether the model can say anything about one of the texts."""
     return any(embedder.query_trust(_text(item)) > 0 for item in texts)
 
 
-def vector_coverage(reader: IndexReader, embedder: Embedder, trace: Trace) -> VectorCoverage:
+def _vector_coverage(reader: IndexReader, embedder: Embedder, trace: Trace) -> VectorCoverage:
     """How far the index has the vectors of this model; warns about documents that have none."""
     coverage = reader.vector_coverage(embedder.fingerprint)
     pending, total = coverage.pending, reader.count_documents()
@@ -89,12 +142,12 @@ def _remedy(reader: IndexReader, aim: str) -> str:
     )
 
 
-def explain_absence(
+def _explain_absence(
     reader: IndexReader, embedder: Embedder, texts: Sequence[SubQuery | str], scope: Scope, trace: Trace
 ) -> None:
     """Say why no text gave a ranking: none is understood, or no document in scope has a vector."""
     model = embedder.description.model
-    if not is_understood(embedder, texts):
+    if not _is_understood(embedder, texts):
         trace.warn(f"{model} cannot read the query's script: searched by words only")
     elif next(iter(reader.iter_documents(scope)), None) is not None:
         hint = f" of {model}"
@@ -108,8 +161,8 @@ def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
     best: dict[int, Candidate] = {}
     for entry in rankings:
         for candidate in entry.ranking.candidates:
-            held = best.get(candidate.document_id)
-            if held is None or candidate.score > held.score:
+            known = best.get(candidate.document_id)
+            if known is None or candidate.score > known.score:
                 best[candidate.document_id] = candidate
     return best
 

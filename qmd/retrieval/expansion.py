@@ -1,12 +1,15 @@
-"""When a query is handed to the expander."""
+"""Sub-queries that a model proposes, and when it is asked for them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from qmd.analysis.query import has_user_operators, is_identifier_like
 from qmd.analysis.scripts import cjk_share
-from qmd.inference.base import Embedder
-from qmd.records import Query, Ranking
-from qmd.retrieval.options import SearchOptions
+from qmd.inference.base import Expansion
+from qmd.retrieval.lexical import Words
+from qmd.retrieval.matching import WeightedTerm, coverage, find_occurrences, fold
+from qmd.retrieval.trace import Run
 
 STRONG_COVERAGE = 0.999
 """Share of the query's term weight in the first document's title (in [0, 1]) from which nothing is left to expand."""
@@ -17,31 +20,60 @@ STRONG_GAP = 0.15
 CJK_SHARE = 0.3
 """Share of CJK letters above which an English-only model is not trusted with a query (measured on Chinese)."""
 
+ESTIMATE_MS = 1500.0
+"""One expansion with the full tier's model on two CPU threads."""
 
-def should_expand(
-    query: Query, options: SearchOptions, embedder: Embedder | None, lexical: Ranking, title_coverage: float
-) -> bool:
-    """Whether a plain query is handed to the expander.
 
-    Not when it uses operators or is an identifier, which mean what they say; not in a script that the embedding model
-    does not know; and not when one document answers literally.
-
-    Args:
-        query: The query.
-        options: `expand` True skips every rule; False forbids.
-        embedder: Knows which scripts it was trained on.
-        lexical: BM25 ranking of the original text.
-        title_coverage: Weighted share of the query's terms in the title of the first lexical document, in [0, 1].
-    """
-    if options.expand is not None:
-        return options.expand
-    if has_user_operators(query.text) or is_identifier_like(query.text):
+def is_expanded(run: Run, words: Words) -> bool:
+    """Whether the expander is asked about a plain query: it is wanted, it is there, and there is time."""
+    options, trace = run.options, run.trace
+    if options.mode == "lexical" or run.query.subqueries:
         return False
-    if cjk_share(query.text) > CJK_SHARE and embedder is not None and embedder.query_trust(query.text) < 0.5:
+    if run.engines.expander is None:
+        if options.expand:
+            trace.warn("not expanded: no expansion model; run 'qmd models pull'")
+        return False
+    is_wanted = _has_use(run, words) if options.expand is None else options.expand
+    return is_wanted and trace.has_time(ESTIMATE_MS, "expansion")
+
+
+def expand(run: Run) -> Expansion:
+    """The sub-queries that the expander proposes. Raises what it raises."""
+    query, trace, expander = run.query, run.trace, run.engines.expander
+    if expander is None:
+        return Expansion(())
+    listener = trace.listener
+    listener.begin("expanding")
+    expansion = expander.expand(
+        query.text, intent=query.intent, deadline_s=trace.deadline_s(), is_cancelled=lambda: listener.is_gone
+    )
+    listener.check()
+    trace.used(expander.description)
+    return expansion
+
+
+def _has_use(run: Run, words: Words) -> bool:
+    """Whether there is anything to expand.
+
+    Not for a query that uses operators or is an identifier, which mean what they say; not in a script that the
+    embedding model does not know; and not when one document answers literally.
+    """
+    text, embedder = run.query.text, run.engines.embedder
+    if has_user_operators(text) or is_identifier_like(text):
+        return False
+    if cjk_share(text) > CJK_SHARE and embedder is not None and embedder.query_trust(text) < 0.5:
         return False
     # One document answers literally when its title holds every term, and no other document comes near it.
-    candidates = lexical.candidates
-    if not candidates or title_coverage < STRONG_COVERAGE:
+    candidates = words.rankings[0].candidates if words.rankings else ()
+    if not candidates or _title_coverage(run, candidates[0].document_id, words.terms) < STRONG_COVERAGE:
         return True
     second = candidates[1].score if len(candidates) > 1 else 0.0
     return candidates[0].score - second < STRONG_GAP * candidates[0].score
+
+
+def _title_coverage(run: Run, document_id: int, terms: Sequence[WeightedTerm]) -> float:
+    """Weighted share of the query's terms in title and path of a document, in [0, 1]."""
+    document = run.reader.documents([document_id]).get(document_id)
+    if document is None:
+        return 0.0
+    return coverage(find_occurrences(fold(f"{document.title}\n{document.path}"), terms), terms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
 from qmd.retrieval.mentions import find_mention
 from qmd.retrieval.naming import NAME, PART
-from qmd.retrieval.options import SearchOptions
+from qmd.retrieval.query import SearchOptions
 from qmd.retrieval.snippets import best_passage
 from qmd.store.base import IndexReader
 
@@ -26,6 +26,11 @@ WINDOW_CHARS = 400
 
 BATCH = 200
 """Documents whose texts are held at once."""
+
+
+SHORT_TEXT = 200
+"""Characters up to which two equal texts are one only under one file name: two notes that were begun from one template,
+and hold nothing else yet, are two notes."""
 
 
 class RankedCandidate(Struct, frozen=True):
@@ -55,6 +60,20 @@ class Scale(Struct, frozen=True):
     judge: Callable[[Evidence], float]
     said: Mapping[int, str] = {}
     """What is known to hold for a document beside its text, in words of the terms: its date. Whole lines, by id."""
+
+
+def fold_copies(documents: Iterable[StoredDocument]) -> dict[int, tuple[str, ...]]:
+    """For each first document of its text, by id and in order, the addresses of those after it that hold the same text.
+
+    An empty text is nobody's copy.
+    """
+    first_of: dict[tuple[str, str], int] = {}
+    copies: dict[int, tuple[str, ...]] = {}
+    for document in documents:
+        name = "" if document.size > SHORT_TEXT else document.path.rpartition("/")[2]
+        first = first_of.setdefault((document.hash, name), document.id) if document.size else document.id
+        copies[first] = copies[first] + (document.uri,) if first in copies else ()
+    return copies
 
 
 def build_hits(

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 
 from qmd.analysis.index import analyze_text
 from qmd.analysis.note_names import name_key
 from qmd.analysis.stopwords import stop_words_of
 from qmd.records import LexicalTerm, Scope
-from qmd.retrieval import fusion
-from qmd.retrieval.fusion import Fused
 from qmd.store.base import IndexReader
 
 PART = "part of the query"
 """How a query names a note that speaks of it in more words (`who came up with the law of useful return`)."""
-
-BONUS: Mapping[str, float] = {"file": 40.0, "title": 35.0, "alias": 30.0, "heading": 20.0, PART: 1.0}
-"""Added to the fused score, which is at most 10 standard deviations (of 100 scores), by what the query names. A name
-among other words is one more reason and no more: the question may be for another note."""
 
 PART_WORDS = range(8, 1, -1)
 """Words of a name that is looked for inside a query, the longest first; one word alone is a word."""
@@ -39,7 +32,10 @@ MAX_WORDS = 20
 
 
 def find_named(reader: IndexReader, text: str, scope: Scope) -> dict[int, str]:
-    """What the query is in the documents, by id, that have it for a name (file, title, alias) or, else, a heading."""
+    """What the query is in the documents, by id, that have it for a name (file, title, alias) or, else, a heading.
+
+    Each is a row of `qmd.retrieval.fusion.INFLUENCES`.
+    """
     if not text.strip() or len(text.split()) > MAX_WORDS:
         return {}
     found = reader.find_named(name_key(text), scope, MANY_NOTES + 1)
@@ -62,11 +58,6 @@ def _named_inside(reader: IndexReader, text: str, scope: Scope) -> list[int]:
         if named:
             return named
     return []
-
-
-def put_first(fused: Sequence[Fused], named: Mapping[int, str], query: str) -> list[Fused]:
-    """The ranking with the documents that the query names in front of it, in their own order."""
-    return fusion.put_first(fused, named, NAME, BONUS, query)
 
 
 def _with_heading(reader: IndexReader, text: str, scope: Scope) -> list[int]:

@@ -8,15 +8,14 @@ from typing import Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from qmd.analysis.scripts import cjk_share
-from qmd.inference.base import Embedder, Engines, Reranker
-from qmd.records import LexicalTerm, Query, Scope
+from qmd.inference.base import Embedder, Reranker
+from qmd.records import LexicalTerm, Scope
 from qmd.retrieval.expansion import CJK_SHARE
-from qmd.retrieval.fusion import blend_rerank
+from qmd.retrieval.fusion import INFLUENCES, blend_rerank
 from qmd.retrieval.hits import RankedCandidate
 from qmd.retrieval.matching import WeightedTerm, inverse_frequency, match_text
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.snippets import best_span
-from qmd.retrieval.trace import Trace
+from qmd.retrieval.trace import Run
 from qmd.store.base import IndexReader
 
 PASSAGE_CHARS = 1200
@@ -25,14 +24,6 @@ PASSAGE_CHARS = 1200
 BUILT_IN_DEPTH = 10
 """Candidates that the built-in reranker reads. Mean nDCG@10 of cranfield, cacm and nlcmd (scores blended as weighted
 means): .499 without reranking, with 10, 20 and 30 .505, .506 and .506; ten cost a third of the time of thirty."""
-
-BUILT_IN_WEIGHT = 0.3
-"""Deviations that one deviation of the built-in reranker's scores moves a candidate. nDCG@10 with ten candidates and
-0, .3, .6: headings of reference pages .845, .848, .849, of the Rust book .790, .797, .796, cacm .525, .531, .538,
-cranfield (75) .564, .566, .571, nlcmd (120) .445, .445, .439: .3 is the largest that hurts none."""
-
-MODEL_WEIGHT = 0.9
-"""The same of a cross-encoder: about the deviation of the fused scores it meets, so that both count alike."""
 
 MODEL_DEPTH = 30
 """Candidates that a cross-encoder reads, which can lift what the first stage put far down."""
@@ -48,38 +39,59 @@ class CollectionAware(Protocol):
     def with_idf(self, idf: Callable[[Sequence[str]], Sequence[float]]) -> Reranker: ...
 
 
-def rerank(
-    reader: IndexReader,
-    engines: Engines,
-    query: Query,
-    ranked: Sequence[RankedCandidate],
-    terms: Sequence[WeightedTerm],
-    options: SearchOptions,
-    trace: Trace,
-) -> list[RankedCandidate]:
+def rerank(run: Run, ranked: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]) -> list[RankedCandidate]:
     """Reorder the first candidates by fused and rerank score; the others keep their places behind them.
 
     Candidates that a deadline left unread stay in fused order, behind those that were read. Raises what the reranker
     raises.
     """
-    reranker = engines.reranker
-    if reranker is None:
-        # Without an embedder either, the user has been told that only words were searched.
-        if engines.embedder is not None:
-            trace.warn("not reranked: no reranking model")
-        return list(ranked)
-    if not _reads(reranker, engines.embedder, query.text):
-        if not any("query's script" in warning for warning in trace.warnings):
-            trace.warn(f"not reranked: {reranker.description.model} cannot read the query's script")
-        return list(ranked)
-    if not trace.has_time(RERANK_ESTIMATE_MS, "reranking"):
+    reranker, trace = _reranker(run), run.trace
+    if reranker is None or not trace.has_time(RERANK_ESTIMATE_MS, "reranking"):
         return list(ranked)
     is_built_in = reranker.description.tier == "built-in"
-    depth = options.rerank_depth or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)
-    head = list(ranked[:depth])
-    passages = _passages(reader, head, terms)
+    head = list(ranked[: run.options.rerank_depth or (BUILT_IN_DEPTH if is_built_in else MODEL_DEPTH)])
+    read = _read(run, reranker, head, terms)
+    if len(read) < len(head):
+        budget_ms = run.options.budget_ms
+        cause = reranker.description.model if budget_ms is None else f"budget of {budget_ms} ms"
+        trace.warn(f"{cause}: {len(read)} of {len(head)} passages reranked")
+    if len(read) < 2:
+        return list(ranked)
+    trace.used(reranker.description)
+    weight = INFLUENCES["built-in reranker" if is_built_in else "reranker"].value
+    blended = blend_rerank([entry.fused.score for entry, _ in read], [score for _, score in read], weight)
+    done = [
+        replace(entry, rerank_score=score, blended_score=value)
+        for (entry, score), value in zip(read, blended, strict=True)
+    ]
+    done.sort(key=lambda entry: (-entry.blended_score, entry.fused.document_id))
+    kept = {entry.fused.document_id for entry in done}
+    return done + [entry for entry in ranked if entry.fused.document_id not in kept]
+
+
+def _reranker(run: Run) -> Reranker | None:
+    """The model that reads the query; a warning says why there is none."""
+    reranker, trace = run.engines.reranker, run.trace
+    if reranker is None:
+        # Without an embedder either, the user has been told that only words were searched.
+        if run.engines.embedder is not None:
+            trace.warn("not reranked: no reranking model")
+        return None
+    if _reads(reranker, run.engines.embedder, run.query.text):
+        return reranker
+    if not any("query's script" in warning for warning in trace.warnings):
+        trace.warn(f"not reranked: {reranker.description.model} cannot read the query's script")
+    return None
+
+
+def _read(
+    run: Run, reranker: Reranker, head: Sequence[RankedCandidate], terms: Sequence[WeightedTerm]
+) -> list[tuple[RankedCandidate, float]]:
+    """The candidates that the model has read, as far as there was time, and their scores."""
+    query, trace = run.query, run.trace
+    passages = _passages(run.reader, head, terms)
     if isinstance(reranker, CollectionAware):
-        reranker = reranker.with_idf(lambda words: _word_weights(reader, words, query.scope))
+        reranker = reranker.with_idf(lambda words: _word_weights(run.reader, words, query.scope))
     listener = trace.listener
     listener.begin("reranking")
     scores = reranker.score(
@@ -90,22 +102,7 @@ def rerank(
         is_cancelled=lambda: listener.is_gone,
     )
     listener.check()
-    read = [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
-    if len(read) < len(head):
-        cause = reranker.description.model if options.budget_ms is None else f"budget of {options.budget_ms} ms"
-        trace.warn(f"{cause}: {len(read)} of {len(head)} passages reranked")
-    if len(read) < 2:
-        return list(ranked)
-    trace.used(reranker.description)
-    weight = BUILT_IN_WEIGHT if is_built_in else MODEL_WEIGHT
-    blended = blend_rerank([entry.fused.score for entry, _ in read], [score for _, score in read], weight)
-    done = [
-        replace(entry, rerank_score=score, blended_score=value)
-        for (entry, score), value in zip(read, blended, strict=True)
-    ]
-    done.sort(key=lambda entry: (-entry.blended_score, entry.fused.document_id))
-    kept = {entry.fused.document_id for entry in done}
-    return done + [entry for entry in ranked if entry.fused.document_id not in kept]
+    return [(entry, score) for entry, score in zip(head, scores, strict=True) if score is not None]
 
 
 def _reads(reranker: Reranker, embedder: Embedder | None, text: str) -> bool:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from qmd.records import Passage
-from qmd.retrieval.blocks import Layout, Unit
+from qmd.retrieval.layout import Layout, TermPlaces, Unit
 from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, find_occurrences, fold, match_text, windows
-from qmd.retrieval.options import PASSAGE_CHARS
-from qmd.retrieval.places import TermPlaces
+from qmd.retrieval.query import PASSAGE_CHARS
 
 LINES = 4
 """Lines that are not blank in a passage, unless more of them are short or hold further words of the query."""

@@ -1,18 +1,55 @@
-"""Clock and notebook of one search: time per stage, what remains of the budget, what the user must know, who waits."""
+"""Who waits for a search, and its notebook: time per stage, what remains of the budget, what the user must know."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.inference.base import EngineDescription
 from qmd.records import StageTiming
-from qmd.retrieval.listening import Listener
+
+if TYPE_CHECKING:
+    from qmd.inference.base import EngineDescription, Engines
+    from qmd.records import Query
+    from qmd.retrieval.query import SearchOptions
+    from qmd.store.base import IndexReader
 
 FINISH_MS = 40.0
 """Kept back from a budget for calibration and passages; 10 to 30 ms for ten documents of 20 kB."""
+
+
+class CancelledSearch(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class Listener:
+    """Hears of no stage and waits to the end; those that do otherwise are derived from it."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody waits any more; engines ask between two runs of a model."""
+        return False
+
+    def stage(self, name: str, /) -> None:
+        """Told of each stage as it begins; may raise to end the work."""
+
+    def check(self) -> None:
+        """Go on only while somebody waits.
+
+        Raises:
+            CancelledSearch: If nobody does.
+        """
+        if self.is_gone:
+            raise CancelledSearch
+
+    def begin(self, name: str) -> None:
+        """Tell of a stage, unless nobody is there to be told; raises what `check` raises."""
+        self.check()
+        self.stage(name)
 
 
 class Trace:
@@ -76,3 +113,13 @@ class Trace:
         finally:
             inside_ms = sum(timing.elapsed_ms for timing in self.timings[n_before:])
             self.timings.append(StageTiming(name, (time.monotonic() - started) * 1000 - inside_ms))
+
+
+class Run(Struct, frozen=True):
+    """A search under way: what is asked, of which index and models, and its notebook. Every stage is handed it."""
+
+    reader: IndexReader
+    engines: Engines
+    query: Query
+    options: SearchOptions
+    trace: Trace

@@ -22,9 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.corpus_index import entry_id

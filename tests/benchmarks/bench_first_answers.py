@@ -30,9 +30,8 @@ from qmd.indexing.embed import chunk_key
 from qmd.inference.base import Embedder, Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_writer
 from tests.benchmarks.corpus_index import entry_id, index_corpus

@@ -27,9 +27,8 @@ from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.bench.running import BACKENDS, require_models
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.bootstrap import compare_runs

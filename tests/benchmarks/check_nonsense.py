@@ -22,9 +22,8 @@ from qmd.inference.base import Engines
 from qmd.inference.loader import load_engines
 from qmd.inference.settings import EngineSettings
 from qmd.retrieval.calibration import WEAK
-from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import Mode, SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader
 from tests.benchmarks.known_items import known_item_queries

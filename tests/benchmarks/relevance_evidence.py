@@ -22,8 +22,7 @@ from qmd.plugins.bench.fixture import cases_of_names, read_fixture
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval import pipeline
 from qmd.retrieval.calibration import Evidence
-from qmd.retrieval.options import Mode, SearchOptions
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import Mode, SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
 from tests.benchmarks.corpus_index import COLLECTION, entry_id

@@ -15,9 +15,8 @@ from qmd.indexing.embed import embed_pending
 from qmd.indexing.update import update_collection
 from qmd.plugins.bench.fixture import same_file
 from qmd.records import Collection
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.opening import open_reader, open_writer
 from tests import fakes
 from tests.conformance.world import World

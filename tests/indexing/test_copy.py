@@ -19,9 +19,8 @@ from qmd.indexing.stamps import Stamp
 from qmd.indexing.update import update_collection
 from qmd.inference.base import Engines
 from qmd.records import Collection, Scope
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.sqlite.quantisation import dequantise, quantise

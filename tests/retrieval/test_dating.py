@@ -9,9 +9,8 @@ import pytest
 
 from qmd import clock
 from qmd.records import SearchResponse
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from tests import fakes
 from tests.note_index import NoteIndex
 

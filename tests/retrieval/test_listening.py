@@ -11,9 +11,9 @@ import pytest
 
 from qmd.inference.base import Expansion
 from qmd.records import Query, SearchResponse
-from qmd.retrieval.listening import CancelledSearch, Listener
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
+from qmd.retrieval.query import SearchOptions
+from qmd.retrieval.trace import CancelledSearch, Listener
 from tests.fakes import FixedExpander, HashingEmbedder, OverlapReranker, fake_engines
 from tests.note_index import NoteIndex
 

@@ -7,9 +7,8 @@ import pytest
 from qmd.records import Scope
 from qmd.retrieval.calibration import NAMED
 from qmd.retrieval.naming import MANY_NOTES, PART, find_named
-from qmd.retrieval.options import Mode, SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import Mode, SearchOptions, parse_query
 from tests import fakes
 from tests.note_index import NoteIndex
 

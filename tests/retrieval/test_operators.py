@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.analysis.query import has_user_operators, parse_lex
-from qmd.retrieval.operators import lex_operators
+from qmd.retrieval.lexical import lex_operators
 from qmd.retrieval.trace import Trace
 
 

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError
 from qmd.records import Query, Scope, SearchResponse, SubQuery
-from qmd.retrieval.options import Mode, SearchOptions
+from qmd.retrieval.matching import find_spans
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
-from qmd.retrieval.spans import find_spans
+from qmd.retrieval.query import Mode, SearchOptions, parse_query
 from tests import fakes
 from tests.note_index import NoteIndex
 

@@ -17,9 +17,8 @@ from qmd.inference.base import Engines
 from qmd.ingest.document import parse_document
 from qmd.records import Collection, Scope, SearchResponse
 from qmd.retrieval.lookup import resolve_document
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
 from qmd.store.records import NewDocument, pack_text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qmd.analysis.query import analyze_query, parse_lex
 from qmd.records import LexicalTerm
-from qmd.retrieval.spans import MOST_SPANS, find_spans
+from qmd.retrieval.matching import MOST_SPANS, find_spans
 
 
 def found(text: str, query: str) -> list[str]:

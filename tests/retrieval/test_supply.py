@@ -7,14 +7,13 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.indexing.ahead import ChunksAhead
 from qmd.indexing.embed import embed_pending
-from qmd.indexing.vector_sample import sample_vectors
 from qmd.inference.base import Embedder
+from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.records import Candidate, Ranking, SearchResponse
 from qmd.retrieval import supply
 from qmd.retrieval.fusion import fuse_zscores
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import parse_query
+from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.records import PendingContent
 from tests import fakes
 from tests.note_index import NoteIndex

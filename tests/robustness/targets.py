@@ -182,9 +182,8 @@ def _indexed(folder: Path) -> Iterator[Path]:
 def _open_queries(folder: Path) -> Iterator[Check]:
     from qmd.inference.base import Engines
     from qmd.retrieval.lookup import resolve_document
-    from qmd.retrieval.options import SearchOptions
     from qmd.retrieval.pipeline import search
-    from qmd.retrieval.query_parser import parse_query
+    from qmd.retrieval.query import SearchOptions, parse_query
     from qmd.store.sqlite.opening import open_reader
     from tests.fakes import OverlapReranker
     from tests.robustness.scenarios import EMBEDDER
@@ -393,9 +392,8 @@ def _open_models(folder: Path) -> Iterator[Check]:
     """What a stranger sends is imported as a command would, listed and verified: done, or refused in one line."""
     from qmd.inference.models.archives import import_model
     from qmd.inference.models.folders import list_models, verify_model
-    from qmd.plugins.forms.elsewhere import find_files
     from qmd.plugins.forms.importing import import_weights
-    from qmd.plugins.forms.sources import import_sources, importable_files
+    from qmd.plugins.forms.sources import find_files, import_sources, importable_files
 
     around = _Surroundings(folder)
 

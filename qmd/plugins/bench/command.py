@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from qmd.app.collections import refuse_unknown
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, Json, NoGpu, positive_number
 from qmd.cli.output import out, warn
 from qmd.clock import time_text, utc_now
-from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, NotFoundError, UsageError
+from qmd.errors import EXIT_FAILURE, EXIT_OK, ModelError, NotFoundError, UsageError, refuse_unknown
 from qmd.records import Scope
 
 if TYPE_CHECKING:

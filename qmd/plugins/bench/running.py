@@ -13,9 +13,8 @@ from qmd.inference.base import Engines
 from qmd.plugins.bench.answers import Answer, judge_answer
 from qmd.plugins.bench.fixture import Case
 from qmd.records import Scope, StoredDocument
-from qmd.retrieval.options import SearchOptions
 from qmd.retrieval.pipeline import search
-from qmd.retrieval.query_parser import build_scope, parse_query
+from qmd.retrieval.query import SearchOptions, build_scope, parse_query
 from qmd.store.base import IndexReader
 
 BACKENDS: Mapping[str, SearchOptions] = {

@@ -34,8 +34,8 @@ from qmd.plugins.browse.rows import (
 )
 from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Results
 from qmd.render.terminal import visible
-from qmd.retrieval.query_parser import filter_text, split_filters
-from qmd.retrieval.spans import find_spans
+from qmd.retrieval.matching import find_spans
+from qmd.retrieval.query import filter_text, split_filters
 
 if TYPE_CHECKING:
     from qmd.app.index import Index

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from qmd.errors import QmdError
 from qmd.render.text import VERDICT_NOTES
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.trace import CancelledSearch, Listener
 
 if TYPE_CHECKING:
     from qmd.app.index import Index

@@ -10,7 +10,7 @@ import anyio.to_thread
 from starlette.types import Receive
 
 from qmd.app.limits import overdue
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.trace import CancelledSearch, Listener
 
 T = TypeVar("T")
 

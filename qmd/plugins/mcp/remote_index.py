@@ -33,7 +33,7 @@ from qmd.plugins.mcp.warm_record import (
     write_record,
 )
 from qmd.records import SearchResponse
-from qmd.retrieval.listening import Listener
+from qmd.retrieval.trace import Listener
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration

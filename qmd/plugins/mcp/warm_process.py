@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from qmd.app.index import Index
 from qmd.app.limits import parse_duration
-from qmd.app.searching import SearchRequest, needed_roles, read_query, search_options
+from qmd.app.searching import SearchRequest, read_request
 from qmd.config.paths import Locations
 from qmd.errors import QmdError
 from qmd.files import make_private_folder
@@ -33,7 +33,7 @@ from qmd.plugins.mcp.warm_record import (
     warm_files,
     write_record,
 )
-from qmd.retrieval.listening import CancelledSearch
+from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.warm")
 
@@ -131,7 +131,7 @@ class SearchRoute:
 def _load_models(index: Index, wanted: SearchRequest) -> None:
     """Have the models of a search ready for the next one."""
     # What is wrong with them or with the query has been answered.
-    with suppress(QmdError), index.engines(needed_roles(read_query(wanted), search_options(wanted))):
+    with suppress(QmdError), index.engines(read_request(wanted).roles):
         pass
 
 

@@ -58,7 +58,7 @@ from qmd.records import (
     StoredDocument,
     SubQuery,
 )
-from qmd.retrieval.listening import CancelledSearch, Listener
+from qmd.retrieval.trace import CancelledSearch, Listener
 from tests.plugins.serving import Loader
 
 ROOT = Path(__file__).resolve().parents[2]

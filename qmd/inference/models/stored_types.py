@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import checked_path
-from qmd.inference.onnx_files.files import read_model
-from qmd.inference.onnx_files.messages import DTYPES, FLOAT, FLOAT16, Entry
+from qmd.inference.onnx_files import DTYPES, FLOAT, FLOAT16, Entry, read_model
 
 _FLOATING = {FLOAT: "fp32", FLOAT16: "fp16"}
 
@@ -37,7 +36,7 @@ class _Model(Struct, frozen=True):
     graph: Annotated[_Graph | None, 7] = None
 
 
-def held_format(path: Path) -> str | None:
+def stored_format(path: Path) -> str | None:
     """`fp32` or `fp16` when most of the file's constants are of that type; None for quantised or unreadable files."""
     sizes: Counter[int] = Counter()
     for constant in _constants(path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qmd import clock
 from qmd.errors import UsageError
 from qmd.records import MetadataFilter, Query, Scope, SubQuery
-from qmd.retrieval.query_parser import build_scope, check_size, parse_query, split_filters, validate_subqueries
+from qmd.retrieval.query import build_scope, parse_query, read_query, split_filters, validate_subqueries
 
 
 def test_plain_text_passes_as_it_is() -> None:
@@ -22,7 +22,7 @@ def test_plain_text_passes_as_it_is() -> None:
 @pytest.mark.parametrize("text", ["a " * 10_000, "vec: a\n" * 40, "tag:a " * 200, "lex: " + "b" * 20_000])
 def test_a_query_that_is_too_long_names_the_limit(text: str) -> None:
     with pytest.raises(UsageError, match=r"at most [\d,]+ are allowed"):
-        check_size(parse_query(text))
+        read_query(text)
 
 
 def test_expand_prefix_is_the_same_as_none() -> None:
