@@ -159,6 +159,8 @@ HOOKS: Mapping[str, str] = {
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
+    "models prepare: logits of prompts": "qmd.plugins.qwen.rerank_runs:prompt_logits",
+    "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
     "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: watching": "qmd.plugins.watch.command:watching_beside",
