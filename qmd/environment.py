@@ -1,4 +1,4 @@
-"""What the process was given: switches in environment variables, CPUs, and the place that it was installed from."""
+"""What the process was given: switches in environment variables, CPUs, a priority, and the place it came from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+_NICENESS = 10
+"""A tenth of the processor time that others get who want it too. The lowest there is could keep a write to the index
+waiting, and with it the writes of others."""
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
 
@@ -29,6 +33,27 @@ def usable_cpus() -> int:
         return max(1, min(cpus, round(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):
         return cpus
+
+
+def give_way() -> None:
+    """Run this process at a low priority, on Linux the calling thread and those that it starts; nothing on Windows.
+
+    Disks take a process's niceness for their own, where they know priorities.
+    """
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, 0)))
+    if sys.platform == "linux":
+        # Longer turns, and none at the cost of whoever is interactive.
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def thread_gives_way() -> None:
+    """Run the calling thread at a low priority, where a thread has one of its own, which is on Linux."""
+    if sys.platform == "linux":
+        give_way()
 
 
 def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
