@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from qmd.clock import Progress
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription
     from qmd.inference.settings import EngineSettings
-    from qmd.pace import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter

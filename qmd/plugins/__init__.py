@@ -44,6 +44,23 @@ class Store(NamedTuple):
     opening: str
 
 
+class Kind(NamedTuple):
+    """A kind of file; of each function the place, `module:function`.
+
+    Attributes:
+        outline: Of a text of this kind, the `qmd.ingest.outline.Outline`. A search asks for it, too.
+        decode: Of a file's bytes, the text and what was wrong with them; it raises
+            `qmd.errors.UnindexableFileError`. What follows it knows the text alone.
+        is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
+        is_source: Whether it is source code.
+    """
+
+    outline: str
+    decode: str = "qmd.ingest.document:decode_text"
+    is_markdown: bool = False
+    is_source: bool = False
+
+
 _LANCE = "qmd.plugins.lance.opening"
 
 STORES: Mapping[str, Store] = {
@@ -60,6 +77,23 @@ ENGINES: Mapping[str, str] = {
     "expand": "qmd.plugins.qwen:QwenRoom",
 }
 """What a model's name begins with, or the role of other models whose files are here -> its `EngineRoom`."""
+
+_MARKDOWN = ".md .markdown .mdown .mkd .mkdn .mdx .mdwn .qmd .rmd .mdc .livemd"
+_SOURCE = (
+    ".py .pyi .pyw .ts .mts .cts .tsx .js .mjs .cjs .jsx .go .rs .java .c .h .cc .cpp .cxx .hh .hpp .hxx .cs .rb .php"
+    " .sh .bash"
+)
+
+KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
+    ".org": Kind("qmd.ingest.outline:outline_org"),
+    **dict.fromkeys(_SOURCE.split(), Kind("qmd.ingest.outline:outline_text", is_source=True)),
+    **dict.fromkeys(
+        ("", ".txt", ".text", ".log", ".csv", ".json", ".toml", ".yaml", ".yml"),
+        Kind("qmd.ingest.outline:outline_text"),
+    ),
+}
+"""Ending of a file's name, in lower case -> what it is; anything else is text as well."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -117,6 +151,7 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 HOOKS: Mapping[str, str] = {
+    "index.yml: sampling": "qmd.plugins.qwen.settings",
     "search --interactive": "qmd.plugins.browse.command:pick",
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
@@ -124,7 +159,7 @@ HOOKS: Mapping[str, str] = {
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
-    "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
+    "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: watching": "qmd.plugins.watch.command:watching_beside",
 }

@@ -14,6 +14,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -40,7 +41,7 @@ from qmd.inference.models.folders import (
 from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
 from qmd.inference.models.stored_types import beside, external_files
-from qmd.inference.records import ModelRecord
+from qmd.inference.records import ModelFile, ModelRecord
 
 _MOST_MEMBERS = 1_000
 _MOST_RATIO, _SMALL_BYTES = 10, 16 << 20
@@ -111,10 +112,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
         manifest = read_manifest(folder)
         made_elsewhere = None if record else read_imported(folder)
         record = record or (made_elsewhere.record if made_elsewhere else _identify(folder, source, manifest))
-        wanted = [item for item in expected_files(record, folder, manifest) if _belongs(item.path, record, folder)]
-        if not {item.path for item in wanted} & {item.weights.path for item in record.formats}:
-            raise ModelError(f"'{source}' holds no weights of '{record.name}'", "see: qmd models list")
-        found = {item: file_below(folder, item.path, source.name) for item in wanted}
+        found = _files_of(record, folder, manifest, source)
         place = stack.enter_context(staged(models_dir, record.folder))
         check_space(place, 0 if is_archive else sum(path.stat().st_size for path in found.values()))
         for item, path in found.items():
@@ -127,36 +125,45 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
                 )
         if made_elsewhere is not None:
             write_imported(place, made_elsewhere)
-        commit = manifest.commit if manifest else None
-        install_files(
-            place, models_dir / record.folder, measured(record, commit, place, [item.path for item in wanted])
-        )
+        complete = measured(record, manifest.commit if manifest else None, place, [item.path for item in found])
+        install_files(place, models_dir / record.folder, complete)
     return record
 
 
-def _belongs(path: str, record: ModelRecord, folder: Path) -> bool:
-    """Whether a file is the model's own: of a model of the catalogue what it names, and what its graphs do."""
-    if record.repository.startswith(f"{OWNER}/"):
-        # Forms are made here, and what lies in their place would be run as one.
-        return folded(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
+def _files_of(record: ModelRecord, folder: Path, manifest: Manifest | None, source: Path) -> dict[ModelFile, Path]:
+    """The model's own files in a folder: of a model of the catalogue what it names, and what its graphs do."""
     graphs = [item.weights.path for item in record.formats]
-    named = {*(item.path for item in record.files), *graphs}
-    return path in named or path in (beside(graph, name) for graph in graphs for name in external_files(folder / graph))
+
+    def is_own(path: str) -> bool:
+        if record.repository.startswith(f"{OWNER}/"):
+            # Forms are made here, and what lies in their place would be run as one.
+            return folded(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
+        named = [item.path for item in record.files] + graphs
+        return path in named or any(
+            path == beside(graph, name) for graph in graphs for name in external_files(folder / graph)
+        )
+
+    wanted = [item for item in expected_files(record, folder, manifest) if is_own(item.path)]
+    if not {item.path for item in wanted} & set(graphs):
+        raise ModelError(f"'{source}' holds no weights of '{record.name}'", "see: qmd models list")
+    return {item: file_below(folder, item.path, source.name) for item in wanted}
 
 
 def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
+    """The model of the catalogue, or of a plug-in's, that a manifest or the name of the folder or archive means."""
     names = {manifest.repository.lower()} if manifest else set()
     names |= {path.name.lower().split(".tar")[0].removesuffix(".tgz") for path in (folder, source)}
     for record in MODELS:
         if names & {record.repository.lower(), record.folder.lower(), record.name.lower()}:
             return record
-    held = {file.path for file in manifest.files} if manifest else set()
+    known: list[ModelRecord] = []
     with contextlib.suppress(ModelError):
         known = room_records()
-        by_name = [record for record in known if record.folder.lower() in names]
-        by_file = [one for one in known if one.repository.lower() in names and one.formats[0].weights.path in held]
-        if by_name or len(by_file) == 1:
-            return (by_name or by_file)[0]
+    listed = {file.path for file in manifest.files} if manifest else set()
+    by_name = [one for one in known if one.folder.lower() in names]
+    by_file = [one for one in known if one.repository.lower() in names and one.formats[0].weights.path in listed]
+    if by_name or len(by_file) == 1:
+        return (by_name or by_file)[0]
     raise UsageError(f"cannot tell which model '{source}' is", "name it: qmd models import FILE --name NAME")
 
 
@@ -169,6 +176,18 @@ class _Stream(io.BufferedReader):
         return super().read(size)
 
 
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    """A tar file, packed by gzip or not."""
+    try:
+        with archive.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unzipped:
+            stream = _Stream(unzipped if raw.peek(2)[:2] == _GZIP else raw)
+            with tarfile.open(fileobj=stream, mode="r:") as opened:
+                yield opened
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as exc:
+        raise ModelError(f"'{archive}' is not a whole tar file", "export it again: qmd models export") from exc
+
+
 def _unpack(archive: Path, staging: Path) -> Path:
     """Unpack a tar file, which may hold plain files alone, and no more of them than it says; the folder with the model.
 
@@ -176,31 +195,28 @@ def _unpack(archive: Path, staging: Path) -> Path:
     """
     left = _MOST_RATIO * archive.stat().st_size + _SMALL_BYTES
     folder, seen = staging, {""}
-    with archive.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unzipped:
-        try:
-            stream = _Stream(unzipped if raw.peek(2)[:2] == _GZIP else raw)
-            with tarfile.open(fileobj=stream, mode="r:") as opened:
-                for number, member in enumerate(opened):
-                    left -= member.size
-                    if number >= _MOST_MEMBERS or left < 0:
-                        raise ModelError(f"'{archive}' holds more than its model can", "ask whoever made it")
-                    if member.isdir():
-                        continue
-                    target = path_below(staging, member.name, archive.name)
-                    source = opened.extractfile(member) if member.isreg() and not member.issparse() else None
-                    if source is None or folded(str(target)) in seen:
-                        raise ModelError(
-                            f"'{archive}' holds '{short(member.name)}', which no model has", "ask its maker"
-                        )
-                    seen.add(folded(str(target)))
-                    check_space(staging, member.size)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    with source, target.open("wb") as copy:
-                        shutil.copyfileobj(source, copy)
-                    if target.name == MANIFEST_NAME and (manifest := read_manifest(target.parent)):
-                        folder, left = target.parent, sum(item.size_bytes or 0 for item in manifest.files)
-        except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as exc:
-            raise ModelError(f"'{archive}' is not a whole tar file", "export it again: qmd models export") from exc
-    entries = list(staging.iterdir())
-    is_inside = folder == staging and len(entries) == 1 and entries[0].is_dir()
-    return entries[0] if is_inside else folder
+    with _opened(archive) as opened:
+        for number, member in enumerate(opened):
+            left -= member.size
+            if number >= _MOST_MEMBERS or left < 0:
+                raise ModelError(f"'{archive}' holds more than its model can", "ask whoever made it")
+            if member.isdir():
+                continue
+            target = path_below(staging, member.name, archive.name)
+            source = opened.extractfile(member) if member.isreg() and not member.issparse() else None
+            if source is None or folded(str(target)) in seen:
+                raise ModelError(f"'{archive}' holds '{short(member.name)}', which no model has", "ask its maker")
+            seen.add(folded(str(target)))
+            check_space(staging, member.size)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with source, target.open("wb") as copy:
+                shutil.copyfileobj(source, copy)
+            if target.name == MANIFEST_NAME and (manifest := read_manifest(target.parent)):
+                folder, left = target.parent, sum(item.size_bytes or 0 for item in manifest.files)
+    return _only_folder(staging) if folder == staging else folder
+
+
+def _only_folder(place: Path) -> Path:
+    """The folder that is all of what a place holds, else the place."""
+    entries = list(place.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else place
