@@ -15,7 +15,8 @@ from typing import cast
 import apsw
 
 from qmd.app.collections import remove_collection, rename_collection
-from qmd.app.mirroring import open_current_writer
+from qmd.app.configuration import FileConfiguration
+from qmd.app.notices import Notices
 from qmd.app.records import EmbedRequest
 from qmd.app.updating import embed
 from qmd.config import edits
@@ -142,7 +143,7 @@ def _configure(world: World) -> None:
 
 
 def _writer(world: World) -> IndexWriter:
-    return open_current_writer(world.locations, load_config(world.locations), world.environ, lambda _: None)
+    return FileConfiguration(world.locations, world.environ, Notices()).open_writer()
 
 
 def _update(world: World) -> None:
