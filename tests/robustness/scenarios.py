@@ -142,8 +142,12 @@ def _configure(world: World) -> None:
         edits.add_collection(world.locations, name, world.notes / name)
 
 
+def _configuration(world: World) -> FileConfiguration:
+    return FileConfiguration(world.locations, world.environ, Notices())
+
+
 def _writer(world: World) -> IndexWriter:
-    return FileConfiguration(world.locations, world.environ, Notices()).open_writer()
+    return _configuration(world).open_writer()
 
 
 def _update(world: World) -> None:
@@ -186,16 +190,14 @@ def _cleanup(world: World) -> None:
 def _rename(world: World) -> None:
     config = load_config(world.locations)
     if config.collection("renamed") is None:
-        with _writer(world) as writer:
-            rename_collection(writer, world.locations, config, "first", "renamed")
+        rename_collection(_configuration(world), "first", "renamed")
     _writer(world).close()
 
 
 def _remove(world: World) -> None:
     config = load_config(world.locations)
     if config.collection("first") is not None:
-        with _writer(world) as writer:
-            remove_collection(writer, world.locations, config, "first")
+        remove_collection(_configuration(world), "first")
     _writer(world).close()
 
 
