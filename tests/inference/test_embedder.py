@@ -29,23 +29,9 @@ def embedder() -> OnnxEmbedder:
     return load_embedder(locate_builtin(), MINILM, threads=2)
 
 
-def test_vectors_come_back_in_the_order_of_the_texts(embedder: OnnxEmbedder) -> None:
-    together = embedder.embed_documents(TEXTS)
-    for row, text in enumerate(TEXTS):
-        assert np.array_equal(together[row], embedder.embed_documents([text])[0])
-
-
 def test_a_vector_does_not_depend_on_the_number_of_threads(embedder: OnnxEmbedder) -> None:
     alone = load_embedder(locate_builtin(), MINILM, threads=1)
     assert np.array_equal(alone.embed_documents(TEXTS * 5), embedder.embed_documents(TEXTS * 5))
-
-
-def test_vectors_have_length_one(embedder: OnnxEmbedder) -> None:
-    assert np.allclose(np.linalg.norm(embedder.embed_documents(TEXTS), axis=1), 1.0, atol=1e-5)
-
-
-def test_no_texts_give_an_empty_matrix_of_the_right_width(embedder: OnnxEmbedder) -> None:
-    assert embedder.embed_documents([]).shape == (0, 384)
 
 
 def test_an_empty_text_has_a_vector(embedder: OnnxEmbedder) -> None:
@@ -55,12 +41,6 @@ def test_an_empty_text_has_a_vector(embedder: OnnxEmbedder) -> None:
 def test_a_question_is_closest_to_its_answer(embedder: OnnxEmbedder) -> None:
     question = embedder.embed_queries(["how do I change my password"])
     assert (question @ embedder.embed_documents(TEXTS).T).argmax() == 0
-
-
-def test_progress_counts_up_to_the_number_of_texts(embedder: OnnxEmbedder) -> None:
-    seen: list[int] = []
-    embedder.embed_documents(TEXTS, seen.append)
-    assert seen == [1, 2, 3]
 
 
 def test_text_beyond_the_context_is_cut_at_its_end(embedder: OnnxEmbedder) -> None:

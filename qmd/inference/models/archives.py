@@ -37,9 +37,9 @@ from qmd.inference.models.folders import (
     staged,
     write_manifest,
 )
-from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
+from qmd.inference.models.stored_types import beside, external_files
 from qmd.inference.records import ModelRecord
 
 _MOST_MEMBERS = 1_000

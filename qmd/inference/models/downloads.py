@@ -28,8 +28,8 @@ from qmd.inference.models.folders import (
     read_manifest,
     sha256_of,
 )
-from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.hub import HubFile, describe_file, fetch
+from qmd.inference.models.stored_types import beside, external_files
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import UNPINNED, ModelFile, ModelRecord
 

@@ -22,9 +22,9 @@ from qmd.files import exclusive_lock, make_private_folder, write_atomically
 from qmd.foreign import commit_of, path_below, read_json_file
 from qmd.inference.base import engine_room
 from qmd.inference.models.catalogue import MODELS
-from qmd.inference.models.held_types import beside, external_files
 from qmd.inference.models.imported import OWNER, imported_models
 from qmd.inference.models.prepared import PREPARED_FOLDER, PreparedForm, prepared_forms, read_file_list
+from qmd.inference.models.stored_types import beside, external_files
 from qmd.inference.models.weights import locate_model
 from qmd.inference.records import ModelFile, ModelRecord
 from qmd.plugins import ENGINES, find

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.models.held_types import held_format
 from qmd.inference.models.prepared import forms_for, prepared_forms
+from qmd.inference.models.stored_types import stored_format
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import cuda_works
@@ -64,7 +64,7 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: 
     if form == PUBLISHED:
         found = replace(found, reason="published, as asked for")
     if found.format in ("fp16", "fp32"):
-        return replace(found, format=held_format(found.path) or found.format)
+        return replace(found, format=stored_format(found.path) or found.format)
     return found
 
 

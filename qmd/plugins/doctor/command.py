@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.inference.base import Embedder
-    from qmd.inference.inspection import EngineReport
     from qmd.inference.records import Role
     from qmd.plugins.doctor.in_force import InForce
+    from qmd.plugins.doctor.inspection import EngineReport
     from qmd.store.base import IndexReader
 
 _MEBIBYTE = 1 << 20
@@ -93,7 +93,7 @@ def _plain_lines(found: Diagnosis, environment: Mapping[str, str]) -> Iterator[s
 
 def _examine(invocation: Invocation, locations: Locations, index: OpenIndex) -> tuple[list[Check], list[EngineReport]]:
     """Everything that is looked at, in the order shown."""
-    from qmd.inference.inspection import inspect_engine
+    from qmd.plugins.doctor.inspection import inspect_engine
     from qmd.store.sqlite.connection import driver_version
 
     checks = [
@@ -153,7 +153,7 @@ def _permissions(locations: Locations) -> str:
 
 
 def _telemetry(locations: Locations, environ: Mapping[str, str]) -> str:
-    from qmd.inference.runtime.telemetry import remove_traces
+    from qmd.plugins.doctor.telemetry import remove_traces
 
     removed = remove_traces(locations.home, environ)
     return f"off; deleted the files that it had left on this machine: {_quoted(removed)}" if removed else "off"

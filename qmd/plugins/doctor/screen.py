@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from qmd.inference.inspection import EngineReport
     from qmd.plugins.doctor.command import Check, Diagnosis
     from qmd.plugins.doctor.in_force import InForce
+    from qmd.plugins.doctor.inspection import EngineReport
     from qmd.render.terminal import Styled
 
 _GROUPS = {

@@ -18,7 +18,7 @@ from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import sum_options
 from qmd.inference.engines.encoder_runs import BATCH_TOKENS
-from qmd.inference.models.held_types import held_format
+from qmd.inference.models.stored_types import stored_format
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer
@@ -120,7 +120,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
             lazy_load=True,
         ).model
         if weights.suffix == ".onnx":
-            format = held_format(weights) or "int8"
+            format = stored_format(weights) or "int8"
             session = open_session(
                 weights,
                 format=format,

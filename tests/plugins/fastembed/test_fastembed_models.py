@@ -24,7 +24,7 @@ from qmd.plugins.fastembed.bulk import FastembedEmbedder
 from qmd.plugins.fastembed.catalogue import FastembedModel, fastembed_models, fastembed_record, find_fastembed
 from qmd.plugins.fastembed.models import batches_by_length, open_fastembed
 from qmd.plugins.fastembed.rerankers import FastembedReranker, late_scorer, pair_scorer
-from tests.plugins.fastembed.tiny_fastembed import CROSS_ENCODER, EMBEDDER, LATE, STATIC, files_of
+from tests.plugins.fastembed.tiny_fastembed import CROSS_ENCODER, EMBEDDER, LATE, STATIC, place_fastembed
 
 TEXTS = (
     "Reset a forgotten password in the settings of the account, then restore the backup.",
@@ -35,20 +35,11 @@ QUERY = "how to reset a password"
 _BGE_PROMPT = "Represent this sentence for searching relevant passages: "
 
 
-def _place(name: str, models_dir: Path) -> Path:
-    record = fastembed_record(name)
-    folder = models_dir / record.folder
-    for path, content in files_of(name).items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     for name in (EMBEDDER, CROSS_ENCODER, LATE, STATIC):
-        _place(name, folder)
+        place_fastembed(name, folder)
     return folder
 
 
@@ -201,7 +192,7 @@ def test_a_deadline_or_a_caller_who_left_ends_the_reading(name: str, models_dir:
 
 
 def test_vectors_of_other_weights_or_another_tokenizer_are_told_apart(tmp_path: Path, engines: Engines) -> None:
-    folder = _place(EMBEDDER, tmp_path)
+    folder = place_fastembed(EMBEDDER, tmp_path)
     settings = EngineSettings(tmp_path, embed=EMBEDDER)
     assert engines.embedder is not None
     first = load_engines(settings, ["embed"]).embedder
@@ -236,7 +227,7 @@ def test_a_name_that_cannot_serve_says_why_and_what_to_do(
 
 @pytest.mark.parametrize("path", ["tokenizer_config.json", "model_optimized.onnx", "tokenizer.json"])
 def test_a_damaged_folder_is_one_line_that_names_the_model(path: str, tmp_path: Path) -> None:
-    (_place(EMBEDDER, tmp_path) / path).write_bytes(b"x")
+    (place_fastembed(EMBEDDER, tmp_path) / path).write_bytes(b"x")
     (failure,) = load_engines(EngineSettings(tmp_path, embed=EMBEDDER), ["embed"]).failures
     assert EMBEDDER in failure and "qmd models" in failure and "\n" not in failure
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from qmd.inference.models.weights import locate_builtin
+from qmd.plugins.fastembed.catalogue import fastembed_record
 
 EMBEDDER = "fastembed:BAAI/bge-small-en-v1.5"
 CROSS_ENCODER = "fastembed:Xenova/ms-marco-MiniLM-L-6-v2"
@@ -79,6 +81,15 @@ def _cross_encoder() -> bytes:
     ]
     more = {"two": np.array([2], np.int64), "scale": np.array(12, np.float32), "offset": np.array(8, np.float32)}
     return _model(nodes, more, "logits", ["batch", 1])
+
+
+def place_fastembed(name: str, models_dir: Path) -> Path:
+    """Lay a model's files where a pull puts them; the folder."""
+    folder = models_dir / fastembed_record(name).folder
+    for path, content in files_of(name).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return folder
 
 
 def _token_vectors() -> list[Any]:

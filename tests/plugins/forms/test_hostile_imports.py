@@ -30,8 +30,8 @@ from qmd.inference.models.folders import (
     verify_model,
     write_manifest,
 )
-from qmd.inference.models.held_types import external_files
 from qmd.inference.models.imported import IMPORT_FILE, find_imported, imported_models
+from qmd.inference.models.stored_types import external_files
 from qmd.inference.onnx_files.files import read_model
 from qmd.inference.onnx_files.messages import Model
 from qmd.inference.records import ModelFile

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tests.inference.model_interfaces import DIM, INTERFACES, Answer, chat_answer, encoded, texts_of
+from tests.plugins.servers.model_interfaces import DIM, INTERFACES, Answer, chat_answer, encoded, texts_of
 
 Body = dict[str, Any]
 Misbehave = Callable[[str, Body], Answer | None]

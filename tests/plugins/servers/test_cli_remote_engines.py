@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.inference.model_interfaces import Answer
+from tests.plugins.servers.model_interfaces import Answer
 from tests.plugins.servers.model_server import Body, ModelServer, serve_models
 from tests.program import Qmd, Run
 

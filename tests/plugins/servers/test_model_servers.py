@@ -19,7 +19,7 @@ from qmd.plugins.servers.client import RemoteClient
 from qmd.plugins.servers.engines import RemoteEmbedder, RemoteReranker
 from qmd.plugins.servers.expander import RemoteExpander
 from qmd.plugins.servers.settings import RemoteSettings, remote_settings
-from tests.inference.model_interfaces import DIM, INTERFACES, Answer, word_vector
+from tests.plugins.servers.model_interfaces import DIM, INTERFACES, Answer, word_vector
 from tests.plugins.servers.model_server import ModelServer, serve_models
 
 # Kind of server, what the user writes behind its host, the interface he names or that its host tells, and how many

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from qmd.inference import inspection, model_facts
-from qmd.inference.inspection import inspect_engine
-from qmd.inference.model_facts import ModelFacts, missing_gpu_file, operators_left_behind
+from qmd.inference.loader import choose_model
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER
 from qmd.inference.models.weights import locate_builtin
+from qmd.inference.records import Role
 from qmd.inference.runtime import sessions
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.doctor import inspection
+from qmd.plugins.doctor.inspection import ModelFacts, inspect_engine, missing_gpu_file, operators_left_behind
 from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
 
@@ -75,21 +76,25 @@ def test_operators_that_were_left_behind_are_in_the_report(
     assert "computed on the CPU all the same: 2 MatMulNBits" in inspect_engine(settings, "expand").more
 
 
+def _missing(settings: EngineSettings, role: Role = "expand") -> str | None:
+    return missing_gpu_file(settings, choose_model(settings, role))
+
+
 def test_a_cpu_file_on_a_machine_that_has_a_gpu_by_now_is_told_with_the_command(
     settings: EngineSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert missing_gpu_file(settings, "expand") is None
+    assert _missing(settings) is None
     monkeypatch.setattr(sessions, "cuda_verdict", lambda device=0: None)
-    assert missing_gpu_file(settings, "expand") == f"qmd models pull {QWEN_EXPANDER.name}"
-    assert missing_gpu_file(replace(settings, allow_gpu=False), "expand") is None
+    assert _missing(settings) == f"qmd models pull {QWEN_EXPANDER.name}"
+    assert _missing(replace(settings, allow_gpu=False)) is None
     gpu_file = settings.models_dir / QWEN_EXPANDER.folder / QWEN_EXPANDER.formats[0].weights.path
     gpu_file.parent.mkdir(parents=True, exist_ok=True)
     gpu_file.write_bytes(b"x")
-    assert missing_gpu_file(settings, "expand") is None
+    assert _missing(settings) is None
 
 
 def test_the_built_in_model_lacks_no_file_for_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "cuda_verdict", lambda device=0: None)
-    assert missing_gpu_file(EngineSettings(tmp_path), "embed") is None
+    assert _missing(EngineSettings(tmp_path), "embed") is None
     assert any(item.device == "cuda" for item in JINA_ZH.formats)
-    assert model_facts.bulk_line(object()) is None
+    assert inspection.bulk_line(object()) is None

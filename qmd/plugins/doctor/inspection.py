@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,22 +16,61 @@ from msgspec import Struct, field
 from qmd.config.sampling import SamplingSettings, changed_sampling
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
-from qmd.inference.model_facts import (
-    ModelFacts,
-    bulk_line,
-    missing_gpu_file,
-    operators_left_behind,
-    read_facts,
-    unwrapped,
-)
 from qmd.inference.models.catalogue import MINILM
-from qmd.inference.records import Role
+from qmd.inference.records import ModelChoice, Role
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.sessions import Session
     from qmd.inference.settings import EngineSettings
 
 _PROBE_TEXT = "how to restore a backup"
+_ARITHMETIC = re.compile("MatMul|Gemm|Conv|Attention|Norm|Gelu|Softmax|Sigmoid|Quant|Rotary|Einsum")
+"""Operators whose place decides the speed. Those of shapes belong on the CPU, also in a graph that is on the GPU."""
+
+_BULK_TEXTS = (
+    "Stop the service, copy the archive into place and start it again.",
+    "Meeting notes: the budget is approved, hiring waits until autumn.",
+    "std::vector::push_back appends an element in amortised constant time.",
+    "sourdough starter",
+    "The borrow checker rejects two mutable references to the same value, since either could invalidate the other "
+    "while it is still in use; a second scope, or splitting the slice, makes their lifetimes disjoint.",
+    "How do I reset my password?",
+)
+
+
+class ModelFacts(Struct, frozen=True):
+    """Numbers of a model; None for what it does not have or say."""
+
+    context: int | None = None
+    """Tokens in one run."""
+    layers: int | None = None
+    vocabulary: int | None = None
+    kv_bytes_per_token: int | None = None
+    end_tokens: tuple[str, ...] = ()
+
+    @property
+    def kv_bytes(self) -> int | None:
+        """What the key-value tensors of a full context take."""
+        if self.context is None or self.kv_bytes_per_token is None:
+            return None
+        return self.context * self.kv_bytes_per_token
+
+    @property
+    def line(self) -> str | None:
+        """All of it in words."""
+        parts = []
+        if self.context is not None:
+            parts.append(f"context {self.context} tokens")
+        if self.layers is not None:
+            parts.append(f"{self.layers} layers")
+        if self.vocabulary is not None:
+            parts.append(f"vocabulary {self.vocabulary} tokens")
+        if self.kv_bytes is not None and self.kv_bytes_per_token is not None:
+            each, whole = self.kv_bytes_per_token / 1024, self.kv_bytes / (1 << 20)
+            parts.append(f"key-value tensors {each:.1f} KiB a token, {whole:.1f} MiB in all")
+        if self.end_tokens:
+            parts.append(f"ends at {' '.join(self.end_tokens)}")
+        return ", ".join(parts) or None
 
 
 class EngineReport(Struct, frozen=True):
@@ -83,7 +123,7 @@ class EngineReport(Struct, frozen=True):
 
 def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     """Load the engine of a role, try it, and describe both; what fails is in the notes."""
-    from qmd.inference.loader import load_engines
+    from qmd.inference.loader import choose_model, load_engines
 
     # What every engine needs is imported first, so that the first one's load time is its own.
     for library in ("numpy", "onnxruntime", "tokenizers"):
@@ -111,7 +151,9 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     sampling = changed_sampling(drawn, than=SamplingSettings())
     bulk = bulk_line(engine)
     session: Session | None = getattr(engine, "session", None)
-    form, step = _form(settings, role, engine.description)
+    # None of it is of interest where the model is another room's.
+    model = choose_model(settings, role) if settings.room_for(role) is None else None
+    form, step = _form(settings, model, engine.description) if model else (None, None)
     return EngineReport(
         role=role,
         description=engine.description,
@@ -124,41 +166,30 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
         notes=tuple(notes),
         handling=handling,
         sampling=sampling,
-        facts=read_facts(engine, _context(settings, role)),
+        facts=read_facts(engine, (model.record or MINILM).context if model else None),
         left_behind={} if session is None else operators_left_behind(session),
         bulk=bulk,
-        gpu_step=missing_gpu_file(settings, role),
+        gpu_step=missing_gpu_file(settings, model) if model else None,
         form=form,
         step=step,
     )
 
 
-def _form(settings: EngineSettings, role: Role, held: EngineDescription) -> tuple[str | None, str | None]:
+def _form(settings: EngineSettings, model: ModelChoice, loaded: EngineDescription) -> tuple[str | None, str | None]:
     """`EngineReport.form` and `EngineReport.step` of an engine."""
-    from qmd.inference.loader import choose_model
     from qmd.inference.models.prepared import form_to_make, forms_for
     from qmd.inference.models.weights_choice import choose_weights, idle_forms
 
-    if role == "embed" or held.tier != "full" or settings.room_for(role) is not None:
+    if loaded.role == "embed" or loaded.tier != "full" or model.folder is None:
         return None, None
-    choice = choose_model(settings, role)
-    if choice.record is None or choice.folder is None or not forms_for(choice.record):
+    folder, record = model.here
+    if not forms_for(record):
         return None, None
-    record, folder, wanted = choice.record, choice.folder, settings.form_for(role)
+    wanted = settings.form_for(loaded.role)
     chosen = choose_weights(folder, record, allow_gpu=settings.gpu_allowed, form=wanted)
     line = "; ".join([f"{chosen.format}, {chosen.reason}", *idle_forms(folder, record, chosen.format)])
-    can_be_faster = wanted == "auto" and form_to_make(record, folder, has_cuda=held.provider != "cpu") is not None
+    can_be_faster = wanted == "auto" and form_to_make(record, folder, has_cuda=loaded.provider != "cpu") is not None
     return line, f"qmd models prepare {record.name}" if can_be_faster else None
-
-
-def _context(settings: EngineSettings, role: Role) -> int | None:
-    """Tokens in one run of the local model that serves a role; None for a server's and foreign ones."""
-    from qmd.inference.loader import choose_model
-
-    if settings.room_for(role) is not None:
-        return None
-    record = choose_model(settings, role).record
-    return (record or MINILM).context
 
 
 def _try(engines: Engines) -> None:
@@ -188,3 +219,65 @@ def resident_bytes() -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def unwrapped(engine: object) -> object:
+    """The engine that runs the model, inside the one that goes on without a GPU."""
+    inner: object = getattr(engine, "engine", None) or getattr(engine, "inner", None) or engine
+    return inner
+
+
+def read_facts(engine: object, context: int | None) -> ModelFacts:
+    """The facts of a local engine; `context` as its record has it."""
+    inner = unwrapped(engine)
+    session: Session | None = getattr(inner, "session", None)
+    tokenizer = getattr(inner, "tokenizer", None)
+    if session is None or tokenizer is None:
+        return ModelFacts(context)
+    from qmd.inference.runtime.decoder_signature import read_signature
+
+    ends, vocabulary = tuple(tokenizer.end_tokens), tokenizer.n_tokens
+    try:
+        signature = read_signature(session)
+    except ModelError:
+        return ModelFacts(context, None, vocabulary, None, ends)
+    if not signature.layers:
+        return ModelFacts(context, None, vocabulary, None, ends)
+    return ModelFacts(context, signature.layers, vocabulary, signature.kv_bytes_per_token, ends)
+
+
+def operators_left_behind(session: Session) -> Mapping[str, int]:
+    """Of a session on the GPU, the operators that compute on the CPU all the same: each run copies to them and back."""
+    if session.got != "cuda":
+        return {}
+    return {
+        operator: count
+        for (provider, operator), count in sorted(session.operators().items())
+        if provider == "cpu" and _ARITHMETIC.search(operator)
+    }
+
+
+def bulk_line(engine: object) -> str | None:
+    """Where documents in bulk are embedded, tried; None where that is where everything is."""
+    from qmd.inference.engines.bulk_embedding import BulkEmbedder
+
+    if not isinstance(engine, BulkEmbedder):
+        return None
+    cosine = engine.open_now(_BULK_TEXTS)
+    if cosine is None:
+        return engine.description.note
+    return f"many documents at a time run on cuda; cosine to single ones {cosine:.4f}"
+
+
+def missing_gpu_file(settings: EngineSettings, model: ModelChoice) -> str | None:
+    """The command that fetches a model's file for the GPU of this machine; None where it is here or of no use."""
+    from qmd.inference.models.weights_choice import has_gpu_file
+    from qmd.inference.runtime.sessions import cuda_works
+
+    if not settings.gpu_allowed or model.folder is None:
+        return None
+    folder, record = model.here
+    is_made_for_it = record.revision != "local" and any(item.device == "cuda" for item in record.formats)
+    if not is_made_for_it or has_gpu_file(folder, record) or not cuda_works():
+        return None
+    return f"qmd models pull {record.name}"

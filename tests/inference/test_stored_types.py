@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.loader import load_engines
-from qmd.inference.models.held_types import external_files, held_format
+from qmd.inference.models.stored_types import external_files, stored_format
 from qmd.inference.models.weights import locate_builtin
 from qmd.inference.settings import EngineSettings
 from tests.inference.exported_graphs import ExportForm
@@ -28,11 +28,11 @@ CASES: dict[str, tuple[ExportForm, str]] = {
 def test_the_type_of_most_bytes_is_read(tmp_path: Path, case: str, external: bool) -> None:
     form, expected = CASES[case]
     write_model(tmp_path / "model.onnx", form, random_weights(), external=external)
-    assert held_format(tmp_path / "model.onnx") == expected
+    assert stored_format(tmp_path / "model.onnx") == expected
 
 
 def test_an_int8_model_is_neither(tmp_path: Path) -> None:
-    assert held_format(locate_builtin() / "model.onnx") is None
+    assert stored_format(locate_builtin() / "model.onnx") is None
 
 
 @settings(max_examples=50)
@@ -40,11 +40,11 @@ def test_an_int8_model_is_neither(tmp_path: Path) -> None:
 def test_any_bytes_are_read_without_an_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "model.onnx"
     path.write_bytes(content)
-    assert held_format(path) in (None, "fp16", "fp32")
+    assert stored_format(path) in (None, "fp16", "fp32")
 
 
 def test_a_missing_file_is_none(tmp_path: Path) -> None:
-    assert held_format(tmp_path / "gone.onnx") is None
+    assert stored_format(tmp_path / "gone.onnx") is None
 
 
 @pytest.mark.parametrize("activations", ["fp16", "fp32"])

@@ -37,7 +37,7 @@ class _Model(Struct, frozen=True):
     graph: Annotated[_Graph | None, 7] = None
 
 
-def held_format(path: Path) -> str | None:
+def stored_format(path: Path) -> str | None:
     """`fp32` or `fp16` when most of the file's constants are of that type; None for quantised or unreadable files."""
     sizes: Counter[int] = Counter()
     for constant in _constants(path):
