@@ -68,7 +68,7 @@ def qwen_forms() -> Mapping[str, ExportForm]:
         # Key-value inputs, which the published file lacks, so that the exact form can share a prefix, too.
         "reranker-fp32": replace(_PUBLISHED, activations="fp32", head="score"),
         "reranker-q8": score,
-        "reranker-w8a8": replace(score, linear="w8a8", down="q8", row_levels=63),
+        "reranker-w8a8": replace(score, linear="w8a8", down="q8", largest=63),
     }
 
 

@@ -3,8 +3,8 @@
 A look compares the times of the folders and files that the index knows with those on disk: no file is opened, no mask
 and no ignore file applied, so a thousand notes cost five milliseconds. What has changed is brought up to date as by
 `qmd update`, without commands and vectors, as long as it is little and nobody else is writing. Vectors of the best
-candidates are stored once the answer is there. The other ways to keep an index fresh: the commands (`app/updating`), a
-server that nobody asks anything (`app/behind`), and `qmd watch`.
+candidates are stored once the answer is there. The other ways to keep an index fresh, by command, by a
+server while nobody asks it anything and by `qmd watch`, are in `app/updating`.
 """
 
 from __future__ import annotations

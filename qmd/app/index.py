@@ -317,9 +317,8 @@ class Index(ReadingIndex):
             AlreadyEmbeddingError: Another process is embedding.
             StoreError: The index is damaged, or cannot be written.
         """
-        from qmd.app.behind import SLICE_S, PatientEmbedder, refuse_another_model
         from qmd.app.engines import is_words_only, machine_lacks_memory
-        from qmd.app.updating import embed, embedding_run
+        from qmd.app.updating import SLICE_S, PatientEmbedder, embed, embedding_run, refuse_another_model
         from qmd.store.opening import open_writer
 
         if not self.embeds_behind or is_words_only() or not os.access(self.path, os.W_OK) or machine_lacks_memory():

@@ -194,7 +194,6 @@ class OpenedIndex:
 
     def engine_settings(self) -> EngineSettings:
         """The models that the configuration means, as far as it is trusted, else the environment's, else automatic."""
-        from qmd.config.sampling import DEFAULT_SAMPLING
         from qmd.config.settings import EMBED_OPTIONS
         from qmd.inference.settings import EngineSettings
 
@@ -208,7 +207,7 @@ class OpenedIndex:
             rerank_form=models.get("rerank_form", "auto"),
             expand_form=models.get("generate_form", "auto"),
             embed_options={name: models[f"embed.{name}"] for name in EMBED_OPTIONS if f"embed.{name}" in models},
-            sampling=written.sampling or DEFAULT_SAMPLING,
+            sampling=written.sampling or {},
             allow_gpu=self._allow_gpu,
             env=self._environ,
         )

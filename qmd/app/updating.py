@@ -1,9 +1,13 @@
-"""Bringing an index up to date: words from the files of its collections, then the vectors that are missing."""
+"""Bringing an index up to date: words from the files of its collections, then the vectors that are missing.
+
+Vectors are computed by one process at a time: a command, `qmd watch`, or a server while nobody asks it anything. The
+last two go on in slices and give way to a command. What a search does by the way is in `app/freshness`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,17 +15,29 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
+from qmd.environment import usable_cpus
+from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from qmd.indexing.reports import EmbedReport
-    from qmd.inference.base import Embedder
+    from qmd.inference.base import Embedder, EngineDescription
     from qmd.inference.settings import EngineSettings
     from qmd.pace import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter
     from qmd.store.runs import RunRecord
+
+
+SLICE_S = 30.0
+"""After so long a server looks for the newest notes again, which takes some 5 % of that in an index of 80,000."""
+
+_PATIENT_BATCH = 16
+"""Texts at a time for models on a GPU or a server, where one by one wastes most of the time."""
 
 
 class Update:
@@ -147,3 +163,88 @@ def embed(
         return report
     told = anew.finish(writer, embedder.fingerprint, collections, force=force)
     return replace(report, warnings=(*report.warnings, *told))
+
+
+class PatientEmbedder:
+    """An `Embedder` that waits before every text, or few texts, and leaves half of the processors to others.
+
+    Args:
+        inner: Computes.
+        wait: Returns when there is nothing more urgent; what it raises ends the work.
+    """
+
+    def __init__(self, inner: Embedder, wait: Callable[[], None]) -> None:
+        self._inner = inner
+        self._wait = wait
+        self._batch = 1 if inner.description.provider == "cpu" else _PATIENT_BATCH
+        self._threads = max(1, usable_cpus() // 2) if self._batch == 1 else 1
+
+    @property
+    def description(self) -> EngineDescription:
+        """See `Embedder`, as for all of these."""
+        return self._inner.description
+
+    @property
+    def dim(self) -> int:
+        return self._inner.dim
+
+    @property
+    def fingerprint(self) -> str:
+        return self._inner.fingerprint
+
+    @property
+    def max_tokens(self) -> int:
+        return self._inner.max_tokens
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        # Texts are cut in Python, which holds up every other thread.
+        self._wait()
+        return self._inner.token_starts(text)
+
+    def embed_documents(
+        self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        import numpy as np
+
+        from qmd.batches import batches
+        from qmd.processes import thread_gives_way
+
+        done: list[npt.NDArray[np.float32]] = []
+        # A text alone is run by the thread that asks for it, so its priority is that of these threads.
+        with ThreadPoolExecutor(self._threads, initializer=thread_gives_way) as pool:
+            for vectors in pool.map(self._embed, batches(texts, self._batch)):
+                done.append(vectors)
+                if on_progress is not None:
+                    on_progress(sum(map(len, done)))
+        return np.concatenate(done)
+
+    def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        return self._inner.embed_queries(texts)
+
+    def embeds(self, text: str) -> bool:
+        return self._inner.embeds(text)
+
+    def query_trust(self, text: str) -> float:
+        return self._inner.query_trust(text)
+
+    def _embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        self._wait()
+        return self._inner.embed_documents(texts)
+
+
+def refuse_another_model(embedder: Embedder, known: str | None) -> None:
+    """Leave it to the user to begin with a model: its vectors take their time, and a server is sent every text.
+
+    Args:
+        embedder: The model that is configured.
+        known: Fingerprint of the one whose vectors the index has; None before there are any.
+
+    Raises:
+        ModelError: The index has vectors of another model, or none and this one's server would compute them.
+    """
+    if known is None and embedder.description.tier == "remote":
+        raise ModelError("a server's model computes vectors only when it is told to", "begin with: qmd embed")
+    if known is not None and known != embedder.fingerprint:
+        raise ModelError("the index has vectors of another model than the configured one", "run: qmd embed")

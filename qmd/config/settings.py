@@ -6,7 +6,7 @@ import codecs
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from msgspec import Struct, field
 
@@ -15,9 +15,6 @@ from qmd.errors import ConfigError, collection_not_found
 from qmd.files import read_regular_file
 from qmd.names import escape_bytes, to_disk
 from qmd.records import DEFAULT_PATTERN, Collection
-
-if TYPE_CHECKING:
-    from qmd.config.sampling import SamplingSettings
 
 MAX_BYTES = 1_000_000
 _REPAIR_HINT = "correct the file, or move it away and start again"
@@ -38,7 +35,7 @@ class Config(Struct, frozen=True):
     """Slot (`embed`, `generate`, `rerank`) → model reference as written; `embed.dim` and its like (`EMBED_OPTIONS`) →
     what is said besides the model.
     """
-    sampling: SamplingSettings | None = None
+    sampling: Mapping[str, object] | None = None
     """How the expansion model's tokens are drawn; None where the file does not say."""
     auto_update: bool = True
     """Whether a search takes up changed files first."""
@@ -197,23 +194,22 @@ def _model(value: object, where: str, locations: Locations) -> str:
     return f"{f'{api}+' if api else ''}{url}#{model}" if url else model
 
 
-def _sampling(value: object, locations: Locations) -> SamplingSettings | None:
-    """The defaults with what is written in their place."""
+def _sampling(value: object, locations: Locations) -> Mapping[str, object] | None:
+    """What is written of how tokens are drawn, each setting one that its plug-in takes."""
     written = {str(key): item for key, item in _mapping(value, SAMPLING_KEY, locations).items()}
     if not written:
         return None
-    from qmd.config.sampling import SamplingSettings, expected_of, read_sampling
+    from qmd.plugins import hook
 
-    known = SamplingSettings.__struct_fields__
+    settings = hook("index.yml: sampling")
     for key, item in written.items():
-        if key not in known:
-            raise ConfigError(
-                f"{SAMPLING_KEY} in '{locations.config_file}' has no setting '{key}'", f"it has {', '.join(known)}"
-            )
-        expected = expected_of(key, item)
+        if key not in settings.NAMES:
+            message = f"{SAMPLING_KEY} in '{locations.config_file}' has no setting '{key}'"
+            raise ConfigError(message, f"it has {', '.join(settings.NAMES)}")
+        expected = settings.expected_of(key, item)
         if expected is not None:
             raise _wrong(f"{SAMPLING_KEY}.{key}", expected, item, locations)
-    return read_sampling(written)
+    return written
 
 
 def _wrong(where: str, expected: str, value: object, locations: Locations) -> ConfigError:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.environment import usable_cpus
 from qmd.errors import ModelError
 from qmd.inference.records import EmbedOverrides, Role
@@ -45,7 +44,7 @@ class EngineSettings(Struct, frozen=True):
     rerank_form: str = AUTO
     expand_form: str = AUTO
     """Which file of a model is opened: `auto`, `published`, or a form that was prepared here."""
-    sampling: SamplingSettings = DEFAULT_SAMPLING
+    sampling: Mapping[str, object] = field(default_factory=dict)
     """How an expander that runs here draws its tokens."""
     allow_gpu: bool = True
     embed_options: Mapping[str, str] = field(default_factory=dict)

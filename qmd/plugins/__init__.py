@@ -117,6 +117,7 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 HOOKS: Mapping[str, str] = {
+    "index.yml: sampling": "qmd.plugins.qwen.settings",
     "search --interactive": "qmd.plugins.browse.command:pick",
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
@@ -124,7 +125,7 @@ HOOKS: Mapping[str, str] = {
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
-    "GGUF address: file": "qmd.plugins.forms.elsewhere:cached_file_of",
+    "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: watching": "qmd.plugins.watch.command:watching_beside",
 }

@@ -6,11 +6,9 @@ They are rules for the tokens of markdown-it, the same for a terminal and for a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
-
-from qmd.app.pictures import is_picture
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -20,6 +18,17 @@ if TYPE_CHECKING:
 
 AddressOf = Callable[[str], str | None]
 """Target of a link, as the note writes it → address of that note; None where there is none."""
+
+PICTURE_TYPES: Mapping[str, str] = {
+    "avif": "image/avif",
+    "gif": "image/gif",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+    "webp": "image/webp",
+}
+"""Suffix → media type of what is taken for a picture."""
 
 BOXES = {"[ ]": "☐", "[x]": "☑", "[X]": "☑"}
 CALLOUT = r"\[!([\w-]+)\][-+]?[ \t]*"
@@ -34,6 +43,11 @@ def add_marks(parser: MarkdownIt) -> MarkdownIt:
     parser.inline.ruler.before("link", "wiki_link", _read_wiki_link)
     parser.core.ruler.push("marks", _settle_marks)
     return parser
+
+
+def is_picture(name: str) -> bool:
+    """Whether a name is that of a picture, by its suffix."""
+    return name.rpartition(".")[2].lower() in PICTURE_TYPES
 
 
 def find_note(link: Token, address_of: AddressOf) -> str | None:

@@ -14,8 +14,8 @@ import time
 import numpy as np
 from msgspec.structs import replace
 
-from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.plugins.qwen.sampling import Sampler
+from qmd.plugins.qwen.settings import DEFAULT_SAMPLING, SamplingSettings
 
 VOCABULARY, DRAWS = 151_936, 10
 EVERYTHING = replace(
@@ -28,7 +28,6 @@ EVERYTHING = replace(
     typical_p=0.9,
     min_p=0.02,
     xtc_probability=0.5,
-    dynatemp_range=0.2,
 )
 CASES = {
     "default": DEFAULT_SAMPLING,

@@ -27,7 +27,7 @@ from qmd.inference.runtime.tokenization import read_tokenizer
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.forms.graph_writer import Qwen3Shape
 from qmd.plugins.forms.importing import ImportReport, import_weights
-from qmd.plugins.forms.networks import read_gguf_network
+from qmd.plugins.forms.networks import read_network
 from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 from qmd.plugins.qwen.decoding import Decoder
 from tests.inference.tiny_models import reference_logits
@@ -128,7 +128,7 @@ def cosine(a: Floats, b: Floats) -> float:
 
 def held_floats(path: Path) -> dict[str, Floats]:
     """What a reranker's file holds, by our names."""
-    network = read_gguf_network(path)
+    network = read_network(path)
     return {name: tensor.floats() for name, tensor in network.tensors.items()} | dict(network.made)
 
 

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from qmd.files import exclusive_lock
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.weights import locate_builtin
-from qmd.inference.onnx_files.messages import FLOAT, value_info
+from qmd.inference.onnx_files import FLOAT
 from qmd.inference.records import ModelRecord
+from qmd.plugins.forms.onnx_model import value_info
 from tests.inference.exported_graphs import PublishedWriter
 from tests.inference.model_hub import WEIGHTS, FakeHub, Reply, serve_hub
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model

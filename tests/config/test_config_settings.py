@@ -14,9 +14,9 @@ from qmd.config.edits import (
     set_update_command,
 )
 from qmd.config.paths import Locations, locate
-from qmd.config.sampling import DEFAULT_SAMPLING
 from qmd.config.settings import config_digest, load_config, needs_full_config
 from qmd.errors import ConfigError, NotFoundError
+from qmd.plugins.qwen.settings import DEFAULT_SAMPLING, read_sampling
 
 
 @pytest.fixture
@@ -127,8 +127,9 @@ def test_only_models_and_editor_links_need_the_whole_file(places: Locations) -> 
 
 def test_what_is_written_about_sampling_replaces_the_defaults_one_by_one(places: Locations) -> None:
     places.config_file.write_text("sampling:\n  top_k: 40\n  order: [penalties, temperature]\n  seed:\n")
-    held = load_config(places).sampling
-    assert held == replace(DEFAULT_SAMPLING, top_k=40, order=("penalties", "temperature"), seed=None)
+    written = load_config(places).sampling
+    assert written is not None
+    assert read_sampling(written) == replace(DEFAULT_SAMPLING, top_k=40, order=("penalties", "temperature"), seed=None)
     places.config_file.write_text("sampling:\n")
     assert load_config(places).sampling is None
 

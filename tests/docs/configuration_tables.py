@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
-from qmd.config.variables import SETTINGS, VARIABLES, Area
+from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Area
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 

@@ -11,19 +11,10 @@ import numpy.typing as npt
 import onnx
 from msgspec import Struct
 
-from qmd.inference.onnx_files.messages import (
-    FLOAT,
-    FLOAT16,
-    INT64,
-    Dimension,
-    Shape,
-    TensorType,
-    Type,
-    ValueInfo,
-    value_info,
-)
+from qmd.inference.onnx_files import FLOAT, FLOAT16, INT64
 from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, LinearForm, Qwen3Shape
 from qmd.plugins.forms.graphs import Qwen3Writer
+from qmd.plugins.forms.onnx_model import Dimension, Shape, TensorType, Type, ValueInfo, value_info
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
 
@@ -51,7 +42,7 @@ class ExportForm(Struct, frozen=True):
     activations: Literal["fp32", "fp16"] = "fp32"
     linear: LinearForm = "q8"
     down: LinearForm | None = None
-    row_levels: int = 127
+    largest: int = 127
     block: int = 128
     accuracy_level: int = 4
     """`MatMulNBits` attribute; 4 = 8-bit integer products, 0 = products in the activation type."""
@@ -91,7 +82,7 @@ class PublishedWriter(Qwen3Writer):
     def __init__(
         self, path: Path, shape: Qwen3Shape, form: ExportForm, weights: Weights, *, external: bool = False
     ) -> None:
-        own = GraphForm(form.linear, form.down, form.row_levels, form.block, form.table, form.head)
+        own = GraphForm(form.linear, form.down, form.largest, form.block, form.table, form.head)
         super().__init__(path, shape, own, weights)
         self.export = form
         self._is_external = external

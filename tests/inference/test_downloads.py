@@ -13,6 +13,7 @@ from qmd.errors import ModelError, NotFoundError, QmdError, UsageError
 from qmd.inference.models.archives import export_model, import_model
 from qmd.inference.models.catalogue import JINA_ZH, MINILM, QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.downloads import formats_to_pull, pull_model
+from qmd.inference.models.fetching import fetch
 from qmd.inference.models.folders import (
     list_models,
     model_path,
@@ -20,7 +21,7 @@ from qmd.inference.models.folders import (
     remove_model,
     verify_model,
 )
-from qmd.inference.models.hub import HubFile, fetch
+from qmd.inference.models.hub import HubFile
 from qmd.inference.records import ModelFile, ModelFormat
 from tests.inference.model_hub import COMMIT, WEIGHTS, FakeHub, serve_hub
 

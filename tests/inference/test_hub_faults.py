@@ -13,8 +13,8 @@ import pytest
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.inference.models.hub import HubFile, describe_file, fetch
-from qmd.inference.models.hub_answers import pause_asked_for, refusal
+from qmd.inference.models.fetching import fetch
+from qmd.inference.models.hub import HubFile, describe_file, pause_asked_for, refusal
 from tests.inference.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply, serve_hub
 
 NAME = "onnx/model.onnx"
@@ -207,7 +207,7 @@ def test_a_file_of_untold_size_is_whole_when_the_server_says_so_and_never_endles
     file = HubFile(NAME, f"{hub.url}/{hub.repository}/resolve/main/{NAME}", None, None, None, {})
     fetch(file, tmp_path / "whole")
     assert (tmp_path / "whole").read_bytes() == WEIGHTS
-    monkeypatch.setattr("qmd.inference.models.hub._MOST_UNTOLD_BYTES", 100_000)
+    monkeypatch.setattr("qmd.inference.models.fetching._MOST_UNTOLD_BYTES", 100_000)
     with pytest.raises(ModelError, match="the hub tells no size"):
         fetch(file, tmp_path / "endless")
 
@@ -304,7 +304,8 @@ def test_a_refusal_says_who_refuses_what_and_what_to_do(
     status: int, code: str | None, is_mirror: bool, has_token: bool, message: str, hint: str
 ) -> None:
     answer = httpx.Response(status, headers={"X-Error-Code": code} if code else {})
-    found = refusal(answer, "'f' of 'a/b'", "a/b", "main", "http://mirror" if is_mirror else None, has_token=has_token)
+    file = HubFile("f", "", None, None, None, {}, "a/b", "main", "http://mirror" if is_mirror else None)
+    found = refusal(answer, file, has_token=has_token)
     assert found.message.startswith(message)
     assert hint in (found.hint or "")
 

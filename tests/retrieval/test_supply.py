@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.indexing.ahead import ChunksAhead
 from qmd.indexing.embed import embed_pending
-from qmd.indexing.vector_sample import sample_vectors
 from qmd.inference.base import Embedder
+from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.records import Candidate, Ranking, SearchResponse
 from qmd.retrieval import supply
 from qmd.retrieval.fusion import fuse_zscores

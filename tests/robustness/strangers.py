@@ -288,7 +288,8 @@ def hub_answers(dice: Dice) -> bytes:
 @contextmanager
 def open_hub(folder: Path) -> Iterator[Callable[[bytes], None]]:
     """Asking for a file and fetching it: the bytes, or one line; nothing is written but the file asked for."""
-    from qmd.inference.models.hub import describe_file, fetch
+    from qmd.inference.models.fetching import fetch
+    from qmd.inference.models.hub import describe_file
     from tests.inference.model_hub import Asked, Reply, serve_hub
 
     os.environ["no_proxy"] = "*"

@@ -392,9 +392,8 @@ def _open_models(folder: Path) -> Iterator[Check]:
     """What a stranger sends is imported as a command would, listed and verified: done, or refused in one line."""
     from qmd.inference.models.archives import import_model
     from qmd.inference.models.folders import list_models, verify_model
-    from qmd.plugins.forms.elsewhere import find_files
     from qmd.plugins.forms.importing import import_weights
-    from qmd.plugins.forms.sources import import_sources, importable_files
+    from qmd.plugins.forms.sources import find_files, import_sources, importable_files
 
     around = _Surroundings(folder)
 

@@ -40,7 +40,7 @@ from qmd.inference.models.folders import (
 from qmd.inference.models.imported import OWNER, read_imported, write_imported
 from qmd.inference.models.prepared import PREPARED_FOLDER
 from qmd.inference.models.stored_types import beside, external_files
-from qmd.inference.records import ModelRecord
+from qmd.inference.records import ModelFile, ModelRecord
 
 _MOST_MEMBERS = 1_000
 _MOST_RATIO, _SMALL_BYTES = 10, 16 << 20
@@ -111,10 +111,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
         manifest = read_manifest(folder)
         made_elsewhere = None if record else read_imported(folder)
         record = record or (made_elsewhere.record if made_elsewhere else _identify(folder, source, manifest))
-        wanted = [item for item in expected_files(record, folder, manifest) if _belongs(item.path, record, folder)]
-        if not {item.path for item in wanted} & {item.weights.path for item in record.formats}:
-            raise ModelError(f"'{source}' holds no weights of '{record.name}'", "see: qmd models list")
-        found = {item: file_below(folder, item.path, source.name) for item in wanted}
+        found = _files_of(record, folder, manifest, source)
         place = stack.enter_context(staged(models_dir, record.folder))
         check_space(place, 0 if is_archive else sum(path.stat().st_size for path in found.values()))
         for item, path in found.items():
@@ -127,36 +124,45 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
                 )
         if made_elsewhere is not None:
             write_imported(place, made_elsewhere)
-        commit = manifest.commit if manifest else None
-        install_files(
-            place, models_dir / record.folder, measured(record, commit, place, [item.path for item in wanted])
-        )
+        complete = measured(record, manifest.commit if manifest else None, place, [item.path for item in found])
+        install_files(place, models_dir / record.folder, complete)
     return record
 
 
-def _belongs(path: str, record: ModelRecord, folder: Path) -> bool:
-    """Whether a file is the model's own: of a model of the catalogue what it names, and what its graphs do."""
-    if record.repository.startswith(f"{OWNER}/"):
-        # Forms are made here, and what lies in their place would be run as one.
-        return folded(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
+def _files_of(record: ModelRecord, folder: Path, manifest: Manifest | None, source: Path) -> dict[ModelFile, Path]:
+    """The model's own files in a folder: of a model of the catalogue what it names, and what its graphs do."""
     graphs = [item.weights.path for item in record.formats]
-    named = {*(item.path for item in record.files), *graphs}
-    return path in named or path in (beside(graph, name) for graph in graphs for name in external_files(folder / graph))
+
+    def is_own(path: str) -> bool:
+        if record.repository.startswith(f"{OWNER}/"):
+            # Forms are made here, and what lies in their place would be run as one.
+            return folded(PurePosixPath(path).parts[0]) not in (PREPARED_FOLDER, MANIFEST_NAME)
+        named = [item.path for item in record.files] + graphs
+        return path in named or any(
+            path == beside(graph, name) for graph in graphs for name in external_files(folder / graph)
+        )
+
+    wanted = [item for item in expected_files(record, folder, manifest) if is_own(item.path)]
+    if not {item.path for item in wanted} & set(graphs):
+        raise ModelError(f"'{source}' holds no weights of '{record.name}'", "see: qmd models list")
+    return {item: file_below(folder, item.path, source.name) for item in wanted}
 
 
 def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRecord:
+    """The model of the catalogue, or of a plug-in's, that a manifest or the name of the folder or archive means."""
     names = {manifest.repository.lower()} if manifest else set()
     names |= {path.name.lower().split(".tar")[0].removesuffix(".tgz") for path in (folder, source)}
     for record in MODELS:
         if names & {record.repository.lower(), record.folder.lower(), record.name.lower()}:
             return record
-    held = {file.path for file in manifest.files} if manifest else set()
+    known: tuple[ModelRecord, ...] = ()
     with contextlib.suppress(ModelError):
         known = room_records()
-        by_name = [record for record in known if record.folder.lower() in names]
-        by_file = [one for one in known if one.repository.lower() in names and one.formats[0].weights.path in held]
-        if by_name or len(by_file) == 1:
-            return (by_name or by_file)[0]
+    listed = {file.path for file in manifest.files} if manifest else set()
+    by_name = [one for one in known if one.folder.lower() in names]
+    by_file = [one for one in known if one.repository.lower() in names and one.formats[0].weights.path in listed]
+    if by_name or len(by_file) == 1:
+        return (by_name or by_file)[0]
     raise UsageError(f"cannot tell which model '{source}' is", "name it: qmd models import FILE --name NAME")
 
 
@@ -187,16 +193,12 @@ def _unpack(archive: Path, staging: Path) -> Path:
                     if member.isdir():
                         continue
                     target = path_below(staging, member.name, archive.name)
-                    source = opened.extractfile(member) if member.isreg() and not member.issparse() else None
-                    if source is None or folded(str(target)) in seen:
+                    if folded(str(target)) in seen or not member.isreg() or member.issparse():
                         raise ModelError(
                             f"'{archive}' holds '{short(member.name)}', which no model has", "ask its maker"
                         )
                     seen.add(folded(str(target)))
-                    check_space(staging, member.size)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    with source, target.open("wb") as copy:
-                        shutil.copyfileobj(source, copy)
+                    _write_member(opened, member, target)
                     if target.name == MANIFEST_NAME and (manifest := read_manifest(target.parent)):
                         folder, left = target.parent, sum(item.size_bytes or 0 for item in manifest.files)
         except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as exc:
@@ -204,3 +206,12 @@ def _unpack(archive: Path, staging: Path) -> Path:
     entries = list(staging.iterdir())
     is_inside = folder == staging and len(entries) == 1 and entries[0].is_dir()
     return entries[0] if is_inside else folder
+
+
+def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    source = archive.extractfile(member)
+    assert source is not None  # as of every plain file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    check_space(target.parent, member.size)
+    with source, target.open("wb") as copy:
+        shutil.copyfileobj(source, copy)

@@ -18,6 +18,7 @@ from qmd.environment import is_on
 from qmd.errors import ModelError, UsageError
 from qmd.files import make_private_folder
 from qmd.foreign import path_below
+from qmd.inference.models.fetching import fetch
 from qmd.inference.models.folders import (
     STAGING,
     Manifest,
@@ -28,7 +29,7 @@ from qmd.inference.models.folders import (
     read_manifest,
     sha256_of,
 )
-from qmd.inference.models.hub import HubFile, describe_file, fetch
+from qmd.inference.models.hub import HubFile, describe_file
 from qmd.inference.models.stored_types import beside, external_files
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import UNPINNED, ModelFile, ModelRecord

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import checked_path
-from qmd.inference.onnx_files.files import read_model
-from qmd.inference.onnx_files.messages import DTYPES, FLOAT, FLOAT16, Entry
+from qmd.inference.onnx_files import DTYPES, FLOAT, FLOAT16, Entry, read_model
 
 _FLOATING = {FLOAT: "fp32", FLOAT16: "fp16"}
 

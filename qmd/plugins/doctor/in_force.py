@@ -1,4 +1,4 @@
-"""Which of the variables and settings that `qmd.config.variables` lists hold for this run, and where they come from."""
+"""Which of the variables and settings hold for this run, and where they come from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from qmd.config.settings import EMBED_OPTIONS, Config
-from qmd.config.variables import SETTINGS, VARIABLES, Variable
+from qmd.plugins import hook
+from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
 from qmd.records import DEFAULT_PATTERN
 
 _SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
@@ -78,32 +79,27 @@ def _setting_before(name: str, config: Config | None) -> str | None:
 
 def _written(config: Config) -> Iterator[tuple[str, str, str]]:
     """(key, key with `NAME` for a collection, value) of each setting that says something."""
-    if config.global_context:
-        yield "global_context", "global_context", config.global_context
-    if config.editor_uri:
-        yield "editor_uri", "editor_uri", config.editor_uri
-    if not config.auto_update:
-        yield "auto_update", "auto_update", "false"
-    if not config.auto_embed:
-        yield "auto_embed", "auto_embed", "false"
-    for slot in (*_SLOTS, *(f"embed.{name}" for name in EMBED_OPTIONS)):
-        if slot in config.models:
-            yield f"models.{slot}", f"models.{slot}", config.models[slot]
-    if config.sampling is not None:
-        from qmd.config.sampling import changed_sampling
-
-        for name, shown in changed_sampling(config.sampling).items():
-            yield f"sampling.{name}", f"sampling.{name}", shown
+    sampling = hook("index.yml: sampling").changed_sampling(config.sampling) if config.sampling else {}
+    models = (*_SLOTS, *(f"embed.{name}" for name in EMBED_OPTIONS))
+    of_all: Mapping[str, str | None] = {
+        "global_context": config.global_context or None,
+        "editor_uri": config.editor_uri or None,
+        "auto_update": None if config.auto_update else "false",
+        "auto_embed": None if config.auto_embed else "false",
+        **{f"models.{slot}": config.models.get(slot) for slot in models},
+        **{f"sampling.{name}": value for name, value in sampling.items()},
+    }
+    yield from ((key, key, value) for key, value in of_all.items() if value is not None)
     for one in config.collections:
-        for field, value in (
-            ("pattern", "" if one.pattern == DEFAULT_PATTERN else one.pattern),
-            ("ignore", ", ".join(one.ignore)),
-            ("gitignore", "" if one.gitignore else "false"),
-            ("update", one.update_command or ""),
-            ("includeByDefault", "" if one.include_by_default else "false"),
-        ):
-            if value:
-                yield f"collections.{one.name}.{field}", f"collections.NAME.{field}", value
+        of_one = {
+            "pattern": "" if one.pattern == DEFAULT_PATTERN else one.pattern,
+            "ignore": ", ".join(one.ignore),
+            "gitignore": "" if one.gitignore else "false",
+            "update": one.update_command or "",
+            "includeByDefault": "" if one.include_by_default else "false",
+        }
+        prefixes = f"collections.{one.name}", "collections.NAME"
+        yield from ((f"{prefixes[0]}.{key}", f"{prefixes[1]}.{key}", value) for key, value in of_one.items() if value)
 
 
 def _shown(variable: Variable, value: str) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from qmd.config.sampling import SamplingSettings, changed_sampling
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.inference.models.catalogue import MINILM
@@ -147,8 +146,7 @@ def inspect_engine(settings: EngineSettings, role: Role) -> EngineReport:
     grown = max(0, after - memory) if memory is not None and after is not None else None
     asked, reason, nodes = _placement(engine)
     handling: tuple[str, ...] = getattr(unwrapped(engine), "handling", ())
-    drawn: SamplingSettings = getattr(unwrapped(engine), "sampling", SamplingSettings())
-    sampling = changed_sampling(drawn, than=SamplingSettings())
+    sampling: Mapping[str, str] = getattr(unwrapped(engine), "drawing", {})
     bulk = bulk_line(engine)
     session: Session | None = getattr(engine, "session", None)
     # None of it is of interest where the model is another room's.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.cli.embedding import describe
+from qmd.plugins.doctor.checks import MEBIBYTE, Check, Diagnosis
 from qmd.render.columns import Elided, count, folded_home, heading, in_index, indented, mark, shown, state, tabulate
 from qmd.render.drawing import Screen, draw
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from qmd.plugins.doctor.command import Check, Diagnosis
     from qmd.plugins.doctor.in_force import InForce
     from qmd.plugins.doctor.inspection import EngineReport
     from qmd.render.terminal import Styled
@@ -33,8 +33,6 @@ _NEEDED = ("index", "configuration", "SQLite", "models")
 _SHORT = {"telemetry of ONNX Runtime": "telemetry", "embed": "vectors", "rerank": "reranking", "expand": "expansion"}
 _OF_THE_INDEX = ("qmd index", "qmd embed", "qmd embed --force")
 """Commands that must name the index that was examined."""
-
-_MEBIBYTE = 1 << 20
 
 
 class _Row(Struct, frozen=True):
@@ -94,7 +92,7 @@ def _engine_row(report: EngineReport) -> _Row:
         return _Row("warning", name, "; ".join(report.notes))
     speed = f"loads in {report.load_s:.1f} s"
     speed += "" if report.answer_s is None else f", answers in {1000 * report.answer_s:.0f} ms"
-    speed += "" if report.memory_bytes is None else f", {report.memory_bytes / _MEBIBYTE:.0f} MiB"
+    speed += "" if report.memory_bytes is None else f", {report.memory_bytes / MEBIBYTE:.0f} MiB"
     form = [f"form: {report.form}"] if report.form else []
     more = [speed, *report.more, *form, *report.handling, *report.notes]
     if report.sampling:

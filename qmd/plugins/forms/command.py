@@ -134,17 +134,15 @@ def import_(
         record = import_model(source, locations.models, find_record(name) if name else None)
         out(f"✓ Imported {record.name}\n")
         _hint_form(invocation, record, locations.models)
-        return EXIT_OK
     if name is not None and len(sources) > 1:
         raise UsageError(f"'{source}' holds {len(sources)} models: --name is for one", "import them one by one")
-    if len(sources) == 1:
-        _import_one(invocation, sources[0], locations.models, name, chosen)
-        return EXIT_OK
     status = EXIT_OK
     for one in sources:
         try:
-            _import_one(invocation, one, locations.models, None, chosen)
+            _import_one(invocation, one, locations.models, name, chosen)
         except ModelError as error:
+            if len(sources) == 1:
+                raise
             # The others of a folder are wanted all the same.
             status = error.exit_code
             out(f"✗ {one.name} is not imported: {error.message}\n")
@@ -189,11 +187,7 @@ def _hint_form(invocation: Invocation, record: ModelRecord, models_dir: Path) ->
 
 
 def importable_models(invocation: Invocation, locations: Locations) -> Sequence[Importable]:
-    """Models of other programs; their heads are read only where there are any."""
-    from qmd.plugins.forms.elsewhere import find_files
-
-    if not find_files(locations.models, locations.home, invocation.environ):
-        return ()
+    """Models of other programs."""
     from qmd.plugins.forms.sources import importable_files
 
     return importable_files(locations.models, locations.home, invocation.environ)

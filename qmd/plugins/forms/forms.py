@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -45,7 +45,7 @@ from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import import_runtime, open_session
 from qmd.plugins.forms.graph_weights import GraphWeights
-from qmd.plugins.forms.graph_writer import GraphForm, Weights
+from qmd.plugins.forms.graph_writer import GraphForm
 from qmd.plugins.forms.graphs import Qwen3Writer, graph_bytes
 from qmd.plugins.forms.self_check import CHECK_PAIRS, Agreement, compare_logits, compare_scores
 
@@ -83,7 +83,7 @@ def graph_forms(name: FormName, record: ModelRecord, hidden: int) -> tuple[Graph
     if name != "w8a8":
         return (form,)
     mixed = replace(form, down="q8")
-    return mixed, replace(mixed, row_levels=63)
+    return mixed, replace(mixed, largest=63)
 
 
 def prepare_model(
@@ -137,8 +137,13 @@ def prepare_model(
                 # A folder of its own, so that the temporary one is still there for its clean-up.
                 staged = Path(staging) / name
                 staged.mkdir()
-                told = _ToldWeights(weights, lambda done: tell(f"writing {name}", done, len(weights)))
-                Qwen3Writer(staged / "model.onnx", shape, form, told).write()
+                written: set[str] = set()
+
+                def count(weight: str) -> None:
+                    written.add(weight)
+                    tell(f"writing {name}", len(written), len(weights))
+
+                Qwen3Writer(staged / "model.onnx", shape, form, weights, count).write()
                 agreement = check.compare(expected, check.logits(f"checking {name}", staged / "model.onnx", name))
                 made = MadeForm(name, place / name, agreement, folder_size(staged), agreement.refusal(name))
                 _install(staged, made, origin, _is_ready(record, folder, name))
@@ -167,29 +172,6 @@ def _first_kept(
         if made.reason is None:
             break
     return made
-
-
-class _ToldWeights(Mapping[str, "npt.NDArray[np.float32]"]):
-    """Weights that tell how many of them were read."""
-
-    def __init__(self, weights: Weights, on_read: Callable[[int], None]) -> None:
-        self._weights = weights
-        self._on_read = on_read
-        self._read: set[str] = set()
-
-    def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
-        self._read.add(name)
-        self._on_read(len(self._read))
-        return self._weights[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._weights
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._weights)
-
-    def __len__(self) -> int:
-        return len(self._weights)
 
 
 class _Check(Struct, frozen=True):

@@ -7,14 +7,14 @@ the mean, does what both do behind it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 from msgspec import Struct
 
 from qmd.plugins.forms.graph_writer import MS_DOMAIN, Qwen3Shape
-from qmd.plugins.forms.stored_graphs import HeldWriter, held_form
-from qmd.plugins.forms.stored_weights import HeldWeights
+from qmd.plugins.forms.graphs import StoredWriter
+from qmd.plugins.forms.stored_weights import StoredWeights
 
 _FAR = -1e9
 """What is added to the attention of a token that may not be looked at."""
@@ -31,11 +31,11 @@ class GemmaShape(Struct, frozen=True):
     local_theta: float = 1e4
 
 
-class GemmaWriter(HeldWriter):
+class GemmaWriter(StoredWriter):
     """Reads what `Qwen3Writer` does, and of each layer `attended_norm` and `fed_norm`; and `dense` if there is one."""
 
-    def __init__(self, path: Path, shape: GemmaShape, weights: HeldWeights) -> None:
-        super().__init__(path, shape.sizes, held_form("hidden"), weights)
+    def __init__(self, path: Path, shape: GemmaShape, weights: StoredWeights, on_weight: Callable[[str], None]) -> None:
+        super().__init__(path, shape.sizes, "hidden", weights, on_weight)
         self.gemma = shape
 
     def network(self) -> None:
@@ -54,13 +54,13 @@ class GemmaWriter(HeldWriter):
             after = f"layers.{index + 1}.in_norm" if index + 1 < self.shape.layers else "norm"
             x, residual = self.add_norm(fed, residual, after)
         if "dense" in self.weights:
-            x = self.op("MatMul", [x, self.initializer("dense", self.weights["dense"].T)], name="dense")[0]
+            x = self.op("MatMul", [x, self.initializer("dense", self.weight("dense").T)], name="dense")[0]
         self.declare_hidden_output(x)
 
     def _prepare(self) -> None:
         """Rotary tables and masks of local and of global layers."""
         self._rotary = {
-            is_local: self._rotary_tables("local" if is_local else "global", theta)
+            is_local: self.rotary_tables("rope.local" if is_local else "rope.global", theta)
             for is_local, theta in ((True, self.gemma.local_theta), (False, self.shape.rope_theta))
         }
         length = self.op("Gather", [self.op("Shape", ["input_ids"])[0], self.constant(1)], axis=0)[0]
@@ -77,13 +77,6 @@ class GemmaWriter(HeldWriter):
             for is_local, seen in ((True, is_near), (False, always))
         }
         self._first = self.constant([0])
-
-    def _rotary_tables(self, name: str, theta: float) -> tuple[str, str]:
-        size = self.shape.head_size
-        inverse = 1.0 / theta ** (np.arange(0, size, 2) / size)
-        angles = np.arange(self.shape.max_positions)[:, None] * inverse[None]
-        cos = self.initializer(f"rope.{name}.cos", np.cos(angles).astype(np.float32))
-        return cos, self.initializer(f"rope.{name}.sin", np.sin(angles).astype(np.float32))
 
     def _attend(self, index: int, x: str) -> str:
         shape, prefix, is_local = self.shape, f"layers.{index}", self.gemma.is_local[index]

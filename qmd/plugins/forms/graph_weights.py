@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qmd.errors import ModelError
-from qmd.inference.onnx_files.messages import Node
 from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.forms.graph_writer import Qwen3Shape
-from qmd.plugins.forms.tensors import OnnxFile
+from qmd.plugins.forms.onnx_model import Node, OnnxFile
 
 _LAYER = re.compile(r"layers?[./_](\d+)[./_]")
 _PROJECTION = re.compile(r"(qkv_proj|gate_up_proj|q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)")

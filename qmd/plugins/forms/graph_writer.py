@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.inference.onnx_files.files import save_model
-from qmd.inference.onnx_files.messages import Graph, Model, Node, OperatorSet, Tensor, ValueInfo, attribute
-from qmd.plugins.forms.quantize import BlockQuantized, quantize_blocks, quantize_rows
-from qmd.plugins.forms.tensors import external_tensor, tensor_of
+from qmd.inference.onnx_files import encode
+from qmd.plugins.forms.onnx_model import (
+    Graph,
+    Model,
+    Node,
+    OperatorSet,
+    Tensor,
+    ValueInfo,
+    attribute,
+    external_tensor,
+    tensor_of,
+)
+from qmd.plugins.forms.quantize import BlockQuantized, quantize_blocks, quantize_rows, stack
 
 MS_DOMAIN = "com.microsoft"
 _EXTERNAL_FROM_BYTES = 4096
@@ -22,7 +31,15 @@ _PAGE_BYTES = 4096
 """External tensors start on a page border, so that they can be mapped into memory."""
 
 LinearForm = Literal["fp", "q4", "q8", "w8a8"]
-Weights = Mapping[str, "npt.NDArray[np.float32]"]
+Head = Literal["lm", "score", "hidden"]
+
+
+class Weights(Protocol):
+    """Weights by name, matrices as (out, in)."""
+
+    def __getitem__(self, name: str, /) -> npt.NDArray[np.float32]: ...
+
+    def __contains__(self, name: object, /) -> bool: ...
 
 
 class Qwen3Shape(Struct, frozen=True):
@@ -47,14 +64,15 @@ class GraphForm(Struct, frozen=True):
     linear: LinearForm = "q8"
     down: LinearForm | None = None
     """Form of the down projection, where it differs: its inputs have the widest outliers."""
-    row_levels: int = 127
-    """Largest weight level of W8A8; 63 on processors whose 16-bit sums would saturate (see `quantize_rows`)."""
+    largest: int = 127
+    """Largest quantized weight of W8A8; 63 on processors whose 16-bit sums would saturate (see `quantize_rows`)."""
     block: int = 128
     """Weights per scale."""
     table: Literal["fp", "q4", "q8"] = "q8"
     """Form of the embedding table, and of the language-model head tied to it."""
-    head: Literal["lm", "score"] = "lm"
-    """`lm`: logits over the vocabulary; `score`: one relevance logit, shape (batch, 1)."""
+    head: Head = "lm"
+    """`lm`: logits over the vocabulary; `score`: one relevance logit, shape (batch, 1); `hidden`: token vectors, with
+    nothing kept between runs."""
 
 
 class GraphWriter:
@@ -64,14 +82,23 @@ class GraphWriter:
         path: Model file; replaced if it exists. Large tensors go to `path` + `_data`.
         shape: Sizes.
         form: Formats.
-        weights: By name, matrices as (out, in); read one at a time.
+        weights: Read one at a time.
+        on_weight: Told of each weight that is read, and perhaps read again, by its name.
     """
 
-    def __init__(self, path: Path, shape: Qwen3Shape, form: GraphForm, weights: Weights) -> None:
+    def __init__(
+        self,
+        path: Path,
+        shape: Qwen3Shape,
+        form: GraphForm,
+        weights: Weights,
+        on_weight: Callable[[str], None] = lambda name: None,
+    ) -> None:
         self.path = path
         self.shape = shape
         self.form = form
         self.weights = weights
+        self._on_weight = on_weight
         self.nodes: list[Node] = []
         self.initializers: dict[str, Tensor] = {}
         self.inputs: list[ValueInfo] = []
@@ -80,6 +107,7 @@ class GraphWriter:
         self._written = 0
         self._count = 0
         self._row_quantized: dict[str, tuple[str, str, str]] = {}
+        self._sums: dict[tuple[str, int], str] = {}
 
     def name(self, stem: str) -> str:
         """A name not used before."""
@@ -132,14 +160,23 @@ class GraphWriter:
         """A small constant."""
         return self.initializer(self.name("constant"), np.array(value, dtype=dtype))
 
+    def weight(self, name: str) -> npt.NDArray[np.float32]:
+        """A weight in full precision."""
+        self._on_weight(name)
+        return self.weights[name]
+
+    def blocks(self, name: str, bits: int) -> BlockQuantized:
+        """A matrix in blocks: rounded to so many bits, where its file does not say otherwise."""
+        return quantize_blocks(self.weight(name), bits, self.form.block)
+
     def norm(self, x: str, weight: str) -> str:
         """Root-mean-square normalisation over the last axis."""
-        scale = self.initializer(weight, self.weights[weight])
+        scale = self.initializer(weight, self.weight(weight))
         return self.op("SimplifiedLayerNormalization", [x, scale], axis=-1, epsilon=self.shape.eps, stash_type=1)[0]
 
     def add_norm(self, x: str, residual: str, weight: str) -> tuple[str, str]:
         """The normalised sum, and the sum."""
-        inputs = [x, residual, self.initializer(weight, self.weights[weight])]
+        inputs = [x, residual, self.initializer(weight, self.weight(weight))]
         outputs = [self.name("normed"), "", "", self.name("residual")]
         kind = "SkipSimplifiedLayerNormalization"
         self.op(kind, inputs, outputs=outputs, domain=MS_DOMAIN, epsilon=self.shape.eps)
@@ -148,38 +185,53 @@ class GraphWriter:
     def linear(self, x: str, parts: Sequence[str], name: str, form: LinearForm | None = None) -> str:
         """The product of `x` with the weights `parts`, stacked along the output axis."""
         form = form or self.form.linear
-        weight = np.concatenate([self.weights[part] for part in parts]).astype(np.float32)
-        if form == "fp":
-            return self.op("MatMul", [x, self.initializer(f"{name}.weight", weight.T)], name=name)[0]
+        if form in ("q4", "q8"):
+            return self._block_linear(x, stack([self.blocks(part, int(form[1])) for part in parts]), name)
+        weight = np.concatenate([self.weight(part) for part in parts]).astype(np.float32)
         if form == "w8a8":
             return self._row_linear(x, weight, name)
-        quantized = quantize_blocks(weight, 4 if form == "q4" else 8, self.form.block)
-        levels = self.initializer(f"{name}.levels", quantized.packed)
-        scales = self.initializer(f"{name}.scales", quantized.scales)
-        return self.block_product(x, levels, scales, quantized, name)
+        return self.op("MatMul", [x, self.initializer(f"{name}.weight", weight.T)], name=name)[0]
 
-    def block_product(self, x: str, levels: str, scales: str, quantized: BlockQuantized, name: str) -> str:
+    def _block_linear(self, x: str, weight: BlockQuantized, name: str) -> str:
+        values = self.initializer(f"{name}.levels", weight.packed)
+        scales = self.initializer(f"{name}.scales", weight.scales)
+        product = self.block_product(x, values, scales, weight, name)
+        if weight.offsets is None:
+            return product
+        offsets = self.initializer(f"{name}.offsets", weight.offsets.T)
+        added = self.op("MatMul", [self._block_sums(x, weight), offsets], name=f"{name}.offset")[0]
+        return self.op("Add", [product, added])[0]
+
+    def _block_sums(self, x: str, weight: BlockQuantized) -> str:
+        """Sums of the blocks of `x` along its last axis, (batch, sequence, k / block); computed once for an input."""
+        block = weight.block
+        if (x, block) not in self._sums:
+            cut = self.op("Reshape", [x, self.constant([0, 0, weight.shape[1] // block, block])])[0]
+            self._sums[x, block] = self.op("ReduceSum", [cut, self.constant([-1])], keepdims=0)[0]
+        return self._sums[x, block]
+
+    def block_product(self, x: str, values: str, scales: str, weight: BlockQuantized, name: str) -> str:
         """A `MatMulNBits` node."""
-        n, k = quantized.shape
+        n, k = weight.shape
         return self.op(
             "MatMulNBits",
-            [x, levels, scales],
+            [x, values, scales],
             domain=MS_DOMAIN,
             name=name,
             K=k,
             N=n,
-            bits=quantized.bits,
-            block_size=quantized.block,
+            bits=weight.bits,
+            block_size=weight.block,
             accuracy_level=4,  # products of 8-bit integers
         )[0]
 
     def _row_linear(self, x: str, weight: npt.NDArray[np.float32], name: str) -> str:
         """W8A8: one scale per token and per output row. A scale per tensor is ruined by the first token's outlier."""
-        levels, scales = quantize_rows(weight, self.form.row_levels)
-        quantized_x, token_scale, row_shape = self._quantize_tokens(x, levels.shape[1])
+        values, scales = quantize_rows(weight, self.form.largest)
+        quantized_x, token_scale, row_shape = self._quantize_tokens(x, values.shape[1])
         inputs = [
             quantized_x,
-            self.initializer(f"{name}.levels", levels.T),
+            self.initializer(f"{name}.levels", values.T),
             self.constant(1.0, "float32"),
             self.initializer(f"{name}.scales", scales),
             self.constant(128, "uint8"),
@@ -198,9 +250,9 @@ class GraphWriter:
             flat = self.op("Reshape", [x, self.constant([-1, k])])[0]
             middle = tensor_of("middle", np.array([128], np.uint8))
             zeros = self.op("ConstantOfShape", [self.op("Shape", [flat_scale])[0]], value=middle)[0]
-            levels = self.op("QuantizeLinear", [flat, flat_scale, zeros], axis=0)[0]
+            values = self.op("QuantizeLinear", [flat, flat_scale, zeros], axis=0)[0]
             shape = self.op("Concat", [self.op("Shape", [x], end=2)[0], self.constant([-1])], axis=0)[0]
-            self._row_quantized[x] = (levels, scale, shape)
+            self._row_quantized[x] = (values, scale, shape)
         return self._row_quantized[x]
 
     def write(self) -> None:
@@ -215,7 +267,8 @@ class GraphWriter:
             output=tuple(self.outputs),
         )
         opsets = (OperatorSet("", 21), OperatorSet(MS_DOMAIN, 1))
-        save_model(self.path, Model(ir_version=10, producer_name="qmd", graph=graph, opset_import=opsets))
+        model = Model(ir_version=10, producer_name="qmd", graph=graph, opset_import=opsets)
+        self.path.write_bytes(encode(model))
 
     def network(self) -> None:
         """Add everything the graph holds."""

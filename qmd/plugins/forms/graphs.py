@@ -1,18 +1,23 @@
-"""Writes Qwen3 as our own ONNX graph: weights come in by name, a model file goes out.
+"""Writes Qwen3 as our own ONNX graph, decoder, reranker or embedder: weights come in by name, a model file goes out.
 
 Owning the graph buys what published files lack on a CPU: key-value tensors that can be updated in place, logits of the
-last token only, fused projections, quantised embedding tables and `accuracy_level` 4.
+last token only, fused projections, quantized embedding tables and `accuracy_level` 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from qmd.inference.onnx_files.messages import FLOAT, INT32, INT64, value_info
-from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, Qwen3Shape
-from qmd.plugins.forms.quantize import BlockQuantized, quantize_blocks
+from qmd.inference.onnx_files import FLOAT, INT32, INT64
+from qmd.plugins.forms.graph_writer import MS_DOMAIN, GraphForm, GraphWriter, Head, Qwen3Shape
+from qmd.plugins.forms.onnx_model import value_info
+from qmd.plugins.forms.quantize import BlockQuantized
+from qmd.plugins.forms.stored_weights import BLOCK, StoredWeights
+
+OUTPUT = "last_hidden_state"
 
 
 def graph_bytes(shape: Qwen3Shape, form: GraphForm) -> int:
@@ -49,40 +54,45 @@ class Qwen3Writer(GraphWriter):
             self.inputs.append(value_info(name, INT64, ["batch", length]))
 
     def _embed(self) -> tuple[str, str, BlockQuantized | None]:
-        """The tokens' vectors, the name of the table, and the table where it is quantised."""
+        """The tokens' vectors, the name of the table, and the table where it is quantized."""
         if self.form.table == "fp":
-            table = self.initializer("embed", self.weights["embed"])
-            return self.op("Gather", [table, "input_ids"], axis=0)[0], table, None
-        return self.quantized_rows(quantize_blocks(self.weights["embed"], int(self.form.table[1]), self.form.block))
-
-    def quantized_rows(self, table: BlockQuantized) -> tuple[str, str, BlockQuantized]:
-        """`_embed` of a quantised table."""
-        levels = self.initializer("embed.levels", table.packed.reshape(table.shape[0], -1))
+            name = self.initializer("embed", self.weight("embed"))
+            return self.op("Gather", [name, "input_ids"], axis=0)[0], name, None
+        table = self.table("embed", int(self.form.table[1]))
+        values = self.initializer("embed.levels", table.packed.reshape(table.shape[0], -1))
         scales = self.initializer("embed.scales", table.scales)
         rows = self.op(
             "GatherBlockQuantized",
-            [levels, "input_ids", scales],
+            [values, "input_ids", scales],
             domain=MS_DOMAIN,
             gather_axis=0,
             quantize_axis=1,
             block_size=table.block,
             bits=table.bits,
         )
-        return rows[0], levels, table
+        return rows[0], values, table
+
+    def table(self, name: str, bits: int) -> BlockQuantized:
+        """A matrix whose rows are looked up, as `blocks`, without offsets."""
+        return self.blocks(name, bits)
 
     def _prepare_attention(self) -> None:
         """Nodes that all layers share: rotary tables, last position of each row, total length."""
-        shape = self.shape
-        inverse = 1.0 / shape.rope_theta ** (np.arange(0, shape.head_size, 2) / shape.head_size)
-        angles = np.arange(shape.max_positions)[:, None] * inverse[None]
-        self.cos = self.initializer("rope.cos", np.cos(angles).astype(np.float32))
-        self.sin = self.initializer("rope.sin", np.sin(angles).astype(np.float32))
+        self.cos, self.sin = self.rotary_tables("rope", self.shape.rope_theta)
         lengths = self.op("ReduceSum", ["attention_mask", self.constant([1])], keepdims=0)[0]
         self.last = self.op("Sub", [lengths, self.constant(1)])[0]
         self.last32 = self.op("Cast", [self.last], to=INT32)[0]
         mask_shape = self.op("Shape", ["attention_mask"])[0]
         self.total = self.op("Gather", [mask_shape, self.constant(1)], axis=0)[0]
         self.total32 = self.op("Cast", [self.total], to=INT32)[0]
+
+    def rotary_tables(self, stem: str, theta: float) -> tuple[str, str]:
+        """Cosines and sines of every position, (positions, head size / 2)."""
+        size = self.shape.head_size
+        inverse = 1.0 / theta ** (np.arange(0, size, 2) / size)
+        angles = np.arange(self.shape.max_positions)[:, None] * inverse[None]
+        cos = self.initializer(f"{stem}.cos", np.cos(angles).astype(np.float32))
+        return cos, self.initializer(f"{stem}.sin", np.sin(angles).astype(np.float32))
 
     def _layer(self, index: int, hidden: str, residual: str) -> tuple[str, str]:
         shape, prefix = self.shape, f"layers.{index}"
@@ -112,8 +122,8 @@ class Qwen3Writer(GraphWriter):
         return self.op("Reshape", [self.norm(split, weight), self.constant([0, 0, -1])])[0]
 
     def attention(self, index: int, q: str, k: str, v: str) -> str:
-        """Attention over (batch, sequence, width) projections, by GroupQueryAttention."""
-        past, present = self.declare_past(index)
+        """Causal attention over (batch, sequence, width) projections, by GroupQueryAttention."""
+        past, present = (["", ""], []) if self.form.head == "hidden" else self.declare_past(index)
         return self.op(
             "GroupQueryAttention",
             [q, k, v, *past, self.last32, self.total32, self.cos, self.sin],
@@ -139,10 +149,14 @@ class Qwen3Writer(GraphWriter):
 
     def _head(self, x: str, table: str, quantized: BlockQuantized | None) -> None:
         dims: list[int | str]
+        if self.form.head == "hidden":
+            self.declare_hidden_output(x)
+            return
         if self.form.head == "score":
-            weight = self.initializer("score.weight", self.weights["score"].T)
+            weights = self.weight("score")
+            weight = self.initializer("score.weight", weights.T)
             logits = self.op("MatMul", [self.take_last(x), weight], name="score")[0]
-            dims = ["batch", len(self.weights["score"])]
+            dims = ["batch", len(weights)]
         else:
             x = self.logit_rows(x)
             if "head" in self.weights:
@@ -150,11 +164,16 @@ class Qwen3Writer(GraphWriter):
             elif quantized is None:
                 logits = self.op("MatMul", [x, self.op("Transpose", [table], perm=[1, 0])[0]], name="lm_head")[0]
             else:
-                levels = self.alias("lm_head.levels", table, quantized.packed.shape)
-                logits = self.block_product(x, levels, "embed.scales", quantized, "lm_head")
+                values = self.alias("lm_head.levels", table, quantized.packed.shape)
+                logits = self.block_product(x, values, "embed.scales", quantized, "lm_head")
             dims = ["batch", "logit_positions", self.shape.vocab]
         self.op("Cast", [logits], outputs=["logits"], to=FLOAT)
         self.outputs.insert(0, value_info("logits", FLOAT, dims))
+
+    def declare_hidden_output(self, x: str) -> None:
+        """Token vectors as the graph's output, (batch, sequence, hidden)."""
+        self.op("Cast", [x], outputs=[OUTPUT], to=FLOAT)
+        self.outputs.append(value_info(OUTPUT, FLOAT, ["batch", "sequence", self.shape.hidden]))
 
     def logit_rows(self, x: str) -> str:
         """The positions that get logits over the vocabulary, (batch, positions, hidden): the last of each row."""
@@ -169,3 +188,36 @@ class Qwen3Writer(GraphWriter):
         # A batch of branches adds one token a row; the mask is as wide as the longest, so shorter rows count below 0.
         index = self.op("Max", [index, self.constant(0)])[0]
         return self.op("GatherND", [x, self.op("Unsqueeze", [index, self.constant([-1])])[0]], batch_dims=1)[0]
+
+
+class StoredWriter(Qwen3Writer):
+    """Writes each matrix in the blocks of its file; see `StoredTensor.blocks`."""
+
+    weights: StoredWeights
+
+    def __init__(
+        self,
+        path: Path,
+        shape: Qwen3Shape,
+        head: Head,
+        weights: StoredWeights,
+        on_weight: Callable[[str], None],
+    ) -> None:
+        super().__init__(path, shape, GraphForm(block=BLOCK, head=head), weights, on_weight)
+
+    def blocks(self, name: str, bits: int) -> BlockQuantized:
+        """A matrix as it is stored, whatever bits are asked for."""
+        self._on_weight(name)
+        return self.weights.stored(name).blocks()
+
+    def table(self, name: str, bits: int) -> BlockQuantized:
+        """A matrix whose rows are looked up, rounded where it is stored with offsets."""
+        self._on_weight(name)
+        return self.weights.stored(name).table()
+
+    def project(self, x: str, prefix: str, parts: Sequence[str], widths: Sequence[int]) -> list[str]:
+        """Several projections of `x`: as one product where they are stored alike, else one by one."""
+        names = [f"{prefix}.{part}" for part in parts]
+        if len({self.weights.stored(name).format.layout for name in names}) == 1:
+            return super().project(x, prefix, parts, widths)
+        return [self.linear(x, [name], name) for name in names]

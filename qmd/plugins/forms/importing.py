@@ -44,13 +44,14 @@ from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
 from qmd.inference.runtime.chat_tokens import load_chat_tokenizer
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
-from qmd.plugins.forms.elsewhere import model_name
 from qmd.plugins.forms.gemma_graph import GemmaWriter
-from qmd.plugins.forms.networks import Network, read_folder_network, read_gguf_network
-from qmd.plugins.forms.stored_blocks import layout_of
-from qmd.plugins.forms.stored_graphs import EmbeddingWriter, HeldWriter, held_form
-from qmd.plugins.forms.stored_weights import HeldWeights
-from qmd.plugins.forms.weights_files.vocabulary import tokenizer_json
+from qmd.plugins.forms.graph_writer import Head
+from qmd.plugins.forms.graphs import StoredWriter
+from qmd.plugins.forms.networks import Network, read_network
+from qmd.plugins.forms.number_formats import FORMATS
+from qmd.plugins.forms.sources import model_name
+from qmd.plugins.forms.stored_weights import StoredWeights
+from qmd.plugins.forms.vocabulary import tokenizer_json
 
 _GRAPH = "model.onnx"
 _CONTEXT = {"embed": 1024, "rerank": 1024, "expand": 2048}
@@ -99,7 +100,7 @@ def import_weights(
     name = name or (path.resolve().name if path.is_dir() else model_name(path))
     _check_name(name, models_dir)
     with mapped_os_errors(path), reading(path.name):
-        network = read_folder_network(path, role) if path.is_dir() else read_gguf_network(path, role, name)
+        network = read_network(path, role, name)
     record = _record(name, network)
     folder = models_dir / record.folder
     with mapped_os_errors(models_dir), reading(path.name):
@@ -155,7 +156,7 @@ def _check_name(name: str, models_dir: Path) -> None:
 
 def _record(name: str, network: Network) -> ModelRecord:
     """The record of the model to be made."""
-    bits = layout_of(network.number_formats[0]).bits
+    bits = FORMATS[network.number_formats[0]].bits
     return ModelRecord(
         name=name,
         role=network.role,
@@ -204,30 +205,28 @@ def _graph_bytes(network: Network) -> int:
     """About how large the graph becomes."""
     total = 0
     for tensor in network.tensors.values():
-        layout = layout_of(tensor.type)
-        bits = layout.bits + 32 / layout.block * (2 if layout.has_offsets else 1)
+        layout = tensor.format
+        bits = layout.bits + 32 / layout.run * (1 if layout.middle is None else 2)
         total += int(np.prod(tensor.shape) * bits / 8)
     return total
 
 
 def _write_graph(path: Path, network: Network, on_progress: Callable[[int, int], None] | None) -> None:
-    total = sum(tensor.rows.nbytes for tensor in network.tensors.values())
+    sizes = {name: tensor.rows.nbytes for name, tensor in network.tensors.items()}
     done = 0
 
-    def count(size: int) -> None:
+    def count(weight: str) -> None:
         nonlocal done
-        done += size
+        done += sizes.get(weight, 0)
         if on_progress is not None:
-            on_progress(done, total)
+            on_progress(done, sum(sizes.values()))
 
-    weights = HeldWeights(network.tensors, network.made, network.source.name, count)
+    weights = StoredWeights(network.tensors, network.made, network.source.name)
     if network.gemma is not None:
-        GemmaWriter(path, network.gemma, weights).write()
-    elif network.role == "embed":
-        EmbeddingWriter(path, network.sizes, held_form("lm"), weights).write()
-    else:
-        head = "score" if network.role == "rerank" else "lm"
-        HeldWriter(path, network.sizes, held_form(head), weights).write()
+        GemmaWriter(path, network.gemma, weights, count).write()
+        return
+    heads: dict[Role, Head] = {"embed": "hidden", "rerank": "score", "expand": "lm"}
+    StoredWriter(path, network.sizes, heads[network.role], weights, count).write()
 
 
 def _write_tokenizer(place: Path, network: Network) -> None:

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.foreign import file_below, short
 from qmd.inference.records import Pooling, Role
 from qmd.inference.runtime.tokenization import read_json
 from qmd.plugins.forms.gemma_graph import GemmaShape
+from qmd.plugins.forms.gguf import GgufFile
 from qmd.plugins.forms.graph_writer import Qwen3Shape
-from qmd.plugins.forms.stored_blocks import layout_of
-from qmd.plugins.forms.weights_files.gguf import GgufFile
-from qmd.plugins.forms.weights_files.safetensors import read_file, read_safetensors
-from qmd.plugins.forms.weights_files.stored import StoredTensor
+from qmd.plugins.forms.number_formats import Floats
+from qmd.plugins.forms.safetensors import read_file, read_safetensors
+from qmd.plugins.forms.stored_weights import StoredTensor
 
 Architecture = Literal["qwen3", "gemma-embedding"]
 _ARCHITECTURES: Mapping[str, Architecture] = {
@@ -30,6 +30,7 @@ _ARCHITECTURES: Mapping[str, Architecture] = {
 }
 """By the name in a GGUF file, or the `model_type` of a configuration."""
 
+_ARE_READ = "read are: Qwen3 (expansion, reranking, embedding) and EmbeddingGemma"
 _MAX_POSITIONS = 4096
 _POOLINGS: Mapping[int, Pooling] = {1: "mean", 2: "first", 3: "last"}
 _RANK = 4
@@ -41,6 +42,7 @@ _ST_POOLINGS: Mapping[str, Pooling] = {
 }
 """Keys of `1_Pooling/config.json`."""
 _YES = ("yes", "relevant", "true", "label_1")
+_QWEN_QUERY = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 _GEMMA_PERIOD = 6
 """Every sixth layer of Gemma 3 looks at all tokens."""
 
@@ -86,14 +88,13 @@ _HF_WHOLE = {"embed_tokens.weight": "embed", "norm.weight": "norm", "lm_head.wei
 
 
 class Network(Struct, frozen=True):
-    """A network as a file holds it. `made` are weights computed from others: `score`, `dense`, shifted norms."""
+    """A network as a file stores it. `made` are weights computed from others: `score`, `dense`, shifted norms."""
 
     source: Path
-    architecture: Architecture
     role: Role
     sizes: Qwen3Shape
     tensors: Mapping[str, StoredTensor]
-    made: Mapping[str, npt.NDArray[np.float32]]
+    made: Mapping[str, Floats]
     pooling: Pooling = "none"
     gemma: GemmaShape | None = None
     query_prompt: str = ""
@@ -109,6 +110,31 @@ class Network(Struct, frozen=True):
             if len(tensor.shape) == 2:
                 sizes[tensor.type] = sizes.get(tensor.type, 0) + tensor.rows.nbytes
         return tuple(sorted(sizes, key=lambda kind: -sizes[kind]))
+
+
+class _Source(Struct, frozen=True):
+    """What a file or a folder says of its network, whatever words it has for that."""
+
+    path: Path
+    architecture: Architecture
+    role: Role
+    tensors: dict[str, StoredTensor]
+    """By our names; `labels`, `dense_2` and `dense_3` are those that others are made of."""
+    layers: int
+    theta: float
+    eps: float
+    pooling: Pooling
+    labels: Sequence[str]
+    """Of a reranker that sorts into classes."""
+    yes_no: Mapping[str, int]
+    """The tokens by which one without classes answers."""
+    window: int
+    local: Any
+    """Which layers of Gemma look at the tokens around alone: a list, every how many one does not, or nothing."""
+    local_theta: float
+    prompts: tuple[str, str] | None = None
+    """Before queries and documents."""
+    gguf: GgufFile | None = None
 
 
 def guess_role(settings: Mapping[str, Any], file_name: str) -> Role:
@@ -132,15 +158,12 @@ def architecture_of(name: str, file_name: str) -> Architecture:
         ModelError: It is not one of ours.
     """
     if name not in _ARCHITECTURES:
-        raise ModelError(
-            f"'{file_name}' is of architecture '{short(name)}', which is not read here",
-            "read are: Qwen3 (expansion, reranking, embedding) and EmbeddingGemma",
-        )
+        raise ModelError(f"'{file_name}' is of architecture '{short(name)}', which is not read here", _ARE_READ)
     return _ARCHITECTURES[name]
 
 
-def read_gguf_network(path: Path, role: Role | None = None, name: str | None = None) -> Network:
-    """The network of a GGUF file.
+def read_network(path: Path, role: Role | None = None, name: str | None = None) -> Network:
+    """The network of a GGUF file, or of a folder with `config.json` and safetensors.
 
     Args:
         role: What it is to do; None tells it from the file.
@@ -149,90 +172,92 @@ def read_gguf_network(path: Path, role: Role | None = None, name: str | None = N
     Raises:
         ModelError: The file is damaged, or not of an architecture that is read.
     """
+    source = _read_folder(path, role) if path.is_dir() else _read_gguf(path, role, name or path.stem)
+    return (_gemma if source.architecture == "gemma-embedding" else _qwen3)(source, _sizes(source))
+
+
+def _read_gguf(path: Path, role: Role | None, name: str) -> _Source:
     file = GgufFile(path)
     architecture = architecture_of(file.architecture, path.name)
     scaling = file.setting("rope.scaling.type", "none")
     if scaling != "none":
         raise ModelError(f"'{path.name}' scales its rotary positions ('{short(scaling)}'), which is not read here")
-    tensors = _renamed(path.name, file.tensors, _GGUF_PARTS, _GGUF_WHOLE, r"blk\.(\d+)\.(\w+)\.weight")
-    role = role or guess_role(file.settings, name or path.stem)
-    sizes = _sizes(
-        path.name,
-        tensors,
+    role = role or guess_role(file.settings, name)
+    tokens = file.settings.get("tokenizer.ggml.tokens") or []
+    return _Source(
+        path,
+        architecture,
+        role,
+        _renamed(path.name, file.tensors, _GGUF_PARTS, _GGUF_WHOLE, r"blk\.(\d+)\.(\w+)\.weight"),
         layers=int(file.setting("block_count", 0)),
         theta=float(file.setting("rope.freq_base", 1e6)),
         eps=float(file.setting("attention.layer_norm_rms_epsilon", 1e-6)),
+        pooling=_POOLINGS.get(file.setting("pooling_type", 0), "last"),
+        labels=[str(label).lower() for label in file.setting("classifier.output_labels", ())],
+        yes_no={word: tokens.index(word) for word in ("yes", "no") if role == "rerank" and word in tokens},
+        window=int(file.setting("attention.sliding_window", 512)),
+        local=file.setting("attention.sliding_window_pattern"),
+        local_theta=float(file.setting("rope.freq_base_swa", 1e4)),
+        gguf=file,
     )
-    if architecture == "gemma-embedding":
-        pattern = file.setting("attention.sliding_window_pattern")
-        return _gemma(
-            path,
-            tensors,
-            sizes,
-            window=int(file.setting("attention.sliding_window", 512)),
-            is_local=_local_layers(sizes.layers, pattern),
-            local_theta=float(file.setting("rope.freq_base_swa", 1e4)),
-            gguf=file,
-        )
-    tokens = file.settings.get("tokenizer.ggml.tokens") or []
-    labels = [str(label).lower() for label in file.setting("classifier.output_labels", ())]
-    yes_no = {word: tokens.index(word) for word in ("yes", "no") if role == "rerank" and word in tokens}
-    pooling = _POOLINGS.get(file.setting("pooling_type", 0), "last")
-    return _qwen3(path, role, tensors, sizes, labels, yes_no, pooling, gguf=file)
 
 
-def read_folder_network(folder: Path, role: Role | None = None) -> Network:
-    """The network of a folder with `config.json` and safetensors; raises what `read_gguf_network` does."""
+def _read_folder(folder: Path, role: Role | None) -> _Source:
     config = read_json(folder / "config.json")
     architecture = architecture_of(str(config.get("model_type", "")), folder.name)
+    theta = _rotary_base(folder, config)
+    role = role or _folder_role(folder, config)
+    kinds = config.get("layer_types")
+    vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {}) if role == "rerank" else {}
+    modes = read_json(folder / "1_Pooling" / "config.json")
+    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    return _Source(
+        folder,
+        architecture,
+        role,
+        _folder_tensors(folder, architecture, is_tied=bool(config.get("tie_word_embeddings"))),
+        layers=int(config.get("num_hidden_layers", 0)),
+        theta=theta,
+        eps=float(config.get("rms_norm_eps", 1e-6)),
+        pooling=next((name for key, name in _ST_POOLINGS.items() if modes.get(key)), "last"),
+        labels=[str(label).lower() for _, label in sorted((config.get("id2label") or {}).items())],
+        yes_no={word: int(vocabulary[word]) for word in ("yes", "no") if word in vocabulary},
+        window=int(config.get("sliding_window") or 512),
+        local=[kind == "sliding_attention" for kind in kinds] if kinds else None,
+        local_theta=float(config.get("rope_local_base_freq") or 1e4),
+        prompts=(str(prompts["query"]), str(prompts.get("document", ""))) if "query" in prompts else None,
+    )
+
+
+def _rotary_base(folder: Path, config: Mapping[str, Any]) -> float:
+    """The base of rotary positions; of Gemma that of the layers which look at all tokens."""
     rope: Mapping[str, Any] = config.get("rope_parameters") or {}
     scaling = config.get("rope_scaling") or (rope if rope.get("rope_type", "default") != "default" else None)
     if scaling and "full_attention" not in rope:
         raise ModelError(f"'{folder.name}' scales its rotary positions, which is not read here")
-    pattern = r"(?:model\.)?layers\.(\d+)\.([\w.]+)\.weight"
-    parts = dict(_HF_PARTS)
-    if architecture == "gemma-embedding":
-        parts["post_attention_layernorm"] = "attended_norm"
-    tensors = _renamed(folder.name, read_safetensors(folder), parts, _HF_WHOLE, pattern)
-    if config.get("tie_word_embeddings"):
-        tensors.pop("head", None)
-    theta = config.get("rope_theta") or rope.get("rope_theta") or rope.get("full_attention", {}).get("rope_theta", 1e6)
-    sizes = _sizes(
-        folder.name,
-        tensors,
-        layers=int(config.get("num_hidden_layers", 0)),
-        theta=float(theta),
-        eps=float(config.get("rms_norm_eps", 1e-6)),
-    )
-    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
-    if architecture == "gemma-embedding":
-        for path in sorted(folder.glob("[23]_Dense/model.safetensors")):
-            place = file_below(folder, path.relative_to(folder).as_posix(), folder.name)
-            (weight,) = read_file(place).values()
-            tensors[f"dense_{path.parent.name[0]}"] = weight
-        kinds = config.get("layer_types")
-        local = [kind == "sliding_attention" for kind in kinds] if kinds else None
-        return _gemma(
-            folder,
-            tensors,
-            sizes,
-            window=int(config.get("sliding_window", 512)),
-            is_local=_local_layers(sizes.layers, local),
-            local_theta=float(config.get("rope_local_base_freq", 1e4)),
-            shifts=True,
-        )
-    role = role or _folder_role(folder, config)
-    labels = [str(label).lower() for _, label in sorted((config.get("id2label") or {}).items())]
-    vocabulary = read_json(folder / "tokenizer.json").get("model", {}).get("vocab", {})
-    yes_no = {word: int(vocabulary[word]) for word in ("yes", "no") if role == "rerank" and word in vocabulary}
-    modes = read_json(folder / "1_Pooling" / "config.json")
-    pooling: Pooling = next((name for key, name in _ST_POOLINGS.items() if modes.get(key)), "last")
-    network = _qwen3(folder, role, tensors, sizes, labels, yes_no, pooling)
-    if role != "embed" or "query" not in prompts:
-        return network
-    from msgspec.structs import replace
+    by_layer: Mapping[str, Any] = rope.get("full_attention", {})
+    return float(config.get("rope_theta") or rope.get("rope_theta") or by_layer.get("rope_theta", 1e6))
 
-    return replace(network, query_prompt=str(prompts["query"]), document_prompt=str(prompts.get("document", "")))
+
+def _folder_role(folder: Path, config: Mapping[str, Any]) -> Role:
+    architectures = " ".join(config.get("architectures") or ())
+    name = folder.resolve().name.lower()
+    if "SequenceClassification" in architectures or "rerank" in name:
+        return "rerank"
+    return "embed" if (folder / "modules.json").is_file() or "embed" in name else "expand"
+
+
+def _folder_tensors(folder: Path, architecture: Architecture, *, is_tied: bool) -> dict[str, StoredTensor]:
+    is_gemma = architecture == "gemma-embedding"
+    parts = {**_HF_PARTS, "post_attention_layernorm": "attended_norm"} if is_gemma else _HF_PARTS
+    pattern = r"(?:model\.)?layers\.(\d+)\.([\w.]+)\.weight"
+    tensors = _renamed(folder.name, read_safetensors(folder), parts, _HF_WHOLE, pattern)
+    if is_tied:
+        tensors.pop("head", None)
+    for path in sorted(folder.glob("[23]_Dense/model.safetensors")) if is_gemma else ():
+        place = file_below(folder, path.relative_to(folder).as_posix(), folder.name)
+        (tensors[f"dense_{path.parent.name[0]}"],) = read_file(place).values()
+    return tensors
 
 
 def _renamed(
@@ -248,17 +273,18 @@ def _renamed(
         if label is None:
             raise ModelError(
                 f"tensor '{short(name)}' of type '{tensor.type}' in '{source}' is of a network that is not read here",
-                "read are: Qwen3 (expansion, reranking, embedding) and EmbeddingGemma",
+                _ARE_READ,
             )
         found[label] = tensor
     return found
 
 
-def _sizes(source: str, tensors: Mapping[str, StoredTensor], *, layers: int, theta: float, eps: float) -> Qwen3Shape:
+def _sizes(source: _Source) -> Qwen3Shape:
+    tensors, name, layers = source.tensors, source.path.name, source.layers
     needed = ("embed", "norm", *(f"layers.0.{part}" for part in ("q", "k", "gate", "q_norm")))
-    missing = next((name for name in needed if name not in tensors), None)
-    if missing is not None or f"layers.{layers - 1}.down" not in tensors:
-        raise ModelError(f"weight '{missing or f'layers.{layers - 1}.down'}' is not found in '{source}'")
+    missing = next((one for one in (*needed, f"layers.{layers - 1}.down") if one not in tensors), None)
+    if missing is not None:
+        raise ModelError(f"weight '{missing}' is not found in '{name}'")
     vocab, hidden = (*tensors["embed"].shape, 0)[:2]
     head_size = tensors["layers.0.q_norm"].shape[0]
     rows = {part: tensors[f"layers.0.{part}"].shape[0] for part in ("q", "k", "gate")}
@@ -270,11 +296,11 @@ def _sizes(source: str, tensors: Mapping[str, StoredTensor], *, layers: int, the
         head_size=head_size,
         ffn=rows["gate"],
         vocab=vocab,
-        rope_theta=theta,
-        eps=eps,
+        rope_theta=source.theta,
+        eps=source.eps,
         max_positions=_MAX_POSITIONS,
     )
-    _check_shapes(source, tensors, shape)
+    _check_shapes(name, tensors, shape)
     return shape
 
 
@@ -289,7 +315,7 @@ def _check_shapes(source: str, tensors: Mapping[str, StoredTensor], shape: Qwen3
         fitting: tuple[int, ...] = (outputs.get(part, hidden), inputs.get(part, hidden))
         if part.endswith("norm"):
             fitting = (head if part in ("q_norm", "k_norm") else hidden,)
-        is_whole = tensor.shape == fitting and (len(fitting) == 1 or fitting[1] % layout_of(tensor.type).block == 0)
+        is_whole = tensor.shape == fitting and (len(fitting) == 1 or fitting[1] % tensor.format.run == 0)
         if not is_whole and part not in ("labels", "dense_2", "dense_3"):
             listed = short(" x ".join(map(str, tensor.shape)))
             raise ModelError(f"weight '{name}' of '{source}' has the shape '{listed}', which does not fit the others")
@@ -298,51 +324,62 @@ def _check_shapes(source: str, tensors: Mapping[str, StoredTensor], shape: Qwen3
         raise ModelError(f"'{source}' has settings that no network of its kind has", "get the file again")
 
 
-def _qwen3(
-    source: Path,
-    role: Role,
-    tensors: dict[str, StoredTensor],
-    sizes: Qwen3Shape,
-    labels: Sequence[str],
-    yes_no: Mapping[str, int],
-    pooling: Pooling,
-    gguf: GgufFile | None = None,
-) -> Network:
-    made: dict[str, npt.NDArray[np.float32]] = {}
-    of_labels = tensors.pop("labels", None)
-    if role == "rerank":
-        made["score"] = _score(source.name, tensors, of_labels, labels, yes_no, sizes)
-    if role != "embed":
-        return Network(source, "qwen3", role, sizes, tensors, made, gguf=gguf)
-    query = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
-    return Network(source, "qwen3", role, sizes, tensors, made, pooling=pooling, query_prompt=query, gguf=gguf)
+def _qwen3(source: _Source, sizes: Qwen3Shape) -> Network:
+    of_labels = source.tensors.pop("labels", None)
+    made = {"score": _score(source, of_labels, sizes)} if source.role == "rerank" else {}
+    network = Network(source.path, source.role, sizes, source.tensors, made, gguf=source.gguf)
+    if source.role != "embed":
+        return network
+    query, document = source.prompts or (_QWEN_QUERY, "")
+    return replace(network, pooling=source.pooling, query_prompt=query, document_prompt=document)
 
 
-def _score(
-    source: str,
-    tensors: Mapping[str, StoredTensor],
-    of_labels: StoredTensor | None,
-    labels: Sequence[str],
-    yes_no: Mapping[str, int],
-    sizes: Qwen3Shape,
-) -> npt.NDArray[np.float32]:
+def _score(source: _Source, of_labels: StoredTensor | None, sizes: Qwen3Shape) -> Floats:
     """The row whose product with the last token is the logit of P(yes), shape (1, hidden).
 
     A softmax over two logits is the sigmoid of their difference, so two rows become one.
     """
+    name, labels, yes_no = source.path.name, source.labels, source.yes_no
     if of_labels is not None:
         if of_labels.shape not in ((sizes.hidden,), (1, sizes.hidden), (2, sizes.hidden)):
-            raise ModelError(f"'{source}' sorts into {of_labels.shape[0]} classes; a reranker has one or two")
+            raise ModelError(f"'{name}' sorts into {of_labels.shape[0]} classes; a reranker has one or two")
         rows = of_labels.floats().reshape(-1, sizes.hidden)
         if len(rows) == 1:
             return rows
         yes = next((labels.index(label) for label in _YES if label in labels), 0)
         return rows[[yes]] - rows[[1 - yes]]
     if len(yes_no) != 2 or not all(0 <= row < sizes.vocab for row in yes_no.values()):
-        raise ModelError(f"'{source}' has no tokens 'yes' and 'no', by which a reranker answers")
-    head = tensors.get("head", tensors["embed"])
+        raise ModelError(f"'{name}' has no tokens 'yes' and 'no', by which a reranker answers")
+    head = source.tensors.get("head", source.tensors["embed"])
     yes_row, no_row = (head.floats_of([yes_no[word]]) for word in ("yes", "no"))
     return yes_row - no_row
+
+
+def _gemma(source: _Source, sizes: Qwen3Shape) -> Network:
+    """EmbeddingGemma. Its makers store norms less one; GGUF files hold them as they are applied."""
+    tensors, name = source.tensors, source.path.name
+    made: dict[str, Floats] = {}
+    tensors.pop("head", None)
+    dense = [tensors.pop(part).floats() for part in ("dense_2", "dense_3") if part in tensors]
+    if dense:
+        made["dense"] = dense[1] @ dense[0] if len(dense) == 2 else dense[0]
+        if made["dense"].shape != (sizes.hidden, sizes.hidden):
+            raise ModelError(f"the dense layers of '{name}' do not fit the others", "get the file again")
+    if source.gguf is None:
+        norms = [part for part in tensors if part.endswith("norm")]
+        made |= {part: tensors[part].floats() + np.float32(1.0) for part in norms}
+    return Network(
+        source.path,
+        "embed",
+        sizes,
+        tensors,
+        made,
+        pooling="mean",
+        gemma=GemmaShape(sizes, source.window, _local_layers(sizes.layers, source.local), source.local_theta),
+        query_prompt="task: search result | query: ",
+        document_prompt="title: none | text: ",
+        gguf=source.gguf,
+    )
 
 
 def _local_layers(layers: int, pattern: Any) -> tuple[bool, ...]:
@@ -353,48 +390,3 @@ def _local_layers(layers: int, pattern: Any) -> tuple[bool, ...]:
         return tuple(bool(item) for item in pattern)
     period = pattern or _GEMMA_PERIOD
     return tuple((index + 1) % period != 0 for index in range(layers))
-
-
-def _gemma(
-    source: Path,
-    tensors: dict[str, StoredTensor],
-    sizes: Qwen3Shape,
-    *,
-    window: int,
-    is_local: tuple[bool, ...],
-    local_theta: float,
-    gguf: GgufFile | None = None,
-    shifts: bool = False,
-) -> Network:
-    """EmbeddingGemma. Its makers store norms less one (`shifts`); GGUF files hold them as they are applied."""
-    made: dict[str, npt.NDArray[np.float32]] = {}
-    tensors.pop("head", None)
-    dense = [tensors.pop(name).floats() for name in ("dense_2", "dense_3") if name in tensors]
-    if dense:
-        made["dense"] = dense[1] @ dense[0] if len(dense) == 2 else dense[0]
-        if made["dense"].shape != (sizes.hidden, sizes.hidden):
-            raise ModelError(f"the dense layers of '{source.name}' do not fit the others", "get the file again")
-    if shifts:
-        norms = [name for name in tensors if name.endswith("norm")]
-        made |= {name: tensors[name].floats() + np.float32(1.0) for name in norms}
-    return Network(
-        source,
-        "gemma-embedding",
-        "embed",
-        sizes,
-        tensors,
-        made,
-        pooling="mean",
-        gemma=GemmaShape(sizes, window, is_local, local_theta),
-        query_prompt="task: search result | query: ",
-        document_prompt="title: none | text: ",
-        gguf=gguf,
-    )
-
-
-def _folder_role(folder: Path, config: Mapping[str, Any]) -> Role:
-    architectures = " ".join(config.get("architectures") or ())
-    name = folder.resolve().name.lower()
-    if "SequenceClassification" in architectures or "rerank" in name:
-        return "rerank"
-    return "embed" if (folder / "modules.json").is_file() or "embed" in name else "expand"

@@ -6,6 +6,8 @@ into blocks, each with one scale, around the zero point 8 or 128.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -14,7 +16,7 @@ _SCALE_FACTORS = (1.0, 0.96, 0.92, 0.88)
 """Candidates at 4 bits: a smaller scale clips the largest weight and refines the rest; the best one is kept."""
 
 _ROWS_AT_ONCE = 4096
-"""Rows quantised in one go, so that an embedding table of 150,000 rows needs no second full-size copy."""
+"""Rows quantized in one go, so that an embedding table of 150,000 rows needs no second full-size copy."""
 
 
 class BlockQuantized(Struct, frozen=True):
@@ -27,6 +29,8 @@ class BlockQuantized(Struct, frozen=True):
     scales: npt.NDArray[np.float32]
     bits: int
     block: int
+    offsets: npt.NDArray[np.float32] | None = None
+    """What is added to the weights of each block, as `scales`; None for nothing."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -35,10 +39,24 @@ class BlockQuantized(Struct, frozen=True):
         return n, blocks * self.block
 
 
-def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> BlockQuantized:
-    """Quantise symmetrically, one scale per block.
+def stack(parts: Sequence[BlockQuantized]) -> BlockQuantized:
+    """Matrices in blocks of one kind, one under the other."""
+    if len(parts) == 1:
+        return parts[0]
+    offsets = [part.offsets for part in parts if part.offsets is not None]
+    return BlockQuantized(
+        np.concatenate([part.packed for part in parts]),
+        np.concatenate([part.scales for part in parts]),
+        parts[0].bits,
+        parts[0].block,
+        np.concatenate(offsets) if offsets else None,
+    )
 
-    The value of largest magnitude in a block is given the outermost level (-8 or -128), so that the asymmetry of two's
+
+def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> BlockQuantized:
+    """Quantize symmetrically, one scale per block.
+
+    The value of largest magnitude in a block is given the outermost value (-8 or -128), so that the asymmetry of two's
     complement is not wasted. At 4 bits a few smaller scales are tried and the one with least squared error kept.
 
     Args:
@@ -57,37 +75,37 @@ def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> B
     for start in range(0, n, _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         blocks = weight[rows].astype(np.float32).reshape(-1, k // block, block)
-        levels, scales[rows] = _round_blocks(blocks, bits)
-        packed[rows] = levels if bits == 8 else levels[..., 0::2] | (levels[..., 1::2] << 4)
+        values, scales[rows] = _round_blocks(blocks, bits)
+        packed[rows] = values if bits == 8 else values[..., 0::2] | (values[..., 1::2] << 4)
     return BlockQuantized(packed, scales, bits, block)
 
 
 def _round_blocks(blocks: npt.NDArray[np.float32], bits: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
-    """Levels (same shape, 0 to 2^bits - 1) and scales of blocks of shape (n, blocks, block)."""
+    """Quantized values (same shape, 0 to 2^bits - 1) and scales of blocks of shape (n, blocks, block)."""
     half = 2 ** (bits - 1)
     extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)
     full = np.where(extreme == 0, 1.0, extreme / -half).astype(np.float32)
     best_error = np.full(full.shape, np.inf, np.float32)
     best_scale = full
-    best_levels = np.zeros(blocks.shape, np.uint8)
+    best_values = np.zeros(blocks.shape, np.uint8)
     for factor in _SCALE_FACTORS if bits == 4 else (1.0,):
         scale = full * np.float32(factor)
-        levels = np.clip(np.rint(blocks / scale), -half, half - 1)
-        error = np.square(levels * scale - blocks).sum(-1, keepdims=True)
+        values = np.clip(np.rint(blocks / scale), -half, half - 1)
+        error = np.square(values * scale - blocks).sum(-1, keepdims=True)
         better = error < best_error
         best_error = np.where(better, error, best_error)
         best_scale = np.where(better, scale, best_scale)
-        best_levels = np.where(better, (levels + half).astype(np.uint8), best_levels)
-    return best_levels, best_scale[..., 0]
+        best_values = np.where(better, (values + half).astype(np.uint8), best_values)
+    return best_values, best_scale[..., 0]
 
 
 def quantize_rows(
-    weight: npt.NDArray[np.float32], levels: int = 127
+    weight: npt.NDArray[np.float32], largest: int = 127
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Signed levels (n, k) of at most `levels` and one scale per output row (n,), for W8A8.
+    """Signed values (n, k) up to `largest` and one scale per output row (n,), for W8A8.
 
-    A processor without VNNI adds two products of 8 by 8 bits in 16 bits: beyond 63 levels (7 bits) the sum saturates.
+    A processor without VNNI adds two products of 8 by 8 bits in 16 bits: beyond 63 (7 bits) the sum saturates.
     """
     peak = np.abs(weight).max(axis=1)
-    scales = (np.where(peak == 0, 1.0, peak) / levels).astype(np.float32)
+    scales = (np.where(peak == 0, 1.0, peak) / largest).astype(np.float32)
     return np.rint(weight / scales[:, None]).astype(np.int8), scales

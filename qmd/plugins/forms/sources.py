@@ -1,40 +1,48 @@
-"""What `qmd models import` is asked for: a file, a folder, a model of Ollama or an address, as files."""
+"""What `qmd models import` may be asked for: files, folders, addresses, and models that other programs have here.
+
+Of the programs tobi/qmd, Ollama and LM Studio only names, small lists and the heads of files are read.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
 from qmd.config.paths import expand_home
 from qmd.errors import ModelError, NotFoundError
-from qmd.foreign import reading
+from qmd.foreign import path_below, read_json_file, reading
 from qmd.inference.models.catalogue import is_gguf_address
 from qmd.inference.models.imported import imported_models
 from qmd.inference.records import Role
-from qmd.plugins.forms.elsewhere import (
-    FoundFile,
-    cached_file_of,
-    find_files,
-    find_ollama,
-    is_ollama_address,
-    model_name,
-    ollama_folder,
-)
-from qmd.plugins.forms.networks import architecture_of, guess_role
-from qmd.plugins.forms.weights_files.gguf import is_gguf, read_head
-from qmd.plugins.forms.weights_files.safetensors import has_safetensors
+
+_OLLAMA = "ollama:"
+_OLLAMA_MODEL = "application/vnd.ollama.image.model"
+_OLLAMA_LIBRARY = "registry.ollama.ai/library"
+_MAX_MANIFEST_BYTES = 1 << 20
+_MAX_DEPTH = 3
+"""Folders between LM Studio's folder and a file: publisher, model."""
 
 
 class ImportSource(Struct, frozen=True):
-    """One model to import."""
+    """A model to import."""
 
     path: Path
     """A GGUF file, or a folder with safetensors."""
     address: str
+    """What `qmd models import` takes: a path, `ollama:NAME`, or the address of a configuration."""
     name: str
+
+
+class FoundFile(ImportSource, frozen=True):
+    """A GGUF file of another program."""
+
+    owner: str
+    """The program, as people call it."""
+    size_bytes: int
 
 
 class Importable(Struct, frozen=True):
@@ -60,12 +68,15 @@ def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, s
     Raises:
         NotFoundError: There is no such file, or Ollama has no such model.
     """
-    if is_ollama_address(asked):
+    from qmd.plugins.forms.gguf import is_gguf
+    from qmd.plugins.forms.safetensors import has_safetensors
+
+    if asked.strip().lower().startswith(_OLLAMA):
         found = find_ollama(asked, home, env)
         if found is None:
             folder = ollama_folder(home, env)
             raise NotFoundError(f"Ollama has no model '{asked.partition(':')[2]}' in '{folder}'", "see: ollama list")
-        return (ImportSource(found.path, found.address, found.name),)
+        return (found,)
     path = expand_home(asked)
     if not path.exists() and is_gguf_address(asked):
         cached = cached_file_of(asked, models_dir)
@@ -83,10 +94,16 @@ def import_sources(asked: str, models_dir: Path, home: Path, env: Mapping[str, s
 
 def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[Importable, ...]:
     """Files of other programs that can be imported and have not been. Of each the head is read, a few kilobytes."""
-    held = {model.source.path for model in imported_models(models_dir)}
+    files = find_files(models_dir, home, env)
+    if not files:
+        return ()
+    from qmd.plugins.forms.gguf import read_head
+    from qmd.plugins.forms.networks import architecture_of, guess_role
+
+    known = {model.source.path for model in imported_models(models_dir)}
     found: list[Importable] = []
-    for file in find_files(models_dir, home, env):
-        if str(file.path.resolve()) in held:
+    for file in files:
+        if str(file.path.resolve()) in known:
             continue
         try:
             with reading(file.name):
@@ -101,3 +118,89 @@ def importable_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tu
 
 def _source(path: Path) -> ImportSource:
     return ImportSource(path, str(path.resolve()), model_name(path))
+
+
+def find_files(models_dir: Path, home: Path, env: Mapping[str, str]) -> tuple[FoundFile, ...]:
+    """GGUF files in the places where other programs keep them.
+
+    Args:
+        models_dir: Ours, which on most systems is the folder of tobi/qmd as well.
+        env: `OLLAMA_MODELS`, `XDG_CACHE_HOME`.
+    """
+    cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
+    found: dict[Path, FoundFile] = {}
+    for folder in (models_dir, cache / "qmd" / "models", home / ".cache" / "qmd" / "models"):
+        for file in _files(folder, "tobi/qmd", depth=0):
+            found.setdefault(file.path, file)
+    for file in _ollama_models(ollama_folder(home, env)):
+        found.setdefault(file.path, file)
+    for folder in (home / ".lmstudio" / "models", cache / "lm-studio" / "models"):
+        for file in _files(folder, "LM Studio", depth=_MAX_DEPTH):
+            found.setdefault(file.path, file)
+    return tuple(found.values())
+
+
+def ollama_folder(home: Path, env: Mapping[str, str]) -> Path:
+    """Where Ollama keeps its models."""
+    return Path(env.get("OLLAMA_MODELS") or home / ".ollama" / "models")
+
+
+def find_ollama(address: str, home: Path, env: Mapping[str, str]) -> FoundFile | None:
+    """The model of Ollama that `ollama:NAME[:TAG]` means; without a tag `latest`, or the only one there is."""
+    wanted = address.lower()
+    models = list(_ollama_models(ollama_folder(home, env)))
+    exact = [model for model in models if model.address.lower() in (wanted, f"{wanted}:latest")]
+    of_name = [model for model in models if model.address.lower().rpartition(":")[0] == wanted]
+    return next(iter(exact), of_name[0] if len(of_name) == 1 else None)
+
+
+def cached_file_of(address: str, models_dir: Path) -> Path | None:
+    """The file that tobi/qmd has fetched for an address `hf:OWNER/REPOSITORY/FILE.gguf`; None where it is not there.
+
+    node-llama-cpp, which fetches for it, names the file after owner and file.
+    """
+    parts = PurePosixPath(address.strip().partition(":")[2]).parts
+    if len(parts) < 3:
+        return None
+    wanted = {f"hf_{parts[0]}_{parts[-1]}".lower(), parts[-1].lower()}
+    return next((path for path in sorted(models_dir.glob("*.gguf")) if path.name.lower() in wanted), None)
+
+
+def model_name(path: Path) -> str:
+    """What an imported file is called: its name without what a downloader put before it."""
+    stem = path.stem
+    if stem.startswith("hf_") and stem.count("_") >= 2:
+        return stem.split("_", 2)[2]
+    return stem
+
+
+def _files(folder: Path, owner: str, depth: int) -> Iterator[FoundFile]:
+    """GGUF files in a folder and, down to `depth`, below it."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        path = Path(entry.path)
+        if entry.name.lower().endswith(".gguf") and entry.is_file():
+            yield FoundFile(path, str(path), model_name(path), owner, entry.stat().st_size)
+        elif depth and entry.is_dir(follow_symlinks=False):
+            yield from _files(path, owner, depth - 1)
+
+
+def _ollama_models(folder: Path) -> Iterator[FoundFile]:
+    """Models by the manifests of Ollama: `manifests/HOST/OWNER/NAME/TAG` names the blob that is the GGUF file."""
+    manifests = folder / "manifests"
+    for path in sorted(manifests.glob("*/*/*/*")):
+        try:
+            layers = read_json_file(path, _MAX_MANIFEST_BYTES)["layers"]
+            digest = next(str(item["digest"]) for item in layers if item.get("mediaType") == _OLLAMA_MODEL)
+            blob = path_below(folder / "blobs", digest.replace(":", "-"), path.name)
+            size = blob.stat().st_size
+        except (OSError, ModelError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+            continue
+        name, tag = path.parent.relative_to(manifests).as_posix(), path.name
+        name = name.removeprefix(f"{_OLLAMA_LIBRARY}/").removeprefix("registry.ollama.ai/")
+        # Its names are those of the makers' models: what is made of one must not pass for another's.
+        short = f"ollama-{name.rpartition('/')[2]}" + ("" if tag == "latest" else f"-{tag}")
+        yield FoundFile(blob, f"{_OLLAMA}{name}:{tag}", short, "Ollama", size)

@@ -28,7 +28,7 @@ from qmd.plugins import hook
 from qmd.plugins.mcp import presentation
 from qmd.plugins.mcp.deadline import AsyncListener, within
 from qmd.plugins.mcp.guard import MAX_BODY_BYTES, AccessPolicy, guard_app
-from qmd.plugins.mcp.requests import parse_query
+from qmd.plugins.mcp.tools import parse_query
 from qmd.plugins.mcp.warm_process import SearchRoute
 from qmd.plugins.mcp.warm_record import SEARCH_PATH
 from qmd.retrieval.trace import Listener

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote
 
 import anyio
@@ -17,78 +16,25 @@ import anyio.from_thread
 import mcp_types as types
 from mcp.server import CacheHint, Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from msgspec import Struct
 
 import qmd
 from qmd.app.index import Index
-from qmd.app.records import DocumentText
-from qmd.app.searching import SearchRequest
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.plugins.mcp import presentation, requests
+from qmd.plugins.mcp import presentation
+from qmd.plugins.mcp.arguments import check_arguments, input_schema
 from qmd.plugins.mcp.deadline import AsyncListener, within
+from qmd.plugins.mcp.presentation import Resource
+from qmd.plugins.mcp.tools import LEGACY_TOOLS, TOOLS, Tool, Values
 from qmd.retrieval.trace import CancelledSearch
 
 _logger = logging.getLogger("qmd.mcp")
 
 Context = ServerRequestContext[Any, Any]
-T = TypeVar("T")
-_Answer = Callable[[Mapping[str, Any]], Awaitable[types.CallToolResult]]
 
 _LIST_TTL_MS = 60_000
 """How long clients may reuse the lists: they change only with the program."""
 
 _STAGES = ("loading models", "searching", "expanding", "embedding", "reranking")
-
-
-class Tool(Struct, frozen=True):
-    """A published tool. `arguments` makes both its schema and its checks."""
-
-    name: str
-    title: str
-    description: str
-    arguments: tuple[requests.ToolArgument, ...]
-
-
-TOOLS = (
-    Tool(
-        "query",
-        "Query",
-        "Search the user's own markdown notes and documents. Pass 'query' (a plain question) or 'searches' (typed "
-        "sub-queries: lex for keywords, vec for meaning, hyde for a made-up answer), and 'intent'. Returns docid, "
-        "file, title, score in 0..1, context, line and a snippet with the line numbers of the file.",
-        requests.QUERY_ARGUMENTS,
-    ),
-    Tool(
-        "get",
-        "Get Document",
-        "Read one document, or some of its lines, by path, qmd:// address or #docid from a search result. "
-        "Suggests similar paths when nothing fits.",
-        requests.GET_ARGUMENTS,
-    ),
-    Tool(
-        "multi_get",
-        "Multi-Get Documents",
-        "Read several documents by glob ('journals/2025-*.md') or by a comma-separated list of paths and #docids. "
-        "Documents larger than maxBytes are named but left out.",
-        requests.MULTI_GET_ARGUMENTS,
-    ),
-    Tool(
-        "status",
-        "Index Status",
-        "Show what is indexed: number of documents, collections with folder and pattern, and how many documents "
-        "still lack vectors.",
-        (),
-    ),
-    Tool("links", "Links", "List the links from a note and to it, with line numbers.", requests.LINKS_ARGUMENTS),
-    Tool(
-        "related",
-        "Related Notes",
-        "List notes that are similar to a note, by meaning and links.",
-        requests.RELATED_ARGUMENTS,
-    ),
-)
-LEGACY_TOOLS = ("search", "vector_search", "deep_search")
-"""Names of version 1, answered but not listed."""
 
 
 def build_server(index: Index) -> Server[Any]:
@@ -128,7 +74,7 @@ def _instructions(index: Index) -> str:
 
 def _input_schema(name: str) -> Mapping[str, Any] | None:
     tool = next((tool for tool in TOOLS if tool.name == name), None)
-    return requests.input_schema(tool.arguments) if tool else None
+    return input_schema(tool.arguments) if tool else None
 
 
 class _Handlers:
@@ -136,13 +82,6 @@ class _Handlers:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._tools: Mapping[str, tuple[Sequence[requests.ToolArgument], _Answer]] = {
-            "get": (requests.GET_ARGUMENTS, self._get),
-            "multi_get": (requests.MULTI_GET_ARGUMENTS, self._multi_get),
-            "links": (requests.LINKS_ARGUMENTS, self._links),
-            "related": (requests.RELATED_ARGUMENTS, self._related),
-            "status": ((), self._status),
-        }
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         annotations = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -151,7 +90,7 @@ class _Handlers:
                 name=tool.name,
                 title=tool.title,
                 description=tool.description,
-                input_schema=requests.input_schema(tool.arguments),
+                input_schema=input_schema(tool.arguments),
                 annotations=annotations,
             )
             for tool in TOOLS
@@ -160,16 +99,12 @@ class _Handlers:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Run a tool; failures that the model can act on come back as `isError` results."""
-        name, given = params.name, params.arguments or {}
+        tool = next((tool for tool in (*TOOLS, *LEGACY_TOOLS) if tool.name == params.name), None)
+        if tool is None:
+            raise MCPError(types.INVALID_PARAMS, f"Tool {params.name} not found")
         try:
-            if name == "query":
-                return await self._query(ctx, _checked(name, requests.parse_query, given))
-            if name in LEGACY_TOOLS:
-                return await self._query(ctx, _checked(name, partial(requests.parse_legacy_query, name), given))
-            tool = self._tools.get(name)
-            if tool is not None:
-                known, answer = tool
-                return await answer(_checked(name, partial(requests.check_arguments, known), given))
+            asked, client = _checked(tool, params.arguments or {}), _Client(ctx)
+            shown = await client.wait_for(self._index.timeout_s, lambda: tool.answer(self._index, asked, client))
         except NotFoundError as error:
             return _error_result(_not_found_text(error))
         except QmdError as error:
@@ -179,7 +114,9 @@ class _Handlers:
         except Exception as error:
             _logger.exception("tool %s failed", params.name)
             return _error_result(f"Error: {type(error).__name__}: {error}")
-        raise MCPError(types.INVALID_PARAMS, f"Tool {params.name} not found")
+        return types.CallToolResult(
+            content=[_content(part) for part in shown.parts], structured_content=shown.structured
+        )
 
     async def list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
@@ -204,81 +141,22 @@ class _Handlers:
         if not wanted.lower().startswith("qmd:"):
             raise MCPError(types.INVALID_PARAMS, f"Resource {uri} not found: expected qmd://collection/path")
         try:
-            fetched = await self._within(lambda: self._index.get(wanted))
+            fetched = await within(self._index.timeout_s, lambda: self._index.get(wanted))
         except (NotFoundError, UsageError):
             missing = f"Document not found: {wanted.split('://', 1)[-1]}"
             return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=missing)])
         except QmdError as error:
             raise MCPError(types.INTERNAL_ERROR, error_text(error)) from error
-        return types.ReadResourceResult(contents=[_resource(fetched, uri=uri)])
-
-    async def _within(self, work: Callable[[], T]) -> T:
-        return await within(self._index.timeout_s, work)
-
-    async def _query(self, ctx: Context, request: SearchRequest) -> types.CallToolResult:
-        client = _Client(ctx)
-        response = await client.wait_for(self._index.timeout_s, lambda: self._index.search(request, client))
-        return types.CallToolResult(
-            content=[types.TextContent(text=presentation.results_text(response, request.label))],
-            structured_content=presentation.structured_results(response),
-        )
-
-    async def _get(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
-        file: str = wanted["file"]
-        fetched = await self._within(
-            lambda: self._index.get(file, from_line=wanted["fromLine"], max_lines=wanted["maxLines"])
-        )
-        return types.CallToolResult(content=[_embedded(fetched, line_numbers=wanted["lineNumbers"])])
-
-    async def _multi_get(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
-        found = await self._within(
-            lambda: self._index.multi_get(wanted["pattern"], max_bytes=wanted["maxBytes"], max_lines=wanted["maxLines"])
-        )
-        content: list[types.ContentBlock] = []
-        problems = presentation.problems_text(found)
-        if problems:
-            content.append(types.TextContent(text=problems))
-        for entry in found.entries:
-            if isinstance(entry, DocumentText):
-                content.append(_embedded(entry, line_numbers=wanted["lineNumbers"]))
-            else:
-                content.append(types.TextContent(text=presentation.skipped_text(entry)))
-        return types.CallToolResult(content=content)
-
-    async def _links(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
-        found = await self._within(lambda: self._index.links(wanted["file"]))
-        return types.CallToolResult(
-            content=[types.TextContent(text=presentation.links_text(found))],
-            structured_content=presentation.structured_links(found),
-        )
-
-    async def _related(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
-        found = await self._within(
-            lambda: self._index.related(wanted["file"], limit=wanted["limit"], collections=wanted["collections"])
-        )
-        return types.CallToolResult(
-            content=[types.TextContent(text=presentation.related_text(found))],
-            structured_content=presentation.structured_related(found),
-        )
-
-    async def _status(self, wanted: Mapping[str, Any]) -> types.CallToolResult:
-        status = await self._within(self._index.status)
-        return types.CallToolResult(
-            content=[types.TextContent(text=presentation.status_text(status))],
-            structured_content=presentation.structured_status(status),
-        )
+        return types.ReadResourceResult(contents=[_resource(presentation.resource(fetched, uri))])
 
 
-def _checked(tool: str, parse: Callable[[Mapping[str, object]], T], arguments: Mapping[str, object]) -> T:
-    """The parsed arguments; what is wrong with them is prefixed as in the original."""
+def _checked(tool: Tool, given: Mapping[str, object]) -> Values:
+    """The arguments of a call; what is wrong with them is prefixed as in the original."""
     try:
-        return parse(arguments)
+        return check_arguments(tool.arguments, given)
     except UsageError as error:
-        if error.message.startswith(("provide either", "'query' and")):
-            raise
-        raise UsageError(
-            f"Input validation error: Invalid arguments for tool {tool}: {error.message}", error.hint
-        ) from error
+        message = f"Input validation error: Invalid arguments for tool {tool.name}: {error.message}"
+        raise UsageError(message, error.hint) from error
 
 
 def error_text(error: QmdError) -> str:
@@ -301,18 +179,12 @@ def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _resource(
-    fetched: DocumentText, *, line_numbers: bool = True, uri: str | None = None
-) -> types.TextResourceContents:
-    return types.TextResourceContents(
-        uri=uri or presentation.document_uri(fetched.document),
-        mime_type="text/markdown",
-        text=presentation.document_text(fetched, line_numbers=line_numbers),
-    )
+def _content(part: str | Resource) -> types.ContentBlock:
+    return types.TextContent(text=part) if isinstance(part, str) else types.EmbeddedResource(resource=_resource(part))
 
 
-def _embedded(fetched: DocumentText, *, line_numbers: bool) -> types.EmbeddedResource:
-    return types.EmbeddedResource(resource=_resource(fetched, line_numbers=line_numbers))
+def _resource(resource: Resource) -> types.TextResourceContents:
+    return types.TextResourceContents(uri=resource.uri, mime_type="text/markdown", text=resource.text)
 
 
 class _Client(AsyncListener):

@@ -8,16 +8,34 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from qmd.app.records import DocumentText, DocumentTexts, NoteLinks, Overview, RelatedNotes, SkippedDocument
+from msgspec import Struct
+
+from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocument
 from qmd.errors import QmdError
 from qmd.names import to_text
-from qmd.plugins.mcp.requests import PASSAGE_CHARS
 from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.hits import mention_object, snippet_text
-from qmd.render.links import links_object, related_rows, render_links, render_related
+from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
 from qmd.status import IndexStatus
+
+PASSAGE_CHARS = 300
+"""Longest passage in an answer to a program, as in the original."""
+
+
+class Resource(Struct, frozen=True):
+    """A document, or lines of it, under its address."""
+
+    uri: str
+    text: str
+
+
+class Shown(Struct, frozen=True):
+    """The answer of a tool: what a model reads, and `structuredContent` for programs."""
+
+    parts: tuple[str | Resource, ...]
+    structured: dict[str, Any] | None = None
 
 
 def document_uri(document: StoredDocument) -> str:
@@ -28,7 +46,7 @@ def document_uri(document: StoredDocument) -> str:
 
 def result_rows(response: SearchResponse) -> list[dict[str, Any]]:
     """One object per hit, as in `structuredContent.results`; `file` has no scheme here."""
-    return [_row(hit, _file(hit.document)) for hit in response.hits]
+    return [_row(hit, file_of(hit.document)) for hit in response.hits]
 
 
 def http_rows(response: SearchResponse) -> list[dict[str, Any]]:
@@ -102,7 +120,12 @@ def _hit_text(row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
+def resource(fetched: DocumentText, uri: str | None = None, *, line_numbers: bool = True) -> Resource:
+    """A document that was read."""
+    return Resource(uri or document_uri(fetched.document), _document_text(fetched, line_numbers=line_numbers))
+
+
+def _document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
     """The lines of a document under its context, numbered as in the source unless asked otherwise."""
     text = number_lines(fetched.text, fetched.first_line) if line_numbers else fetched.text
     if not fetched.context:
@@ -113,39 +136,17 @@ def document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
 
 def skipped_text(skipped: SkippedDocument) -> str:
     """The line that stands for a document left out."""
-    file = _file(skipped.document)
+    file = file_of(skipped.document)
     return f"[SKIPPED: {file} - {skipped.reason}. Use 'get' with file=\"{file}\" to retrieve.]"
 
 
-def problems_text(fetched: DocumentTexts) -> str | None:
-    """What could not be resolved, or None."""
-    return "Errors:\n" + "\n".join(fetched.problems) if fetched.problems else None
-
-
-def structured_links(found: NoteLinks) -> dict[str, Any]:
-    """`structuredContent` of `links`."""
-    return links_object(found, _file)
-
-
-def links_text(found: NoteLinks) -> str:
-    """The same as text."""
-    return render_links(found, _file)
-
-
-def structured_related(found: RelatedNotes) -> dict[str, Any]:
-    """`structuredContent` of `related`; `warnings` only when there are any."""
-    content: dict[str, Any] = {"results": related_rows(found.notes, _file)}
-    if found.warnings:
-        content["warnings"] = list(found.warnings)
-    return content
-
-
 def related_text(found: RelatedNotes) -> str:
-    """The same as text."""
-    return "\n".join([*(f"Warning: {warning}" for warning in found.warnings), render_related(found, _file)])
+    """Related notes as text."""
+    return "\n".join([*(f"Warning: {warning}" for warning in found.warnings), render_related(found, file_of)])
 
 
-def _file(document: StoredDocument) -> str:
+def file_of(document: StoredDocument) -> str:
+    """How a document is called in answers of tools: collection and path, without a scheme."""
     return f"{document.collection}/{document.path}"
 
 

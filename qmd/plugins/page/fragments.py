@@ -205,21 +205,26 @@ def _ends(links: Iterable[NoteLink]) -> list[StoredDocument]:
 
 def _chips(index: Index, query: str, response: SearchResponse) -> str:
     """Filters that can be put into the query or taken out of it."""
-    names = [one.name for one in index.indexed_collections()]
-    if len(names) > N_COLLECTIONS:
-        found_in = Counter(hit.document.collection for hit in response.hits)
-        names = [name for name, _ in found_in.most_common(N_COLLECTIONS)]
-    tags = Counter(tag for hit in response.hits for tag in hit.document.tags)
-    filters = [(filter_text("collection", name), name) for name in names if len(names) > 1]
-    filters += [(filter_text("tag", tag), f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
-    if any(hit.document.date for hit in response.hits):
-        filters += [(f'since:"{when}"', when) for when in ("last month", "last year")]
+    filters = _filters(index, [hit.document for hit in response.hits])
     # Those that are on stay, so that they can be taken out, whatever is found.
     known = {written.lower() for written, _ in filters}
     on = {found[0].lower(): found[0] for found in re.finditer(_FILTER, query)}
     filters = [(written, written) for key, written in on.items() if key not in known] + filters
     chips = [_chip(_toggled(query, written), label, is_on=written.lower() in on) for written, label in filters]
     return f'<nav class="chips" aria-label="Filters">{"".join(chips)}</nav>' if chips else ""
+
+
+def _filters(index: Index, found: Sequence[StoredDocument]) -> list[tuple[str, str]]:
+    """What could narrow these notes down: a filter as it is written, and its name."""
+    names = [one.name for one in index.indexed_collections()]
+    if len(names) > N_COLLECTIONS:
+        names = [name for name, _ in Counter(one.collection for one in found).most_common(N_COLLECTIONS)]
+    tags = Counter(tag for one in found for tag in one.tags)
+    filters = [(filter_text("collection", name), name) for name in names if len(names) > 1]
+    filters += [(filter_text("tag", tag), f"#{tag}") for tag, _ in tags.most_common(N_TAGS)]
+    if any(one.date for one in found):
+        filters += [(f'since:"{when}"', when) for when in ("last month", "last year")]
+    return filters
 
 
 def _toggled(query: str, written: str) -> str:

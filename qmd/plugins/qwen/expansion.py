@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.analysis.scripts import script_of
-from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.inference.base import EngineDescription, Expansion
 from qmd.inference.engines.expansion_checks import check_expansions, wanted_scripts
 from qmd.inference.runtime.chat_tokens import ChatTokenizer
@@ -26,6 +25,7 @@ from qmd.plugins.qwen.grammar import LineGrammar
 from qmd.plugins.qwen.kv_context import KeyValueContext
 from qmd.plugins.qwen.language_models import open_language_model
 from qmd.plugins.qwen.sampling import Sampler
+from qmd.plugins.qwen.settings import DEFAULT_SAMPLING, SamplingSettings, differences, read_sampling
 from qmd.records import SubQuery, SubQueryKind
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class QwenExpander:
         self._tokenizer = tokenizer
         self.description = description
         self.session = decoder.session
-        self.sampling = sampling
+        self._sampling = sampling
         self._options = options or ExpanderOptions()
         self._prompt = prompt
         self._spellings = tokenizer.token_bytes()
@@ -120,6 +120,11 @@ class QwenExpander:
         self._context: KeyValueContext | None = None
         # One key-value context, so one expansion at a time; a server calls from several threads.
         self._lock = threading.Lock()
+
+    @property
+    def drawing(self) -> Mapping[str, str]:
+        """How tokens are drawn: setting → value of each that is not neutral."""
+        return differences(self._sampling, SamplingSettings())
 
     def expand(
         self,
@@ -174,7 +179,7 @@ class QwenExpander:
     def _choosers(self, query: str) -> list[Chooser]:
         wanted = wanted_scripts(query)
         first = self._grammar.starting_in(lambda letter: script_of(letter) in wanted) if wanted else None
-        settings = self.sampling
+        settings = self._sampling
 
         def chooser(index: int) -> Chooser:
             # Rows of a batch start alike: each needs its own draws.
@@ -238,4 +243,5 @@ def load_expander(
     """
     model = open_language_model(folder, record, settings)
     prompt = PROMPTS[record.prompt_style]
-    return QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, settings.sampling, prompt)
+    sampling = read_sampling(settings.sampling)
+    return QwenExpander(Decoder(model.session), model.tokenizer, model.description, options, sampling, prompt)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.config.sampling import SamplingSettings, Step
+from qmd.plugins.qwen.settings import SamplingSettings, Step
 
 _LARGEST_POWER = 80.0
 """Natural logarithm of the largest factor of a penalty, which keeps it a number in float32."""
@@ -89,12 +89,6 @@ def apply_steps(
     for step in steps:
         candidates = _STEPS[step](candidates, settings, history)
     return candidates
-
-
-def token_probabilities(candidates: Candidates) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Tokens, likeliest first, ties by token, and their probabilities."""
-    order = np.argsort(-candidates.logits, kind="stable")
-    return candidates.tokens[order], candidates.probabilities()[order]
 
 
 class Sampler:
@@ -182,16 +176,9 @@ def _run_lengths(past: Sequence[int], breakers: Collection[int]) -> dict[int, in
 
 
 def _temperature(candidates: Candidates, settings: SamplingSettings, history: History) -> Candidates:
-    """Logits over the temperature, which moves with the entropy where a range is set (dynamic temperature)."""
-    temperature = settings.temperature
-    if settings.dynatemp_range and len(candidates.tokens) > 1:
-        low, high = max(0.0, temperature - settings.dynatemp_range), temperature + settings.dynatemp_range
-        entropy = float((candidates.probabilities() * candidates.surprises()).sum())
-        share = entropy / math.log(len(candidates.tokens))
-        temperature = low + (high - low) * min(1.0, share) ** settings.dynatemp_exponent
     # Not so small that logits lose their differences in single precision.
     logits = candidates.logits
-    logits /= np.float32(max(temperature, 1e-4))
+    logits /= np.float32(max(settings.temperature, 1e-4))
     return candidates
 
 

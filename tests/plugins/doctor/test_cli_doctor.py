@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from qmd.indexing.vector_sample import sample_vectors
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER
 from qmd.inference.models.weights import locate_builtin
+from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.store.opening import open_reader
 from tests.inference.embedder_folders import make_folder, sentence_transformer
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from qmd.config.sampling import DEFAULT_SAMPLING
 from qmd.config.settings import Config
 from qmd.plugins.doctor.in_force import settings_in_force, variables_in_force
 from qmd.records import Collection
@@ -59,7 +56,7 @@ def test_settings_at_their_defaults_are_left_out() -> None:
 
 
 def test_of_sampling_what_differs_from_the_default_is_shown() -> None:
-    sampling = replace(DEFAULT_SAMPLING, temperature=0.9, order=("top_k", "temperature"), seed=None)
+    sampling = {"temperature": 0.9, "top_k": 20, "order": ["top_k", "temperature"], "seed": None}
     found = settings_in_force(Config(sampling=sampling), {})
     assert {one.name: one.value for one in found} == {
         "sampling.temperature": "0.9",

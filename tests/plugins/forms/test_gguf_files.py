@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from qmd.errors import ModelError
-from qmd.plugins.forms.stored_blocks import hold, hold_table
-from qmd.plugins.forms.weights_files.ggml_blocks import read_floats
-from qmd.plugins.forms.weights_files.gguf import TYPES, GgufFile, is_gguf, read_head
-from qmd.plugins.forms.weights_files.safetensors import read_safetensors
-from qmd.plugins.forms.weights_files.stored import StoredTensor
-from qmd.plugins.forms.weights_files.vocabulary import tokenizer_json
+from qmd.plugins.forms.gguf import GgufFile, is_gguf, read_head
+from qmd.plugins.forms.number_formats import FORMATS
+from qmd.plugins.forms.safetensors import read_safetensors
+from qmd.plugins.forms.stored_weights import StoredTensor
+from qmd.plugins.forms.vocabulary import tokenizer_json
 from tests.inference.tiny_models import dequantize_blocks
 from tests.plugins.forms.gguf_files import (
     QUANTISED,
@@ -53,35 +52,34 @@ def _rows(kind: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def test_every_format_that_is_read_is_tested() -> None:
-    assert set(QUANTISED) == {name for name, _, _ in TYPES.values()}
+    assert set(QUANTISED) == set(FORMATS)
 
 
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_every_format_gives_the_weights_that_llama_cpp_gives(kind: str) -> None:
     rows = _rows(kind)
-    assert np.array_equal(read_floats(kind, rows), dequantize(rows, gguf.GGMLQuantizationType[kind]))
+    assert np.array_equal(FORMATS[kind].floats(rows), dequantize(rows, gguf.GGMLQuantizationType[kind]))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in QUANTISED if kind not in ("F32", "F16", "BF16")])
 def test_blocks_of_our_graphs_hold_the_very_weights_of_the_file(kind: str) -> None:
     rows = _rows(kind)
     tensor = StoredTensor("w", (6, 512), kind, rows)
-    held = hold(tensor)
-    blocks = held.blocks
+    blocks = tensor.blocks()
     back = dequantize_blocks(blocks.packed, blocks.scales, None, bits=blocks.bits, block=blocks.block, k=512)
-    if held.offsets is not None:
-        back = back + held.offsets.repeat(blocks.block, axis=1)
+    if blocks.offsets is not None:
+        back = back + blocks.offsets.repeat(blocks.block, axis=1)
     # One rounding of float32 where an offset is added back.
-    assert np.abs(back - read_floats(kind, rows)).max() <= 1e-6
+    assert np.abs(back - FORMATS[kind].floats(rows)).max() <= 1e-6
 
 
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_a_table_is_held_within_a_step_of_eight_bits(kind: str) -> None:
     rows = _rows(kind)
-    table = hold_table(StoredTensor("w", (6, 512), kind, rows))
+    table = StoredTensor("w", (6, 512), kind, rows).table()
     back = dequantize_blocks(table.packed, table.scales, None, bits=table.bits, block=table.block, k=512)
-    step = np.abs(read_floats(kind, rows)).max() / 128
-    assert np.abs(back - read_floats(kind, rows)).max() <= 1.01 * step
+    step = np.abs(FORMATS[kind].floats(rows)).max() / 128
+    assert np.abs(back - FORMATS[kind].floats(rows)).max() <= 1.01 * step
 
 
 # --- files ---

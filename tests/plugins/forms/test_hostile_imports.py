@@ -32,13 +32,12 @@ from qmd.inference.models.folders import (
 )
 from qmd.inference.models.imported import IMPORT_FILE, find_imported, imported_models
 from qmd.inference.models.stored_types import external_files
-from qmd.inference.onnx_files.files import read_model
-from qmd.inference.onnx_files.messages import Model
+from qmd.inference.onnx_files import read_model
 from qmd.inference.records import ModelFile
 from qmd.inference.runtime.tokenization import read_json, read_tokenizer
-from qmd.plugins.forms.elsewhere import find_files, find_ollama
 from qmd.plugins.forms.importing import import_weights
-from qmd.plugins.forms.sources import importable_files
+from qmd.plugins.forms.onnx_model import Model
+from qmd.plugins.forms.sources import find_files, find_ollama, importable_files
 from tests.plugins.forms.gguf_files import HIDDEN, write_qwen3
 from tests.plugins.forms.safetensors_files import write_safetensors
 

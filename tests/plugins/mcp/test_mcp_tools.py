@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from qmd.app.index import Index
 from qmd.pace import Progress
-from qmd.plugins.mcp.mcp_server import TOOLS, build_server
+from qmd.plugins.mcp.mcp_server import build_server
 from qmd.plugins.mcp.presentation import results_text, structured_results
+from qmd.plugins.mcp.tools import TOOLS
 from qmd.records import Query, SearchResponse
 from qmd.store.runs import embed_lock, recorded_run
 from tests.plugins.serving import Loader, open_with

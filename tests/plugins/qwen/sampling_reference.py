@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from qmd.config.sampling import SamplingSettings
+from qmd.plugins.qwen.settings import SamplingSettings
 
 Logits = dict[int, float]
 
@@ -112,10 +112,5 @@ def xtc(logits: Logits, threshold: float) -> Logits:
 
 
 def temperature(logits: Logits, options: SamplingSettings) -> Logits:
-    """Division by T, which is T - r + 2r x (entropy / largest entropy)^e, not below 0, where a range r is set."""
-    value = options.temperature
-    if options.dynatemp_range and len(logits) > 1:
-        entropy = -sum(share * math.log(share) for share in softmax(logits).values())
-        low, high = max(0.0, value - options.dynatemp_range), value + options.dynatemp_range
-        value = low + (high - low) * (entropy / math.log(len(logits))) ** options.dynatemp_exponent
-    return {token: logit / value for token, logit in logits.items()}
+    """Division by T."""
+    return {token: logit / options.temperature for token, logit in logits.items()}

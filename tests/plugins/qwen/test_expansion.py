@@ -5,14 +5,14 @@ import time
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from qmd.config.sampling import DEFAULT_SAMPLING, SamplingSettings
 from qmd.errors import ModelError
 from qmd.inference.models.catalogue import QWEN_EXPANDER
 from qmd.inference.records import ModelRecord
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.qwen.expansion import Branch, ExpanderOptions, QwenExpander, load_expander
+from qmd.plugins.qwen.settings import DEFAULT_SAMPLING, SamplingSettings
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
@@ -32,7 +32,7 @@ def _expander(
     write_tokenizer(folder)
     write_model(folder / "model.onnx", form, random_weights(), writer=writer)
     options = ExpanderOptions(branches=branches, mode=mode)  # type: ignore[arg-type]
-    settings = EngineSettings(folder, allow_gpu=False, threads=1, sampling=sampling)
+    settings = EngineSettings(folder, allow_gpu=False, threads=1, sampling=asdict(sampling))
     return load_expander(folder, record, settings, options)
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.config.sampling import DEFAULT_SAMPLING, ORDERS, SamplingSettings
-from qmd.plugins.qwen.sampling import History, Sampler, apply_steps, possible_tokens, token_probabilities
+from qmd.plugins.qwen.sampling import History, Sampler, apply_steps, possible_tokens
+from qmd.plugins.qwen.settings import DEFAULT_SAMPLING, ORDERS, SamplingSettings
 from tests.plugins.qwen import sampling_reference as reference
 
 LOGITS = np.log(np.array([0.5, 0.25, 0.15, 0.1], np.float32))
@@ -39,8 +39,7 @@ def _relative(logits: dict[int, float]) -> dict[int, float]:
 def _distribution(**options: Any) -> dict[int, float]:
     chosen = SamplingSettings(**options)
     left = apply_steps(possible_tokens(LOGITS, chosen), chosen.steps, chosen, History(chance=0.0))
-    tokens, probabilities = token_probabilities(left)
-    return dict(zip(tokens.tolist(), probabilities.round(6).tolist(), strict=True))
+    return dict(zip(left.tokens.tolist(), left.probabilities().round(6).tolist(), strict=True))
 
 
 # --- by hand --------------------------------------------------------------------------------------
@@ -90,13 +89,6 @@ def test_typical_sampling_prefers_expected_surprise_to_likelihood() -> None:
 def test_xtc_leaves_the_least_of_the_likely_tokens_and_all_unlikely_ones() -> None:
     assert set(_distribution(xtc_probability=1.0, xtc_threshold=0.2)) == {1, 2, 3}
     assert set(_distribution(xtc_probability=1.0, xtc_threshold=0.3)) == {0, 1, 2, 3}
-
-
-def test_dynamic_temperature_follows_the_entropy() -> None:
-    flat, steep = [0.0, -0.1, -0.2, -0.3], [0.0, -9.0, -9.0, -9.0]
-    options = SamplingSettings(temperature=1.0, dynatemp_range=0.5)
-    assert _after(flat, options)[3] == pytest.approx(-0.3 / 1.5, abs=0.01)
-    assert _after(steep, options)[3] == pytest.approx(-9.0 / 0.5, abs=0.5)
 
 
 def test_ties_at_the_border_of_top_k_go_to_the_smaller_token() -> None:
@@ -163,8 +155,6 @@ def test_bias_is_added_and_can_forbid() -> None:
 _CHAINS = st.fixed_dictionaries(
     {
         "temperature": st.floats(0.2, 3.0),
-        "dynatemp_range": st.sampled_from([0.0, 0.1, 0.5]),
-        "dynatemp_exponent": st.sampled_from([1.0, 0.5, 2.0]),
         "top_k": st.integers(0, 30),
         "top_p": st.floats(0.05, 1.0),
         "min_p": st.floats(0.0, 0.5),

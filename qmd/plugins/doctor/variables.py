@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
 
-from qmd.config.sampling import DEFAULT_SAMPLING, shown_setting
+from qmd.plugins import hook
 
 Area = Literal["places", "models", "model servers", "terminal", "servers", "limits", "trust"]
 
@@ -44,33 +43,6 @@ class Setting(Struct, frozen=True):
 _SECONDS = "seconds, or 5m, 2h, off"
 _OWN_MODEL = "a folder's or a server's model; empty: none"
 _FILE_LINK = "file://, in a vault obsidian://"
-
-_SAMPLING: Mapping[str, str] = {
-    "temperature": "0: always the likeliest token; larger: more variety",
-    "dynatemp_range": "how far the temperature moves with the uncertainty",
-    "dynatemp_exponent": "larger: it rises only where much is uncertain",
-    "top_k": "only the so many likeliest tokens; 0: all",
-    "top_p": "the likeliest tokens up to this share; 1: all",
-    "min_p": "no token less likely than this share of the likeliest",
-    "typical_p": "the most typical tokens up to this share; 1: all",
-    "top_n_sigma": "no logit so many deviations below the largest; 0: all",
-    "xtc_probability": "how often the likeliest tokens are left out",
-    "xtc_threshold": "from this probability on a token counts as likely there",
-    "repetition_penalty": "divides the logits of tokens that were written; 1: none",
-    "presence_penalty": "is taken from the logits of tokens that were written",
-    "frequency_penalty": "the same, for each time",
-    "penalty_last_n": "tokens that these three look back; -1: all",
-    "dry_multiplier": "penalty of what repeats a run of tokens; 0: none",
-    "dry_base": "growth of that penalty for each token more",
-    "dry_allowed_length": "length of runs that may be repeated",
-    "dry_last_n": "tokens in which such runs are looked for; -1: all",
-    "dry_breakers": "texts over which no run reaches",
-    "order": "transformers, llama.cpp, or the list of steps to take",
-    "logit_bias": "numbers of tokens, and what is added to their logits",
-    "seed": "number that the draws follow from; null: other draws each time",
-}
-"""How the tokens of the model that proposes more queries are drawn: setting → what it does."""
-
 
 VARIABLES: tuple[Variable, ...] = (
     Variable("QMD_CONFIG_DIR", "folder of index.yml", "~/.config/qmd"),
@@ -164,5 +136,5 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("models.ROLE.url", "for a role of the three above: address of the server that has its model"),
     Setting("models.ROLE.model", "name of the model on that server"),
     Setting("models.ROLE.api", "interface of that server (models-reference.md)", "found out"),
-    *(Setting(f"sampling.{name}", effect, shown_setting(DEFAULT_SAMPLING, name)) for name, effect in _SAMPLING.items()),
+    *(Setting(f"sampling.{name}", *listed) for name, listed in hook("index.yml: sampling").effects().items()),
 )

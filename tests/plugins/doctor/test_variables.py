@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from qmd.config.sampling import SamplingSettings
 from qmd.config.settings import AUTO_UPDATE_KEY
-from qmd.config.variables import SETTINGS, VARIABLES, Setting, Variable
 from qmd.inference.settings import ENV_STEMS
+from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Setting, Variable
+from qmd.plugins.qwen.settings import NAMES
 
-PACKAGE = Path(__file__).parents[2] / "qmd"
+PACKAGE = Path(__file__).parents[3] / "qmd"
 OF_A_ROLE = {f"{stem}{end}" for stem in ENV_STEMS.values() for end in ("_MODEL", "_URL", "_API", "_API_KEY")}
 OF_A_ROLE |= {f"{ENV_STEMS[role]}_FORM" for role in ("rerank", "expand")}
 """Their names are put together where they are read."""
@@ -50,7 +50,7 @@ def test_every_setting_is_one_that_the_configuration_reads() -> None:
 
 def test_every_setting_of_sampling_is_listed_with_its_default() -> None:
     listed = [one.key.removeprefix("sampling.") for one in SETTINGS if one.key.startswith("sampling.")]
-    assert listed == list(SamplingSettings.__struct_fields__)
+    assert listed == list(NAMES)
     assert {one.default for one in SETTINGS if one.key == "sampling.top_k"} == {"20"}
 
 

@@ -1,7 +1,7 @@
-"""What callers may ask: the arguments of every tool, their JSON schema, and their validation into records.
+"""The arguments of a tool: one table makes both the published JSON schema and the checks, so they cannot drift apart.
 
-One table per tool feeds both the published schema and the checks, so the two cannot drift apart. Unknown names are
-refused, because dropping them answers another question than the one asked (`collection` instead of `collections`).
+Unknown names are refused, because dropping them answers another question than the one asked (`collection` instead of
+`collections`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from qmd.app.records import DEFAULT_MAX_BYTES
-from qmd.app.searching import SearchRequest
 from qmd.errors import UsageError, nearest_name
 from qmd.records import SubQuery
-from qmd.retrieval.query import Mode
 
 MAX_SEARCHES = 10
 MAX_LIMIT = 1000
-PASSAGE_CHARS = 300
-"""Longest passage in an answer to a program, as in the original."""
 
 ToolArgumentKind = Literal["string", "integer", "number", "boolean", "strings", "searches"]
 
@@ -35,59 +30,6 @@ class ToolArgument(Struct, frozen=True):
     default: str | int | float | bool | None = None
     minimum: float | None = None
     maximum: float | None = None
-
-
-QUERY_ARGUMENTS = (
-    ToolArgument("query", "string", "Plain question or keywords. Give this or 'searches', not both."),
-    ToolArgument(
-        "searches",
-        "searches",
-        'Typed sub-queries, most important first: lex (keywords, "phrases", -exclusions), '
-        "vec (a question in plain words), hyde (a made-up answer passage).",
-    ),
-    ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
-    ToolArgument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("collections", "strings", "Search only these collections (see the status tool)."),
-    ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
-    ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
-    ToolArgument("rerank", "boolean", "Rerank the best candidates with a model; false is faster.", default=True),
-)
-GET_ARGUMENTS = (
-    ToolArgument(
-        "file",
-        "string",
-        "Path, note name, [[Note#Heading]], qmd:// address or #docid; may end in :LINE or :LINE:COUNT.",
-        True,
-    ),
-    ToolArgument("fromLine", "integer", "First line to return, from 1.", minimum=1),
-    ToolArgument("maxLines", "integer", "Most lines to return.", minimum=1),
-    ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
-)
-MULTI_GET_ARGUMENTS = (
-    ToolArgument(
-        "pattern", "string", "Glob such as 'journals/2025-*.md', or paths and #docids joined by commas.", True
-    ),
-    ToolArgument("maxLines", "integer", "Most lines of each document.", minimum=1),
-    ToolArgument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
-    ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
-)
-LINKS_ARGUMENTS = (ToolArgument("file", "string", "Name, path, qmd:// address or #docid of a note.", True),)
-RELATED_ARGUMENTS = (
-    *LINKS_ARGUMENTS,
-    ToolArgument("limit", "integer", "Most notes to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("collections", "strings", "Only notes of these collections."),
-)
-# The tools of version 1, for clients that still call them.
-LEGACY_ARGUMENTS = (
-    ToolArgument("query", "string", "Query text.", True),
-    ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
-    ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
-    ToolArgument("collection", "string", "Search only this collection."),
-    ToolArgument("collections", "strings", "Search only these collections."),
-)
-
-_LEGACY_MODES: Mapping[str, Mode] = {"search": "lexical", "vector_search": "dense", "deep_search": "hybrid"}
 
 
 def input_schema(arguments: Sequence[ToolArgument]) -> dict[str, Any]:
@@ -219,49 +161,3 @@ def _kind_of(value: object) -> str:
         return "null"
     names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return names.get(type(value), type(value).__name__)
-
-
-def parse_query(given: Mapping[str, object]) -> SearchRequest:
-    """The search that the arguments of `query` ask for.
-
-    Raises:
-        UsageError: For wrong arguments.
-    """
-    values = check_arguments(QUERY_ARGUMENTS, given)
-    text, searches = values["query"], values["searches"]
-    if text is None and not searches:
-        raise UsageError("provide either 'query' (plain text) or 'searches' (typed sub-queries)")
-    if text is not None and searches:
-        raise UsageError("'query' and 'searches' are mutually exclusive; provide only one")
-    return SearchRequest(
-        text=text,
-        searches=searches or (),
-        limit=values["limit"],
-        min_relevance=values["minScore"],
-        candidate_limit=values["candidateLimit"],
-        collections=values["collections"] or (),
-        intent=values["intent"] or None,
-        rerank=values["rerank"],
-        sort=values["sort"],
-        snippet_chars=PASSAGE_CHARS,
-    )
-
-
-def parse_legacy_query(tool: str, given: Mapping[str, object]) -> SearchRequest:
-    """The search that a version 1 tool (`search`, `vector_search`, `deep_search`) asks for.
-
-    Raises:
-        UsageError: For wrong arguments.
-    """
-    values = check_arguments(LEGACY_ARGUMENTS, given)
-    collections = values["collections"]
-    if collections is None and values["collection"]:
-        collections = (values["collection"],)
-    return SearchRequest(
-        text=values["query"],
-        mode=_LEGACY_MODES[tool],
-        limit=values["limit"],
-        min_relevance=values["minScore"],
-        collections=collections or (),
-        snippet_chars=PASSAGE_CHARS,
-    )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from qmd.errors import ModelError
-from qmd.plugins.forms.weights_files.gguf import GgufFile
+from qmd.plugins.forms.gguf import GgufFile
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 """Values of `tokenizer.ggml.token_type`."""

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from qmd.errors import ModelError
 from qmd.files import read_regular_file
 from qmd.foreign import map_file, reading, short
-from qmd.plugins.forms.weights_files.stored import StoredTensor, check_shape
+from qmd.plugins.forms.number_formats import FORMATS
+from qmd.plugins.forms.stored_weights import StoredTensor, check_shape
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -32,21 +33,7 @@ _LONGEST_TEXT = 1 << 20
 _MOST_BYTES = 256 << 20
 """From the file's start to its first tensor."""
 
-TYPES: dict[int, tuple[str, int, int]] = {
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    30: ("BF16", 1, 2),
-}
-"""Number formats that are read: name, weights in a block, bytes of a block."""
-
+_TYPES = {item.number: name for name, item in FORMATS.items()}
 _OTHER_TYPES = {
     10: "Q2_K",
     11: "Q3_K",
@@ -105,14 +92,14 @@ class GgufFile:
     def _tensor(
         self, name: str, shape: tuple[int, ...], type_id: int, whole: npt.NDArray[np.uint8], start: int
     ) -> StoredTensor:
-        if type_id not in TYPES:
+        if type_id not in _TYPES:
             kind = _OTHER_TYPES.get(type_id, f"number {type_id}")
-            known = ", ".join(sorted(type_name for type_name, _, _ in TYPES.values()))
             raise ModelError(
                 f"tensor '{short(name)}' in '{self.path.name}' has type '{kind}', which is not read here",
-                f"get the model in one of: {known}",
+                f"get the model in one of: {', '.join(sorted(FORMATS))}",
             )
-        kind, block, block_bytes = TYPES[type_id]
+        kind = _TYPES[type_id]
+        block, block_bytes = FORMATS[kind].block, FORMATS[kind].block_bytes
         check_shape(name, self.path.name, shape)
         if shape[-1] % block:
             raise ModelError(f"tensor '{short(name)}' of type '{kind}' has rows of {shape[-1]} weights")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from qmd.errors import ModelError
 from qmd.foreign import file_below, map_file, parse_json, reading, short
 from qmd.inference.runtime.tokenization import read_json
-from qmd.plugins.forms.weights_files.stored import StoredTensor, check_shape
+from qmd.plugins.forms.stored_weights import StoredTensor, check_shape
 
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 """Number formats that are read, with the size of a number."""

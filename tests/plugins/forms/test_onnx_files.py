@@ -16,10 +16,18 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qmd.errors import ModelError
 from qmd.inference.models.weights import locate_builtin
-from qmd.inference.onnx_files.files import read_model, save_model
-from qmd.inference.onnx_files.messages import Entry, Graph, Model, Tensor
-from qmd.inference.onnx_files.wire import WireError, decode, encode
-from qmd.plugins.forms.tensors import OnnxFile, tensor_of
+from qmd.inference.onnx_files import FLOAT, Entry, WireError, decode, encode, read_model
+from qmd.plugins.forms.onnx_model import (
+    Graph,
+    Model,
+    Node,
+    OnnxFile,
+    OperatorSet,
+    Tensor,
+    attribute,
+    tensor_of,
+    value_info,
+)
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import PUBLISHED, SHAPE, random_weights
 
@@ -91,24 +99,22 @@ def test_a_graph_that_qmd_writes_is_the_same_bytes_when_onnx_writes_it_again(
 
 
 def test_a_graph_of_standard_operators_passes_the_checker_of_onnx(tmp_path: Path) -> None:
-    from qmd.inference.onnx_files import messages
-
-    inputs = (messages.value_info("x", messages.FLOAT, ["batch", 2]),)
-    outputs = (messages.value_info("y", messages.FLOAT, ["batch", 2]),)
+    inputs = (value_info("x", FLOAT, ["batch", 2]),)
+    outputs = (value_info("y", FLOAT, ["batch", 2]),)
     nodes = (
-        messages.Node(input=("x", "w"), output=("s",), name="sum", op_type="Add"),
-        messages.Node(
+        Node(input=("x", "w"), output=("s",), name="sum", op_type="Add"),
+        Node(
             input=("s",),
             output=("y",),
             name="turn",
             op_type="Transpose",
-            attribute=(messages.attribute("perm", [0, 1]),),
+            attribute=(attribute("perm", [0, 1]),),
         ),
     )
     weight = tensor_of("w", np.array([1, -2], np.float32))
     graph = Graph(node=nodes, name="g", initializer=(weight,), input=inputs, output=outputs)
-    opsets = (messages.OperatorSet("", 21),)
-    save_model(tmp_path / "m.onnx", Model(ir_version=10, graph=graph, opset_import=opsets))
+    opsets = (OperatorSet("", 21),)
+    (tmp_path / "m.onnx").write_bytes(encode(Model(ir_version=10, graph=graph, opset_import=opsets)))
     onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
 
 

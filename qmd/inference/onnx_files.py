@@ -1,7 +1,8 @@
-"""Protobuf's wire format, driven by records whose annotations hold the field numbers.
+"""ONNX files come in as records, through a memory map: Protobuf's wire format, driven by annotations.
 
 `dims: Annotated[tuple[int, ...], 1]` is field 1, repeated. Fields that a record does not name are skipped unread, so a
-record of two fields reads a file of a gigabyte in milliseconds.
+record of two fields reads a file of a gigabyte in milliseconds. It stands in for the package `onnx`, of which qmd would
+use a hundredth, and knows no models, engines or runtime.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -11,10 +12,34 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, NewType, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NewType, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
+
+from qmd.errors import ModelError
+from qmd.foreign import map_file, short
+
+FLOAT, INT32, INT64, FLOAT16, BFLOAT16 = 1, 6, 7, 10, 16
+"""Of `TensorProto.DataType`."""
+DTYPES: Mapping[int, tuple[str, int]] = {
+    FLOAT: ("float32", 4),
+    2: ("uint8", 1),
+    3: ("int8", 1),
+    4: ("uint16", 2),
+    5: ("int16", 2),
+    INT32: ("int32", 4),
+    INT64: ("int64", 8),
+    9: ("bool", 1),
+    FLOAT16: ("float16", 2),
+    11: ("float64", 8),
+    12: ("uint32", 4),
+    13: ("uint64", 8),
+    # Which numpy does not have; these are its bits.
+    BFLOAT16: ("uint16", 2),
+}
+"""numpy's name of a data type, and the bytes of a value, in files little-endian."""
 
 Packed = NewType("Packed", memoryview)
 """Numbers as they are packed in the file; see `read_varints` for those that are no floats."""
@@ -34,6 +59,13 @@ class WireError(ValueError):
     """The bytes are not the message that was expected."""
 
 
+class Entry(Struct, frozen=True):
+    """`StringStringEntryProto` of `onnx.proto`: where a constant lies whose data is in another file."""
+
+    key: Annotated[str, 1] = ""
+    value: Annotated[str, 2] = ""
+
+
 class _Field(Struct, frozen=True):
     """A field of a record."""
 
@@ -43,6 +75,23 @@ class _Field(Struct, frozen=True):
     """`int`, `float`, `str`, `memoryview`, `Packed` or a record."""
     is_repeated: bool
     default: object
+
+
+def read_model(path: Path, kind: type[Message]) -> Message:
+    """What `kind` names of an ONNX file: a record with the fields that are wanted of `ModelProto`.
+
+    Raises:
+        ModelError: The file cannot be read or is damaged.
+    """
+    try:
+        return decode(kind, memoryview(map_file(path)))
+    except (ValueError, OSError) as exc:
+        raise refused(path, getattr(exc, "strerror", None) or str(exc)) from exc
+
+
+def refused(path: Path, reason: str) -> ModelError:
+    """The error for a file that is not what it should be."""
+    return ModelError(f"model file '{path.name}' cannot be read: {short(reason)}", "qmd models verify")
 
 
 def decode(kind: type[Message], block: memoryview, depth: int = 0, left: list[int] | None = None) -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -12,17 +12,7 @@ from qmd.files import read_regular_file
 from qmd.ingest.exclusion import find_exclusion
 from qmd.names import to_disk, to_text
 from qmd.records import Collection
-
-PICTURE_TYPES: Mapping[str, str] = {
-    "avif": "image/avif",
-    "gif": "image/gif",
-    "jpeg": "image/jpeg",
-    "jpg": "image/jpeg",
-    "png": "image/png",
-    "svg": "image/svg+xml",
-    "webp": "image/webp",
-}
-"""Suffix → media type of what is taken for a picture."""
+from qmd.render.note_marks import PICTURE_TYPES, is_picture
 
 MAX_PICTURE_BYTES = 32 * 1024 * 1024
 
@@ -32,11 +22,6 @@ class Picture(Struct, frozen=True):
 
     media_type: str
     content: bytes
-
-
-def is_picture(name: str) -> bool:
-    """Whether a name is that of a picture, by its suffix."""
-    return name.rpartition(".")[2].lower() in PICTURE_TYPES
 
 
 def read_picture(collections: Sequence[Collection], collection: str, note: str, source: str) -> Picture:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from qmd.app.pictures import MAX_PICTURE_BYTES, read_picture
 from qmd.errors import NotFoundError
+from qmd.plugins.page.pictures import MAX_PICTURE_BYTES, read_picture
 from qmd.records import Collection
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -1,0 +1,215 @@
+"""Everything that `doctor` examines, and what it finds; how that is shown is no matter of this module."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from qmd.errors import QmdError
+
+if TYPE_CHECKING:
+    from qmd.app.index import Index as OpenIndex
+    from qmd.config.paths import Locations
+    from qmd.inference.base import Embedder
+    from qmd.inference.records import Role
+    from qmd.plugins.doctor.in_force import InForce
+    from qmd.plugins.doctor.inspection import EngineReport
+    from qmd.store.base import IndexReader
+
+MEBIBYTE = 1 << 20
+_ROLES: Sequence[Role] = ("embed", "rerank", "expand")
+
+
+class Check(Struct, frozen=True):
+    """One thing examined: what was found, or what is wrong and what to do."""
+
+    name: str
+    is_well: bool
+    detail: str
+    advice: str | None = None
+
+
+class Diagnosis(Struct, frozen=True):
+    """Everything that was found."""
+
+    locations: Locations
+    checks: Sequence[Check]
+    engines: Sequence[EngineReport]
+    variables: Sequence[InForce]
+    settings: Sequence[InForce]
+    environment: Mapping[str, str]
+    """Variables that change what qmd does; keys are not shown."""
+
+    @property
+    def runtime(self) -> str:
+        """What runs qmd: `Python 3.11.7 on linux`."""
+        return f"Python {self.python_version} on {sys.platform}"
+
+    @property
+    def python_version(self) -> str:
+        """That of the interpreter, `3.11.7`."""
+        return ".".join(map(str, sys.version_info[:3]))
+
+
+def diagnose(locations: Locations, index: OpenIndex, environ: Mapping[str, str]) -> Diagnosis:
+    """Examine everything, in the order shown."""
+    checks, reports = _examine(locations, index, environ)
+    variables, settings = _in_force(locations, environ)
+    return Diagnosis(locations, checks, reports, variables, settings, _environment(environ))
+
+
+def _examine(
+    locations: Locations, index: OpenIndex, environ: Mapping[str, str]
+) -> tuple[list[Check], list[EngineReport]]:
+    from qmd.plugins.doctor.inspection import inspect_engine
+    from qmd.store.sqlite.connection import driver_version
+
+    checks = [
+        _check("SQLite", driver_version),
+        _check("configuration", lambda: _configuration(locations, index)),
+        _check("index", lambda: _index(index)),
+        _check("permissions", lambda: _permissions(locations)),
+        _check("telemetry of ONNX Runtime", lambda: _telemetry(locations, environ)),
+        _check("CUDA", lambda: _cuda(index)),
+    ]
+    try:
+        settings = index.engine_settings()
+        reports = [inspect_engine(settings, role) for role in _ROLES]
+    except QmdError as exc:
+        return [*checks, Check("models", False, exc.message, exc.hint)], []
+    return [*checks, _check("vectors", lambda: _vectors(index))], reports
+
+
+def _check(name: str, examine: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, examine())
+    except QmdError as exc:
+        return Check(name, False, exc.message, exc.hint)
+
+
+def _configuration(locations: Locations, index: OpenIndex) -> str:
+    n_collections = len(index.collections())
+    return f"{locations.config_file}, {n_collections} collection{'' if n_collections == 1 else 's'}"
+
+
+def _index(index: OpenIndex) -> str:
+    problems = index.check()
+    if problems:
+        raise QmdError("; ".join(problems), "rebuild it from your files: qmd index")
+    return f"sound, {index.status().documents} documents"
+
+
+def _permissions(locations: Locations) -> str:
+    """Whether others can read what qmd keeps; of a folder, the files right in it.
+
+    Raises:
+        QmdError: They can.
+    """
+    from qmd.files import is_open_to_others
+
+    folders = [folder for folder in locations.own_folders if folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)]
+    beside = [locations.database.with_name(locations.database.name + suffix) for suffix in ("", "-wal", "-shm")]
+    within = [path for folder in folders for path in sorted(folder.iterdir())]
+    kept = [*folders, locations.config_file, *beside, *(path for path in within if path.is_file())]
+    readable = [str(path) for path in dict.fromkeys(kept) if is_open_to_others(path)]
+    if readable:
+        raise QmdError(f"others on this machine can read {_quoted(readable)}", f"run: chmod go= {shlex.join(readable)}")
+    return "only you can read the index and the configuration"
+
+
+def _telemetry(locations: Locations, environ: Mapping[str, str]) -> str:
+    from qmd.plugins.doctor.telemetry import remove_traces
+
+    removed = remove_traces(locations.home, environ)
+    return f"off; deleted the files that it had left on this machine: {_quoted(removed)}" if removed else "off"
+
+
+def _quoted(items: Sequence[object]) -> str:
+    return ", ".join(f"'{item}'" for item in items)
+
+
+def _cuda(index: OpenIndex) -> str:
+    """Whether CUDA works, and the memory of the GPU before models are loaded, of which each may take a share."""
+    from qmd.inference.runtime.gpu_memory import memory_at_start
+    from qmd.inference.runtime.sessions import cuda_verdict
+
+    settings = index.engine_settings()
+    device = settings.gpu_use("embed").device
+    verdict = cuda_verdict(device)
+    if verdict is not None:
+        return f"not used: {verdict}"
+    memory = memory_at_start(device)
+    if memory is None:
+        return "works (a test session ran on it)"
+    used = f"{memory.used_bytes / MEBIBYTE:.0f} of {memory.total_bytes / MEBIBYTE:.0f} MiB in use"
+    limits = ((role, settings.gpu_use(role).limit_bytes()) for role in _ROLES)
+    shares = ", ".join(f"{role} {limit / MEBIBYTE:.0f}" for role, limit in limits if limit is not None)
+    return f"works (a test session ran on it); GPU {device} has {used}; models may take {shares} MiB"
+
+
+# --- vectors --------------------------------------------------------------------------------------
+
+
+def _vectors(index: OpenIndex) -> str:
+    if not index.exists():
+        return "no index yet"
+    with index.reader() as reader, index.engines(frozenset({"embed"})) as engines:
+        if engines.embedder is None:
+            return "not checked: there is no embedding model"
+        return _compare_vectors(reader, engines.embedder)
+
+
+def _compare_vectors(reader: IndexReader, embedder: Embedder) -> str:
+    """Counts for the present model, and a sample embedded again.
+
+    Raises:
+        QmdError: The vectors are another model's, or are not what the model computes now.
+    """
+    from qmd.plugins.doctor.vector_sample import sample_vectors
+
+    now, last = reader.status(embedder.fingerprint), reader.status(None)
+    if not now.vectors and last.vectors:
+        raise QmdError(
+            f"{last.vectors} vectors belong to another model (fingerprint {last.fingerprint}), none to the current one",
+            "run: qmd embed",
+        )
+    if now.pending_documents:
+        advice = "run: qmd embed" if now.embedding is None else f"they are being computed ({now.embedding.state})"
+        raise QmdError(f"{now.pending_documents} of {now.documents} documents have none", advice)
+    sample = sample_vectors(reader, embedder)
+    if sample is None:
+        return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}"
+    distance = f"{sample.n_chunks} chunks embedded again differ by at most {sample.largest_distance:.5f}"
+    if not sample.agrees:
+        raise QmdError(
+            f"{distance}: the stored vectors differ from what the model computes now", "run: qmd embed --force"
+        )
+    return f"{now.vectors} vectors, fingerprint {embedder.fingerprint}; {distance}"
+
+
+# --- what is set ----------------------------------------------------------------------------------
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    names = sorted(name for name in environ if name.startswith("QMD_") or name in ("INDEX_PATH", "HF_ENDPOINT"))
+    return {name: "(set)" if name.endswith(("_KEY", "_TOKEN")) else environ[name] for name in names}
+
+
+def _in_force(locations: Locations, environ: Mapping[str, str]) -> tuple[Sequence[InForce], Sequence[InForce]]:
+    """The variables and the settings that are not at their defaults; of a file that cannot be read, no setting."""
+    from qmd.config.settings import load_config
+    from qmd.config.trust import trusted_part
+    from qmd.plugins.doctor.in_force import settings_in_force, variables_in_force
+
+    try:
+        written = load_config(locations)
+    except QmdError:
+        # The check of the configuration says why.
+        return variables_in_force(environ), ()
+    trusted = trusted_part(written, locations, environ)
+    return variables_in_force(environ, trusted), settings_in_force(written, environ, trusted)

@@ -1,0 +1,223 @@
+"""The tools that agents call. A new one is a row of `TOOLS`: its arguments, and the function that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from qmd.app.index import Index
+from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText
+from qmd.app.searching import SearchRequest
+from qmd.errors import UsageError
+from qmd.plugins.mcp import presentation
+from qmd.plugins.mcp.arguments import MAX_LIMIT, ToolArgument, check_arguments
+from qmd.plugins.mcp.presentation import PASSAGE_CHARS, Shown, file_of
+from qmd.render.links import links_object, related_rows, render_links
+from qmd.retrieval.query import Mode
+from qmd.retrieval.trace import Listener
+
+Values = Mapping[str, Any]
+"""The value of every argument, as checked."""
+
+
+class Tool(Struct, frozen=True):
+    """A tool of the MCP server."""
+
+    name: str
+    title: str
+    description: str
+    arguments: tuple[ToolArgument, ...]
+    """Make both its schema and its checks."""
+    answer: Callable[[Index, Values, Listener], Shown]
+    """Runs in a thread; the listener hears of the stages of a search."""
+
+
+QUERY_ARGUMENTS = (
+    ToolArgument("query", "string", "Plain question or keywords. Give this or 'searches', not both."),
+    ToolArgument(
+        "searches",
+        "searches",
+        'Typed sub-queries, most important first: lex (keywords, "phrases", -exclusions), '
+        "vec (a question in plain words), hyde (a made-up answer passage).",
+    ),
+    ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
+    ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
+    ToolArgument("candidateLimit", "integer", "Most candidates to rerank.", minimum=1, maximum=MAX_LIMIT),
+    ToolArgument("collections", "strings", "Search only these collections (see the status tool)."),
+    ToolArgument("intent", "string", "What the answer is needed for; helps with ambiguous words."),
+    ToolArgument("sort", "string", "Order of the results: relevance, date (newest first) or -date."),
+    ToolArgument("rerank", "boolean", "Rerank the best candidates with a model; false is faster.", default=True),
+)
+GET_ARGUMENTS = (
+    ToolArgument(
+        "file",
+        "string",
+        "Path, note name, [[Note#Heading]], qmd:// address or #docid; may end in :LINE or :LINE:COUNT.",
+        True,
+    ),
+    ToolArgument("fromLine", "integer", "First line to return, from 1.", minimum=1),
+    ToolArgument("maxLines", "integer", "Most lines to return.", minimum=1),
+    ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+)
+MULTI_GET_ARGUMENTS = (
+    ToolArgument(
+        "pattern", "string", "Glob such as 'journals/2025-*.md', or paths and #docids joined by commas.", True
+    ),
+    ToolArgument("maxLines", "integer", "Most lines of each document.", minimum=1),
+    ToolArgument("maxBytes", "integer", "Skip documents larger than this.", default=DEFAULT_MAX_BYTES, minimum=1),
+    ToolArgument("lineNumbers", "boolean", "Put 'N: ' before every line.", default=True),
+)
+LINKS_ARGUMENTS = (ToolArgument("file", "string", "Name, path, qmd:// address or #docid of a note.", True),)
+RELATED_ARGUMENTS = (
+    *LINKS_ARGUMENTS,
+    ToolArgument("limit", "integer", "Most notes to return.", default=10, minimum=1, maximum=MAX_LIMIT),
+    ToolArgument("collections", "strings", "Only notes of these collections."),
+)
+LEGACY_ARGUMENTS = (
+    ToolArgument("query", "string", "Query text.", True),
+    ToolArgument("limit", "integer", "Most results to return.", default=10, minimum=1, maximum=MAX_LIMIT),
+    ToolArgument("minScore", "number", "Drop results below this score.", default=0, minimum=0, maximum=1),
+    ToolArgument("collection", "string", "Search only this collection."),
+    ToolArgument("collections", "strings", "Search only these collections."),
+)
+
+
+def parse_query(given: Mapping[str, object]) -> SearchRequest:
+    """The search that unchecked arguments of `query` ask for.
+
+    Raises:
+        UsageError: For wrong arguments.
+    """
+    return _wanted(check_arguments(QUERY_ARGUMENTS, given))
+
+
+def _wanted(asked: Values) -> SearchRequest:
+    text, searches = asked["query"], asked["searches"]
+    if text is None and not searches:
+        raise UsageError("provide either 'query' (plain text) or 'searches' (typed sub-queries)")
+    if text is not None and searches:
+        raise UsageError("'query' and 'searches' are mutually exclusive; provide only one")
+    return SearchRequest(
+        text=text,
+        searches=searches or (),
+        limit=asked["limit"],
+        min_relevance=asked["minScore"],
+        candidate_limit=asked["candidateLimit"],
+        collections=asked["collections"] or (),
+        intent=asked["intent"] or None,
+        rerank=asked["rerank"],
+        sort=asked["sort"],
+        snippet_chars=PASSAGE_CHARS,
+    )
+
+
+def _query(index: Index, asked: Values, listener: Listener) -> Shown:
+    return _search(index, _wanted(asked), listener)
+
+
+def _query_of_version_one(mode: Mode, index: Index, asked: Values, listener: Listener) -> Shown:
+    collections = asked["collections"]
+    if collections is None and asked["collection"]:
+        collections = (asked["collection"],)
+    request = SearchRequest(
+        text=asked["query"],
+        mode=mode,
+        limit=asked["limit"],
+        min_relevance=asked["minScore"],
+        collections=collections or (),
+        snippet_chars=PASSAGE_CHARS,
+    )
+    return _search(index, request, listener)
+
+
+def _search(index: Index, request: SearchRequest, listener: Listener) -> Shown:
+    found = index.search(request, listener)
+    return Shown((presentation.results_text(found, request.label),), presentation.structured_results(found))
+
+
+def _get(index: Index, asked: Values, listener: Listener) -> Shown:
+    fetched = index.get(asked["file"], from_line=asked["fromLine"], max_lines=asked["maxLines"])
+    return Shown((presentation.resource(fetched, line_numbers=asked["lineNumbers"]),))
+
+
+def _multi_get(index: Index, asked: Values, listener: Listener) -> Shown:
+    found = index.multi_get(asked["pattern"], max_bytes=asked["maxBytes"], max_lines=asked["maxLines"])
+    problems = ["Errors:\n" + "\n".join(found.problems)] if found.problems else []
+    entries = (
+        presentation.resource(one, line_numbers=asked["lineNumbers"])
+        if isinstance(one, DocumentText)
+        else presentation.skipped_text(one)
+        for one in found.entries
+    )
+    return Shown((*problems, *entries))
+
+
+def _status(index: Index, asked: Values, listener: Listener) -> Shown:
+    status = index.status()
+    return Shown((presentation.status_text(status),), presentation.structured_status(status))
+
+
+def _links(index: Index, asked: Values, listener: Listener) -> Shown:
+    found = index.links(asked["file"])
+    return Shown((render_links(found, file_of),), links_object(found, file_of))
+
+
+def _related(index: Index, asked: Values, listener: Listener) -> Shown:
+    found = index.related(asked["file"], limit=asked["limit"], collections=asked["collections"])
+    warnings = {"warnings": list(found.warnings)} if found.warnings else {}
+    return Shown((presentation.related_text(found),), {"results": related_rows(found.notes, file_of), **warnings})
+
+
+TOOLS = (
+    Tool(
+        "query",
+        "Query",
+        "Search the user's own markdown notes and documents. Pass 'query' (a plain question) or 'searches' (typed "
+        "sub-queries: lex for keywords, vec for meaning, hyde for a made-up answer), and 'intent'. Returns docid, "
+        "file, title, score in 0..1, context, line and a snippet with the line numbers of the file.",
+        QUERY_ARGUMENTS,
+        _query,
+    ),
+    Tool(
+        "get",
+        "Get Document",
+        "Read one document, or some of its lines, by path, qmd:// address or #docid from a search result. "
+        "Suggests similar paths when nothing fits.",
+        GET_ARGUMENTS,
+        _get,
+    ),
+    Tool(
+        "multi_get",
+        "Multi-Get Documents",
+        "Read several documents by glob ('journals/2025-*.md') or by a comma-separated list of paths and #docids. "
+        "Documents larger than maxBytes are named but left out.",
+        MULTI_GET_ARGUMENTS,
+        _multi_get,
+    ),
+    Tool(
+        "status",
+        "Index Status",
+        "Show what is indexed: number of documents, collections with folder and pattern, and how many documents "
+        "still lack vectors.",
+        (),
+        _status,
+    ),
+    Tool("links", "Links", "List the links from a note and to it, with line numbers.", LINKS_ARGUMENTS, _links),
+    Tool(
+        "related",
+        "Related Notes",
+        "List notes that are similar to a note, by meaning and links.",
+        RELATED_ARGUMENTS,
+        _related,
+    ),
+)
+
+_VERSION_ONE: Mapping[str, Mode] = {"search": "lexical", "vector_search": "dense", "deep_search": "hybrid"}
+
+LEGACY_TOOLS = tuple(
+    Tool(name, "", "", LEGACY_ARGUMENTS, partial(_query_of_version_one, mode)) for name, mode in _VERSION_ONE.items()
+)
+"""Those of version 1, answered but not listed."""
