@@ -14,6 +14,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -155,7 +156,7 @@ def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRec
     for record in MODELS:
         if names & {record.repository.lower(), record.folder.lower(), record.name.lower()}:
             return record
-    known: tuple[ModelRecord, ...] = ()
+    known: list[ModelRecord] = []
     with contextlib.suppress(ModelError):
         known = room_records()
     listed = {file.path for file in manifest.files} if manifest else set()
@@ -175,6 +176,18 @@ class _Stream(io.BufferedReader):
         return super().read(size)
 
 
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    """A tar file, packed by gzip or not."""
+    try:
+        with archive.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unzipped:
+            stream = _Stream(unzipped if raw.peek(2)[:2] == _GZIP else raw)
+            with tarfile.open(fileobj=stream, mode="r:") as opened:
+                yield opened
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as exc:
+        raise ModelError(f"'{archive}' is not a whole tar file", "export it again: qmd models export") from exc
+
+
 def _unpack(archive: Path, staging: Path) -> Path:
     """Unpack a tar file, which may hold plain files alone, and no more of them than it says; the folder with the model.
 
@@ -182,36 +195,24 @@ def _unpack(archive: Path, staging: Path) -> Path:
     """
     left = _MOST_RATIO * archive.stat().st_size + _SMALL_BYTES
     folder, seen = staging, {""}
-    with archive.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unzipped:
-        try:
-            stream = _Stream(unzipped if raw.peek(2)[:2] == _GZIP else raw)
-            with tarfile.open(fileobj=stream, mode="r:") as opened:
-                for number, member in enumerate(opened):
-                    left -= member.size
-                    if number >= _MOST_MEMBERS or left < 0:
-                        raise ModelError(f"'{archive}' holds more than its model can", "ask whoever made it")
-                    if member.isdir():
-                        continue
-                    target = path_below(staging, member.name, archive.name)
-                    if folded(str(target)) in seen or not member.isreg() or member.issparse():
-                        raise ModelError(
-                            f"'{archive}' holds '{short(member.name)}', which no model has", "ask its maker"
-                        )
-                    seen.add(folded(str(target)))
-                    _write_member(opened, member, target)
-                    if target.name == MANIFEST_NAME and (manifest := read_manifest(target.parent)):
-                        folder, left = target.parent, sum(item.size_bytes or 0 for item in manifest.files)
-        except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as exc:
-            raise ModelError(f"'{archive}' is not a whole tar file", "export it again: qmd models export") from exc
+    with _opened(archive) as opened:
+        for number, member in enumerate(opened):
+            left -= member.size
+            if number >= _MOST_MEMBERS or left < 0:
+                raise ModelError(f"'{archive}' holds more than its model can", "ask whoever made it")
+            if member.isdir():
+                continue
+            target = path_below(staging, member.name, archive.name)
+            source = opened.extractfile(member) if member.isreg() and not member.issparse() else None
+            if source is None or folded(str(target)) in seen:
+                raise ModelError(f"'{archive}' holds '{short(member.name)}', which no model has", "ask its maker")
+            seen.add(folded(str(target)))
+            check_space(staging, member.size)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with source, target.open("wb") as copy:
+                shutil.copyfileobj(source, copy)
+            if target.name == MANIFEST_NAME and (manifest := read_manifest(target.parent)):
+                folder, left = target.parent, sum(item.size_bytes or 0 for item in manifest.files)
     entries = list(staging.iterdir())
     is_inside = folder == staging and len(entries) == 1 and entries[0].is_dir()
     return entries[0] if is_inside else folder
-
-
-def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    source = archive.extractfile(member)
-    assert source is not None  # as of every plain file
-    target.parent.mkdir(parents=True, exist_ok=True)
-    check_space(target.parent, member.size)
-    with source, target.open("wb") as copy:
-        shutil.copyfileobj(source, copy)
