@@ -1,12 +1,21 @@
-"""What the process was given: switches in environment variables, CPUs, and the place that it was installed from."""
+"""What this process was given (switches in variables, CPUs, the place it was installed from), and those it starts.
+
+They outlive the command that starts them, or give way to everything else.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from qmd.config.paths import Locations
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
 
@@ -62,3 +71,96 @@ def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str =
     wanted = f"{named}[{','.join(sorted(extras))}]" + (f" @ {place}" if place and named == "qmd-search" else "")
     flag = " -e" if origin.get("dir_info", {}).get("editable") else ""
     return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))
+
+
+# --- other processes ------------------------------------------------------------------------------
+
+_NICENESS = 10
+"""A tenth of the processor time that others get who want it too. The lowest there is could keep a write to the index
+waiting, and with it the writes of others."""
+
+
+def command_on(
+    locations: Locations, environ: Mapping[str, str], words: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    """Arguments and environment of a `qmd WORDS` on the index of these places, however they were chosen."""
+    if locations.project_root is not None:
+        return list(words), dict(environ)
+    return [*words, "--index", locations.index_name], {
+        **environ,
+        "INDEX_PATH": locations.address or str(locations.database),
+    }
+
+
+def start_process(
+    arguments: Sequence[str], log: Path, environ: Mapping[str, str], *, gives_way: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start `qmd ARGUMENTS` so that it outlives this process and its terminal, and writes to a new log.
+
+    Args:
+        arguments: What follows the program's name.
+        log: Its stdout and stderr.
+        environ: Its variables.
+        gives_way: Whether it runs at a low priority.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    import subprocess
+
+    from qmd.files import make_private_folder, open_private
+
+    make_private_folder(log.parent)
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "qmd", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=dict(environ),
+            start_new_session=sys.platform != "win32",
+            creationflags=_low_priority() if gives_way else 0,
+        )
+    if gives_way:
+        give_way(process.pid)
+    return process
+
+
+def give_way(pid: int = 0) -> None:
+    """Run a process (0 for this one) at a low priority, as far as the system can; Windows sets it at the start alone.
+
+    Disks take a process's niceness for their own, where they know priorities.
+    """
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, pid)))
+    if sys.platform == "linux":
+        # Longer turns, and none at the cost of whoever is interactive.
+        with suppress(OSError):
+            os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+
+
+def thread_gives_way() -> None:
+    """Run the calling thread at a low priority, where a thread has one of its own, which is on Linux."""
+    if sys.platform == "linux":
+        import threading
+
+        give_way(threading.get_native_id())
+
+
+def _low_priority() -> int:
+    if sys.platform == "win32":
+        import subprocess
+
+        return subprocess.BELOW_NORMAL_PRIORITY_CLASS
+    return 0
+
+
+def last_line(log: Path) -> str:
+    """What a process wrote to its log at last."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it wrote nothing"

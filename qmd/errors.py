@@ -11,6 +11,7 @@ QmdError                 exit 1
 ├── DeadlineError        exit 1   a server gave a request up because it took too long
 ├── StoreError           exit 1   the index is damaged, read-only or out of space
 │   └── StrangeIndexError         the index of a project was not made here
+├── UnindexableFileError exit 1   a file of a collection is no text, too large, unreadable; said of it alone
 └── ConfigError          exit 1   index.yml cannot be read
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from qmd.records import Collection
@@ -160,3 +161,21 @@ def refuse_unknown(names: Iterable[str], known: Iterable[Collection]) -> None:
 
 def _folded(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "")
+
+
+UnindexableReason = Literal["binary", "too_large", "unreadable", "failed", "slow", "crash"]
+
+
+class UnindexableFileError(QmdError):
+    """A file that is in the collection but cannot be indexed; the rest of the collection can.
+
+    Attributes:
+        code: The reason: `binary`, `too_large`, `unreadable`; `failed` (a parser raised), `slow` (it took too long),
+            `crash` (it ended its process).
+    """
+
+    code: str
+
+    def __init__(self, message: str, reason: UnindexableReason, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.code = reason

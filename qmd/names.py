@@ -1,4 +1,4 @@
-r"""Names of files as text, whatever bytes they are made of.
+r"""Names of files: as text, whatever bytes they are made of; what they call a note; and addresses that hold them.
 
 A file system takes any bytes; the index, YAML, JSON and every protocol take text. A `Path` here is what the system
 knows, with Python's surrogates for bytes that are no UTF-8; a `str` is text, in which such a byte is written `\xE9`.
@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qmd.records import Collection, MetadataValue
 
 _BYTE = re.compile("[\udc80-\udcff]")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -54,3 +59,96 @@ def typed_path(path: str | Path) -> Path:
     literal = str(path)
     disk = to_disk(literal)
     return Path(literal if disk == literal or os.path.lexists(literal) else disk)
+
+
+# --- what a name calls a note ---------------------------------------------------------------------
+
+MAX_ALIASES = 50
+MAX_ALIAS_CHARACTERS = 200
+# Kept as text: `re` compiles them when a file is first read, and a search never does.
+_WORD = r"[^\W\d_]{3}|[^\W\d_A-Za-z]"
+_DATE = r"(?<!\d)(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2]|[Ww]\d\d|Q[1-4])(?!\d)|(?<!\d)(?:19|20)\d{6}(?!\d)"
+_CODE = r"(?=[^\W_]*\d)[0-9a-fA-F]{8,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+OF_THE_FOLDER = frozenset({"index", "_index", "readme", "__init__"})
+_OF_EVERYBODY = frozenset({"notes", "note", "untitled", "📝 notes"})
+"""File names and headings that say what a text is and not what it is about."""
+_SUFFIX = r"\.[A-Za-z0-9]+\Z"
+
+
+def file_name(path: str) -> str:
+    """The name of a file without its folder and its ending: what a wiki link calls the note."""
+    name = path.rpartition("/")[2]
+    stem, dot, _ = name.rpartition(".")
+    return stem if dot and stem else name
+
+
+def suffix_of(path: str) -> str:
+    """The ending of a file's name with its dot, lower case; empty without one."""
+    match = re.search(_SUFFIX, path)
+    return match[0].lower() if match else ""
+
+
+def is_telling(name: str) -> bool:
+    """Whether a file's name says what the note is about: it holds a word or a date, and is no code or common word."""
+    if name.casefold() in OF_THE_FOLDER or is_common(name) or re.fullmatch(_CODE, name):
+        return False
+    return re.search(_WORD, name) is not None or re.search(_DATE, name) is not None
+
+
+def aliases_of(metadata: Mapping[str, MetadataValue]) -> tuple[str, ...]:
+    """The other names that a note's front matter gives it (`aliases`, `alias`), each once."""
+    found: dict[str, None] = {}
+    for key in ("aliases", "alias"):
+        value = metadata.get(key)
+        for alias in value if isinstance(value, tuple) else () if value is None else (str(value),):
+            found[" ".join(alias.split())[:MAX_ALIAS_CHARACTERS]] = None
+    found.pop("", None)
+    return tuple(found)[:MAX_ALIASES]
+
+
+def is_common(name: str) -> bool:
+    """Whether a name or a heading is one that anything may have (`Notes`)."""
+    return name.casefold() in _OF_EVERYBODY
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+_SCHEME = re.compile(r"(?:qmd:/*|//)(?=[^/])", re.IGNORECASE)
+_INDEX = re.compile(r"\?index=[^/?]*\Z")
+
+
+def without_scheme(address: str) -> str | None:
+    """What stands behind `qmd://`, `qmd:` or `//`, without `?index=NAME`; None for what has no scheme."""
+    scheme = _SCHEME.match(address)
+    return _INDEX.sub("", address[scheme.end() :]) if scheme is not None else None
+
+
+def split_address(address: str, names: Iterable[str]) -> tuple[str, str] | None:
+    """(collection, path in it) of `collection/path`, the path empty for a collection alone; None for no known one.
+
+    Names may hold a `/`: of two that fit the longer one is meant.
+    """
+    name = max((name for name in names if address == name or address.startswith(f"{name}/")), key=len, default=None)
+    return None if name is None else (name, address[len(name) + 1 :])
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a collection-relative path is `folder`, or in it; everything is in the empty one."""
+    return not folder or path == folder or path.startswith(f"{folder}/")
+
+
+def places_on_disk(path: Path, collections: Iterable[Collection]) -> Iterator[tuple[Collection, str]]:
+    """(collection, path in it, empty for its folder) of each collection that holds an absolute path, innermost first.
+
+    As the path is written, then with its links resolved: the folder may itself be named through a link.
+    """
+    # Programs can send what no file system holds.
+    if "\0" in str(path):
+        return
+    roots = [(root, one) for one in collections for root in dict.fromkeys((one.path, one.path.resolve()))]
+    roots.sort(key=lambda entry: -len(entry[0].parts))
+    for candidate in dict.fromkeys((Path(os.path.normpath(path)), path.resolve())):
+        for root, collection in roots:
+            if candidate.is_relative_to(root):
+                relative = to_text(candidate.relative_to(root).as_posix())
+                yield collection, "" if relative == "." else relative

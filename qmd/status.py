@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from qmd.clock import duration_text
 from qmd.names import to_text
-from qmd.pace import duration_text
 from qmd.records import Collection
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.addresses import places_on_disk, split_address, without_scheme
+from qmd.names import places_on_disk, split_address, without_scheme
 from qmd.records import Collection
 
 

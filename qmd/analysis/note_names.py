@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from qmd.analysis.scripts import normalize, without_accents
-from qmd.file_names import file_name, is_telling
+from qmd.names import file_name, is_telling
 from qmd.records import Document
 
 _BETWEEN = re.compile(r"[^\w+#&@]+|_+")

@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.names import to_text
+from qmd.names import places_on_disk, split_address, to_text, without_scheme
 from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:

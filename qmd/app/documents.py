@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
 from qmd.errors import NotFoundError, UsageError, collection_not_found
+from qmd.names import places_on_disk, split_address, without_scheme
 from qmd.records import Collection, Scope, StoredDocument
 from qmd.retrieval.lookup import context_for, resolve_lines, resolve_words, split_wiki_link
 

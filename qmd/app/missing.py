@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.addresses import places_on_disk, split_address, without_scheme
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, NotFoundError
-from qmd.names import to_disk
+from qmd.names import places_on_disk, split_address, to_disk, without_scheme
 from qmd.retrieval.lookup import parse_line_range
 
 if TYPE_CHECKING:

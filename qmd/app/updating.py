@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from qmd.clock import Progress
     from qmd.indexing.reports import EmbedReport
     from qmd.inference.base import Embedder, EngineDescription
     from qmd.inference.settings import EngineSettings
-    from qmd.pace import Progress
     from qmd.records import Collection
     from qmd.status import EmbeddingRun, Runner
     from qmd.store.base import IndexWriter
@@ -209,7 +209,7 @@ class PatientEmbedder:
         import numpy as np
 
         from qmd.batches import batches
-        from qmd.processes import thread_gives_way
+        from qmd.environment import thread_gives_way
 
         done: list[npt.NDArray[np.float32]] = []
         # A text alone is run by the thread that asks for it, so its priority is that of these threads.

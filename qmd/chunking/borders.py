@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 
-from qmd.ingest.fences import Span
+from qmd.ingest.markdown import Span
 
 _BORDER = re.compile(
     r"(?P<blank>\n[ \t\r]*\n\s*)"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-_SUFFIX = re.compile(r"\.[A-Za-z0-9]+\Z")
+from qmd.names import suffix_of
 
 
 class Language(Struct, frozen=True):
@@ -231,12 +230,6 @@ _SUFFIXES: tuple[tuple[Language, tuple[str, ...]], ...] = (
     (_BASH, (".sh", ".bash")),
 )
 _BY_SUFFIX = {suffix: language for language, suffixes in _SUFFIXES for suffix in suffixes}
-
-
-def suffix_of(path: str) -> str:
-    """The ending of a file's name with its dot, lower case; empty without one."""
-    match = _SUFFIX.search(path)
-    return match[0].lower() if match else ""
 
 
 def language_of(path: str) -> Language | None:

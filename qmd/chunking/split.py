@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from qmd.chunking.borders import best_cut, overlap_start
 from qmd.chunking.declarations import Declaration
-from qmd.ingest.fences import Span, code_fences
+from qmd.ingest.markdown import Span, code_fences
 from qmd.records import Chunk, Heading
 
 OVERLAP_TOKENS = 30

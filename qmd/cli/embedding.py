@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from qmd.app.records import EmbeddingStart, EmbedOptions
     from qmd.cli.invocation import Invocation
     from qmd.cli.progress import ProgressLine
+    from qmd.clock import Progress
     from qmd.config.paths import Locations
     from qmd.inference.base import EngineDescription
-    from qmd.pace import Progress
 
 _FIRST_MEASURED_S = 1.5
 _FIRST_STATES = 20
@@ -103,7 +103,7 @@ def embed_in_background(
     Raises:
         QmdError: It failed at once.
     """
-    from qmd.processes import command_on, last_line, start_process
+    from qmd.environment import command_on, last_line, start_process
 
     run = index.status().embedding
     if run is not None and not run.gives_way:

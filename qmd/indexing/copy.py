@@ -9,11 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.chunking.declarations import GrammarError
-from qmd.chunking.languages import suffix_of
 from qmd.errors import QmdError, UsageError
-from qmd.indexing.embed import parse_stored
 from qmd.indexing.reading import short_reason, stored_form, with_declarations
 from qmd.indexing.stamps import stamp_analysis
+from qmd.ingest.document import parse_text
+from qmd.names import suffix_of
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import unfinished_source, unfinished_state
 from qmd.store.records import KnownFile, NewDocument, StoredFile
@@ -113,7 +113,7 @@ class _Texts:
 
     def _new_document(self, file: StoredFile, text: str) -> NewDocument | None:
         try:
-            document = parse_stored(file.path, text)
+            document = parse_text(file.path, text)
             try:
                 document = with_declarations(document)
             except GrammarError:

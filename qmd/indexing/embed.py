@@ -13,16 +13,15 @@ from msgspec import Struct, field
 
 from qmd.analysis.note_names import note_names
 from qmd.chunking.declarations import GrammarError, find_declarations
-from qmd.chunking.languages import suffix_of
 from qmd.chunking.split import split_code, split_document
+from qmd.clock import Pace, Progress
 from qmd.errors import QmdError
-from qmd.file_names import is_telling
 from qmd.indexing.reading import short_reason
 from qmd.indexing.reports import EmbedReport
 from qmd.indexing.stamps import forget_outdated_chunks, stamp_chunks
 from qmd.inference.base import Telling
-from qmd.ingest.document import parse_document
-from qmd.pace import Pace, Progress
+from qmd.ingest.document import parse_text
+from qmd.names import is_telling, suffix_of
 from qmd.records import Chunk, Document, Heading
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, PendingContent
@@ -69,7 +68,7 @@ class Chunker(Struct):
 
     def _split(self, content: PendingContent) -> list[tuple[Chunk, str]]:
         try:
-            document = parse_stored(content.path, content.text)
+            document = parse_text(content.path, content.text)
             token_starts = self.embedder.token_starts(content.text)
             declarations = self._declarations(content) if self.cut_declarations else ()
             limit = self.embedder.max_tokens
@@ -216,13 +215,6 @@ def embed_pending(
         elapsed_s=time.monotonic() - started,
         warnings=(*chunker.warnings, *(embedder.warnings if isinstance(embedder, Telling) else ())),
     )
-
-
-def parse_stored(path: str, text: str) -> Document:
-    """The document of a text of the index, which was decoded once already."""
-    # NUL would make the parser take it for a binary file; as a blank it keeps every offset.
-    raw = text.replace("\0", " ").encode("utf-8", "surrogatepass")
-    return parse_document(path, raw)
 
 
 def embedded_text(document: Document, chunk: Chunk) -> str:

@@ -15,9 +15,9 @@ from qmd.analysis.index import analyze_document
 from qmd.analysis.note_names import name_key
 from qmd.chunking.declarations import GrammarError, declared_headings, find_declarations
 from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
-from qmd.file_names import file_name
+from qmd.errors import UnindexableFileError, UnindexableReason
 from qmd.ingest.document import read_document
-from qmd.ingest.errors import UnindexableFileError, UnindexableReason
+from qmd.names import file_name
 from qmd.records import Document, FileEntry, NameKind
 from qmd.store.packing import pack_links, pack_text
 from qmd.store.records import NewDocument

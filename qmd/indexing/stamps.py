@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
-from qmd.chunking.languages import has_grammar, suffix_of
+from qmd.chunking.languages import has_grammar
+from qmd.names import suffix_of
 from qmd.store.base import IndexReader, IndexWriter
 
 

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from qmd import __version__
-from qmd.addresses import is_below
 from qmd.analysis import ANALYSIS_VERSION
-from qmd.chunking.languages import suffix_of
 from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
-from qmd.errors import QmdError
+from qmd.errors import QmdError, UnindexableFileError
 from qmd.indexing.stamps import Stamp, stamp_analysis
-from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.scan import scan_collection
+from qmd.names import is_below, suffix_of
 from qmd.records import Collection, FileEntry
 from qmd.status import LeftOutFile
 from qmd.store.base import IndexWriter

@@ -14,9 +14,10 @@ from qmd.config.paths import expand_home
 from qmd.config.trust import ORIGINAL_MODELS
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder, EngineDescription, EngineRoom, Engines, Expander, Reranker, engine_room
-from qmd.inference.models.catalogue import MAXSIM_NAME, MINILM, find_model, full_model, is_gguf_address
+from qmd.inference.models.builtin import MAXSIM_NAME, MINILM, locate_builtin
+from qmd.inference.models.catalogue import find_model, full_model, is_gguf_address
 from qmd.inference.models.imported import find_imported
-from qmd.inference.models.weights import describe_folder, locate_builtin, locate_model
+from qmd.inference.models.weights import describe_folder, locate_model
 from qmd.inference.records import EmbedOverrides, ModelChoice, ModelRecord, Role
 from qmd.inference.settings import AUTO, BUILT_IN, EngineSettings
 from qmd.plugins import hook
@@ -129,7 +130,7 @@ def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
     """
     if settings.room_for("embed") is not None:
         return None
-    from qmd.inference.models.fingerprints import encoder_fingerprint
+    from qmd.inference.models.weights import encoder_fingerprint
     from qmd.inference.models.weights_choice import choose_weights, has_gpu_file
     from qmd.inference.runtime.gpu_memory import load_driver
     from qmd.inference.runtime.sessions import preferred_provider

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+from collections.abc import Sequence
+from typing import Literal
 
-from qmd.file_names import aliases_of
+from msgspec import Struct
+
+from qmd.errors import UnindexableFileError
 from qmd.files import read_regular_file
-from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.links import MAX_LINKS, find_links
-from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags
+from qmd.ingest.markdown import MAX_HEADINGS, MAX_TAGS, find_tags, plain_text
 from qmd.ingest.note_dates import dates_of
-from qmd.ingest.outline import read_outline
-from qmd.ingest.titles import title_of
-from qmd.records import Document, FileEntry, MetadataValue
+from qmd.ingest.outline import Outline, kind_of
+from qmd.names import OF_THE_FOLDER, aliases_of, file_name, is_common, is_telling
+from qmd.plugins import load
+from qmd.records import Document, FileEntry, Heading, Link, MetadataValue
 
 MAX_SIZE_BYTES = 10 * 1024 * 1024
 """Larger files are data, not notes: one of them would fill the index and name nothing."""
@@ -32,7 +36,7 @@ def read_document(entry: FileEntry, *, max_size_bytes: int = MAX_SIZE_BYTES) -> 
 
 def read_hash(entry: FileEntry) -> str:
     """The hash that the document of a file has, unparsed; raises as `read_document` does."""
-    return _decode(entry.path, _read(entry, MAX_SIZE_BYTES))[1]
+    return _hash(_decode(entry.path, _read(entry, MAX_SIZE_BYTES))[0])
 
 
 def _read(entry: FileEntry, max_size_bytes: int) -> bytes:
@@ -52,37 +56,44 @@ def _read(entry: FileEntry, max_size_bytes: int) -> bytes:
 
 
 def parse_document(path: str, raw: bytes) -> Document:
-    """The document in `raw`; `path` gives the format (by extension) and the title of last resort.
+    """The document in `raw`; `path` gives the kind (by extension) and the title of last resort.
 
-    UTF-8 (UTF-16 where a byte order mark says so) with U+FFFD and a warning for invalid bytes; a byte order mark is
-    dropped. Whitespace alone gives an empty text, so that it replaces what the index held.
+    Whitespace alone gives an empty text, so that it replaces what the index held.
 
     Raises:
-        UnindexableFileError: If the bytes are binary (a NUL in the first 8 KiB).
+        UnindexableFileError: If the bytes are not what the kind of file should hold.
     """
-    text, text_hash, warnings = _decode(path, raw)
-    outline = read_outline(path, text)
-    structure, headings, code = outline.structure, outline.headings, outline.fences
-    metadata, body_offset = outline.front.metadata, outline.front.body_offset
-    warnings += outline.front.warnings
-    tags = find_tags(text, body_offset, code) if structure == "markdown" else ()
-    links = find_links(text, code) if structure == "markdown" else ()
+    text, warnings = _decode(path, raw)
+    return parse_text(path, text, warnings)
+
+
+def parse_text(path: str, text: str, warnings: tuple[str, ...] = ()) -> Document:
+    """The document of a text, from a file or as the index has it; `warnings` are of its decoding."""
+    kind = kind_of(path)
+    outline: Outline = load(kind.outline)(text)
+    headings, front = outline.headings, outline.front
+    metadata, warnings = front.metadata, warnings + front.warnings
+    tags: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    if kind.is_markdown:
+        tags = find_tags(text, front.body_offset, outline.fences)
+        links = find_links(text, outline.fences)
     limits = ((headings, MAX_HEADINGS, "headings"), (tags, MAX_TAGS, "tags"), (links, MAX_LINKS, "links"))
     for found, limit, what in limits:
         if len(found) == limit:
             warnings = (*warnings, f"only the first {limit:,} {what} are taken")
     if tags:
         metadata["tags"] = tuple(dict.fromkeys((*_as_tuple(metadata.get("tags")), *tags)))
-    title = title_of(path, text, structure, headings, metadata)
-    dates = dates_of(path, metadata, headings if structure != "plain" else (), title.text)
+    title = _title_of(path, outline)
+    dates = dates_of(path, metadata, headings, title.text)
     return Document(
         path=path,
         title=title.text,
         title_source=title.source,
         aliases=aliases_of(metadata),
         text=text,
-        hash=text_hash,
-        body_offset=body_offset,
+        hash=_hash(text),
+        body_offset=front.body_offset,
         headings=headings,
         metadata=metadata,
         date=dates.own,
@@ -92,8 +103,25 @@ def parse_document(path: str, raw: bytes) -> Document:
     )
 
 
-def _decode(path: str, raw: bytes) -> tuple[str, str, tuple[str, ...]]:
-    """The text of a file, its hash, and what was wrong with its bytes."""
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _decode(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
+    """The text of a file and what was wrong with its bytes."""
+    text, warnings = load(kind_of(path).decode)(path, raw)
+    return "" if text.isspace() else text, warnings
+
+
+def decode_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
+    """The text in `raw` and what was wrong with it.
+
+    UTF-8 (UTF-16 where a byte order mark says so) with U+FFFD and a warning for invalid bytes; a byte order mark is
+    dropped.
+
+    Raises:
+        UnindexableFileError: If the bytes are binary (a NUL in the first 8 KiB).
+    """
     encoding = "utf-8"
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
@@ -101,17 +129,47 @@ def _decode(path: str, raw: bytes) -> tuple[str, str, tuple[str, ...]]:
         raise UnindexableFileError(
             f"'{path}' is binary", "binary", "narrow the collection's mask, or add it to the ignore list"
         )
-    warnings: tuple[str, ...] = ()
     try:
-        text = raw.decode(encoding).removeprefix("\ufeff")
+        return raw.decode(encoding).removeprefix("\ufeff"), ()
     except UnicodeDecodeError:
         text = raw.decode(encoding, errors="replace").removeprefix("\ufeff")
-        warnings = (f"not valid {encoding.upper()}: undecodable bytes were replaced",)
-    text = "" if text.isspace() else text
-    return text, hashlib.sha256(text.encode("utf-8")).hexdigest(), warnings
+        return text, (f"not valid {encoding.upper()}: undecodable bytes were replaced",)
 
 
 def _as_tuple(value: MetadataValue | None) -> tuple[str, ...]:
     if value is None or value == "":
         return ()
     return value if isinstance(value, tuple) else (str(value),)
+
+
+class _Title(Struct, frozen=True):
+    """A note's title and what it was taken from; `file` for its name or its folder's."""
+
+    text: str
+    source: Literal["front matter", "heading", "file"]
+
+
+def _title_of(path: str, outline: Outline) -> _Title:
+    """The title: front matter, else what the text calls itself, else a heading of level 1 that stands above it all.
+
+    Else the file's name. One that says nothing (`index`, `3f9a01c2`, `12`) gives way to the first heading of level 1
+    or 2, and that of an index to its folder's name. Whether a heading names many notes alike only the index knows.
+    """
+    named = outline.front.metadata.get("title")
+    if isinstance(named, (str, int, float)) and not isinstance(named, bool) and str(named).strip():
+        return _Title(plain_text(" ".join(str(named).split())), "front matter")
+    name, headings = file_name(path), outline.headings
+    heading = outline.title or _top_heading(headings)
+    if heading is None and not is_telling(name):
+        heading = next((h.text for h in headings if h.level <= 2 and not is_common(h.text)), None)
+    if heading is not None:
+        return _Title(heading, "heading")
+    folder = path.rpartition("/")[0].rpartition("/")[2]
+    return _Title(folder if folder and name.casefold() in OF_THE_FOLDER else name, "file")
+
+
+def _top_heading(headings: Sequence[Heading]) -> str | None:
+    """The text's one heading of level 1, where no other precedes it; several of them are the parts of a text."""
+    if not headings or headings[0].level != 1 or is_common(headings[0].text):
+        return None
+    return headings[0].text if all(heading.level > 1 for heading in headings[1:]) else None

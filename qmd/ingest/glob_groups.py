@@ -1,16 +1,18 @@
 """Globs with groups, `@(a|b)`, `?(…)`, `*(…)`, `+(…)` and `!(…)`, matched by following all readings at once.
 
-A glob becomes a graph whose nodes stand between two tokens. Of every node it is asked from which places of the path on
-the rest of the glob fits; the answer is a set of places, and one pass from the end of the glob to its start finds them
-all. A (node, place) pair is looked at once, so the work is at most the product of the two lengths.
+A glob becomes an automaton without empty steps, whose states are the single characters of the glob. A path is read once
+from its end to its start, with all states that it may be in as the bits of one number: nothing is tried twice.
+
+Source: Glushkov, Russian Mathematical Surveys 16(5), 1961.
 """
 
 from __future__ import annotations
 
-import heapq
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import reduce
+from operator import or_
 
 from msgspec import Struct
 
@@ -27,7 +29,7 @@ class Many(Enum):
 
 
 class Group(Struct, frozen=True):
-    """`KIND(a|b)`, where KIND is one of `@?*+!`."""
+    """`KIND(a|b)`, where KIND is one of `@?*+!`; negated ones stand in no other group."""
 
     kind: str
     alternatives: tuple[tuple[Token, ...], ...]
@@ -36,137 +38,117 @@ class Group(Struct, frozen=True):
 Token = str | Many | Group
 """A string is the regular expression of exactly one character."""
 
-_Places = int
-"""A set of places in a path: bit n stands for the place before the last n characters."""
+_AS_GROUPS = {
+    Many.CHARS: Group("*", (("[^/]",),)),
+    Many.SEGMENTS: Group("*", ((Many.CHARS, "/"),)),
+    Many.REST: Group("+", ((".",),)),
+}
+_START = 1
+"""The state before anything is read; state n + 1 has read the character n of the glob."""
+
+_PART_SIZE = 30
+"""Characters of a glob that take as long as the way along the path does by itself."""
+
+_MAX_STEPS = 2_000
+"""Steps that are remembered; paths have much in common."""
 
 
 class GroupMatcher:
     """One glob."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._parts: list[_Graph] = []
-        """From the end of the glob to its start, cut at its negated groups, which are parts of their own."""
+        self._parts: list[tuple[_Automaton, bool]] = []
+        """From the end of the glob to its start, cut at its negated groups, which are parts of their own (True)."""
         plain: list[Token] = []
         for token in tokens:
             if isinstance(token, Group) and token.kind == "!":
-                self._parts += [_Graph(plain), _Graph([Group("@", token.alternatives)], is_negated=True)]
+                self._parts += [(_Automaton(plain), False), (_Automaton([Group("@", token.alternatives)]), True)]
                 plain = []
             else:
                 plain.append(token)
-        self._parts.append(_Graph(plain))
+        self._parts.append((_Automaton(plain), False))
         self._parts.reverse()
+        self.size = sum(one.size for one, _ in self._parts)
+        """What the time for a path is in proportion to, at most."""
 
     def matches(self, path: str) -> bool:
         """Whether the glob selects `path`."""
-        text = _Text(path)
-        places: _Places = 1
-        for part in self._parts:
-            found = part.starts(text, places)
-            # What follows a negated group decides too: `!(draft).md` must not take `draft` + `.md`, but may take
-            # `drafts.md`.
-            places = text.within_segment(places) & ~found if part.is_negated else found
-        return bool(places >> len(path) & 1)
+        # Of every place in the path, the last one first, whether what has been read of the glob fits from there on.
+        fits = [True] + [False] * len(path)
+        for automaton, is_negated in self._parts:
+            found = list(automaton.starts(path, fits))
+            if is_negated:
+                # What follows the group decides too: `!(draft).md` must not take `draft` + `.md`, but may take
+                # `drafts.md`.
+                for n, char in enumerate(reversed(path), start=1):
+                    fits[n] = fits[n] or (fits[n - 1] and char != "/")
+                found = [may and not does for may, does in zip(fits, found, strict=True)]
+            fits = found
+        return fits[-1]
 
 
-class _Text:
-    """A path, as the sets of places at which something stands."""
+class _Automaton:
+    """The states of tokens, and which of them may come after which, read from the end."""
 
-    def __init__(self, path: str) -> None:
-        self._at: dict[str, _Places] = {}
-        for n, char in enumerate(reversed(path), start=1):
-            self._at[char] = self._at.get(char, 0) | 1 << n
-        self._of: dict[str, _Places] = {}
-        self._everywhere = (2 << len(path)) - 1
-        self._in_segment = self._everywhere & ~self._at.get("/", 0) & ~1
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._characters: list[re.Pattern[str]] = []
+        self._next = [0]
+        self._reading: dict[str, int] = {}
+        """The states that read a character."""
+        self._steps: dict[tuple[int, str], int] = {}
+        is_empty, self._next[0], self._final = self._sequence(tokens)
+        self._final |= _START * is_empty
+        self.size = _PART_SIZE + len(self._characters)
 
-    def before(self, one: str, places: _Places) -> _Places:
-        """Where a character that fits the expression `one` stands right before one of `places`."""
-        if one not in self._of:
-            fits = re.compile(one, re.DOTALL).match
-            self._of[one] = sum(at for char, at in self._at.items() if fits(char))
-        return places << 1 & self._of[one]
+    def starts(self, path: str, ends: Sequence[bool]) -> Iterator[bool]:
+        """For each place in `path`, from the last on, whether the tokens may start there and end at one of `ends`."""
+        states = 0
+        for n, may_end in enumerate(ends):
+            if n and states:
+                step = states, path[-n]
+                states = self._steps[step] if step in self._steps else self._step(*step)
+            states |= _START * may_end
+            yield states & self._final != 0
 
-    def within_segment(self, places: _Places) -> _Places:
-        """`places` and all from which one of them is reached without passing a `/`."""
-        start = places << 1 & self._in_segment
-        # The carry of the sum runs through a row of ones: from each start to the border of its segment.
-        return places | start | (self._in_segment + start ^ self._in_segment) & self._in_segment
+    def _step(self, states: int, char: str) -> int:
+        if char not in self._reading:
+            self._reading[char] = sum(2 << n for n, one in enumerate(self._characters) if one.match(char))
+        if len(self._steps) >= _MAX_STEPS:
+            self._steps.clear()
+        taken = self._reading[char] & reduce(or_, map(self._next.__getitem__, _numbers(states)), 0)
+        self._steps[states, char] = taken
+        return taken
 
-    def earlier(self, places: _Places) -> _Places:
-        """All places before the last of `places`."""
-        return self._everywhere & ~((places & -places) * 2 - 1) if places else 0
-
-
-_Step = str | Many | None
-"""What stands between two nodes; None for nothing."""
-
-
-class _Graph:
-    """Tokens as nodes, numbered from the end of the glob, and steps between them."""
-
-    def __init__(self, tokens: Sequence[Token], *, is_negated: bool = False) -> None:
-        self.is_negated = is_negated
-        self._into: list[list[tuple[_Step, int]]] = [[]]
-        """Node → the steps that end at it, with the nodes where they start."""
-        self._first = self._sequence(tokens, 0)
-
-    def _sequence(self, tokens: Sequence[Token], after: int) -> int:
-        """The node before `tokens`, which lead to the node `after`."""
+    def _sequence(self, tokens: Sequence[Token]) -> tuple[bool, int, int]:
+        """(whether nothing fits too, the states that may come first, those that may come last)."""
+        is_empty, first, last = True, 0, 0
         for token in reversed(tokens):
-            after = self._group(token, after) if isinstance(token, Group) else self._simple(token, after)
-        return after
+            may_lack, its_first, its_last = self._token(token)
+            self._link(last, its_first)
+            first |= its_first * is_empty
+            last = its_last | last * may_lack
+            is_empty = is_empty and may_lack
+        return is_empty, first, last
 
-    def _simple(self, token: str | Many, after: int) -> int:
-        if token is not Many.SEGMENTS:
-            return self._node((token, after))
-        node = self._node((None, after))
-        slash = self._node(("/", node))
-        self._into[slash].append((Many.CHARS, node))
-        return node
+    def _token(self, token: Token) -> tuple[bool, int, int]:
+        if isinstance(token, str):
+            self._characters.append(re.compile(token, re.DOTALL))
+            self._next.append(0)
+            state = 1 << len(self._characters)
+            return False, state, state
+        group = _AS_GROUPS[token] if isinstance(token, Many) else token
+        is_empty, first, last = group.kind in "?*", 0, 0
+        for alternative in group.alternatives:
+            may_lack, its_first, its_last = self._sequence(alternative)
+            is_empty, first, last = is_empty or may_lack, first | its_first, last | its_last
+        if group.kind in "*+":
+            self._link(last, first)
+        return is_empty, first, last
 
-    def _group(self, group: Group, after: int) -> int:
-        # A loop ends where it starts: after one round comes what follows, or another round.
-        end = self._node((None, after)) if group.kind in "*+" else after
-        starts = [self._sequence(alternative, end) for alternative in group.alternatives]
-        node = self._node(*((None, start) for start in starts), *([(None, after)] if group.kind in "?*" else []))
-        if end != after:
-            self._into[node].append((None, end))
-        return node
-
-    def _node(self, *steps: tuple[_Step, int]) -> int:
-        """A new node from which each of `steps` leads to another one."""
-        number = len(self._into)
-        self._into.append([])
-        for step, to in steps:
-            self._into[to].append((step, number))
-        return number
-
-    def starts(self, text: _Text, ends: _Places) -> _Places:
-        """Where the glob may start so that it ends at one of `ends`."""
-        known = [0] * len(self._into)
-        fresh = [0] * len(self._into)
-        fresh[0] = ends
-        # Nodes near the end first: what they lead to is then complete before it is passed on.
-        todo = [0]
-        while todo:
-            node = heapq.heappop(todo)
-            places, fresh[node] = fresh[node], 0
-            known[node] |= places
-            for step, source in self._into[node]:
-                new = _take(text, step, places) & ~known[source] & ~fresh[source]
-                if new:
-                    if not fresh[source]:
-                        heapq.heappush(todo, source)
-                    fresh[source] |= new
-        return known[self._first]
+    def _link(self, states: int, following: int) -> None:
+        for number in _numbers(states):
+            self._next[number] |= following
 
 
-def _take(text: _Text, step: _Step, places: _Places) -> _Places:
-    """Places from which `step` leads to one of `places`."""
-    if step is None:
-        return places
-    if step is Many.CHARS:
-        return text.within_segment(places)
-    if step is Many.REST:
-        return text.earlier(places)
-    return text.before(str(step), places)
+def _numbers(states: int) -> list[int]:
+    return [number for number, state in enumerate(reversed(f"{states:b}")) if state == "1"]

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
-from qmd.ingest.fences import Span
-from qmd.ingest.markdown import plain_text
+from qmd.ingest.markdown import Span, plain_text
 from qmd.records import Link
 
 MAX_LINKS = 20_000

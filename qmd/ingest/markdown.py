@@ -1,20 +1,17 @@
-"""What a text says of itself: headings and inline tags, with fenced code left out."""
+"""What markdown says of itself: headings, fenced code and inline tags; and lines of it as a reader sees them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Literal
 
-from qmd.ingest.fences import FENCE, FenceScanner, Span
 from qmd.records import Heading
 
-Structure = Literal["markdown", "org", "plain"]
+Span = tuple[int, int]
 
-_MARKDOWN_SUFFIXES = frozenset(
-    {".md", ".markdown", ".mdown", ".mkd", ".mkdn", ".mdx", ".mdwn", ".qmd", ".rmd", ".mdc", ".livemd"}
-)
+FENCE = r"(`{3,}|~{3,})([^\n]*)"
+"""The mark of a fence and what stands behind it on its line."""
 
 # The pattern begins with a line feed: a literal first character lets the engine skip prose at memory speed, where `^`
 # would be tried at every character; the first line of the range is tested separately. Then one look at the next
@@ -24,9 +21,9 @@ _LINE_MARK = (
     rf"|{FENCE}"
     r"|(=+|-+)[ \t\r]*(?=\n|\Z))"
 )
+_FENCE_LINE = re.compile(rf"^ {{0,3}}{FENCE}(?:\n|\Z)", re.M)
 _MARK_AFTER_BREAK = re.compile(r"\n(?=[ #`~=-])" + _LINE_MARK)
 _MARK_AT_START = re.compile(_LINE_MARK)
-_ORG_MARK = re.compile(r"^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|#\+(?P<block>begin|end)_(?:src|example)\b)", re.M | re.I)
 _NOT_PARAGRAPH = re.compile(r"\s*(?:[#>|]|[-*+][ \t]|\d+[.)][ \t]|`{3}|~{3}|<!--|\Z)")
 _TAG = re.compile(r"#(?<![^\s#]#)(?<!##)([^\W\d_][\w/-]*)(?![\w#])")
 _DIRECTIVES = frozenset(
@@ -35,27 +32,12 @@ _DIRECTIVES = frozenset(
 )
 """Preprocessor lines outside fences look exactly like tags."""
 
-
 MAX_HEADINGS = 50_000
 """What follows belongs to the last one: ten megabytes of empty sections would take half a gigabyte of memory."""
 
 
-def structure_of(path: str) -> Structure:
-    """How the file's headings are written, by extension; `plain` has none (`#` may be a comment there)."""
-    suffix = "." + path.rpartition(".")[2].lower()
-    if suffix in _MARKDOWN_SUFFIXES:
-        return "markdown"
-    return "org" if suffix == ".org" else "plain"
-
-
-def find_headings(text: str, body_offset: int, structure: Structure) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
+def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
     """Headings from `body_offset` on, and the spans of fenced code, both ascending."""
-    if structure == "markdown":
-        return _markdown_headings(text, body_offset)
-    return _org_headings(text) if structure == "org" else ((), ())
-
-
-def _markdown_headings(text: str, body_offset: int) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
     headings: list[Heading] = []
     fences = FenceScanner()
     for match, line_start in _line_marks(text, body_offset):
@@ -109,21 +91,44 @@ def _add_setext(text: str, body_offset: int, line_start: int, rule: str, heading
         headings.append(Heading(1 if rule[0] == "=" else 2, title, start))
 
 
-def _org_headings(text: str) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:
-    headings: list[Heading] = []
-    code: list[Span] = []
-    opened: int | None = None
-    for match in _ORG_MARK.finditer(text):
-        block = (match["block"] or "").lower()
-        if block == "begin" and opened is None:
-            opened = match.start()
-        elif block == "end" and opened is not None:
-            code.append((opened, match.end()))
-            opened = None
-        elif match["stars"] and opened is None and match["text"].strip() and len(headings) < MAX_HEADINGS:
-            title = match["text"].strip()[:MAX_HEADING_CHARACTERS]
-            headings.append(Heading(min(len(match["stars"]), 6), title, match.start()))
-    return tuple(headings), tuple(code)
+# --- fenced code --------------------------------------------------------------------------------
+
+
+class FenceScanner:
+    """Given every line that begins with a fence's mark, in order, it knows which of them open or close a fence."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        """Fenced code that has been closed, fence lines included."""
+        self._mark = ""
+        self._start = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the text here is code."""
+        return bool(self._mark)
+
+    def line(self, mark: str, rest: str, start: int, end: int) -> None:
+        """Take the next line with a mark, `rest` behind it, at `text[start:end]`."""
+        if self._mark:
+            if mark[0] == self._mark[0] and len(mark) >= len(self._mark) and not rest.strip():
+                self.spans.append((self._start, end))
+                self._mark = ""
+        # With a backtick behind it the mark begins an inline code span.
+        elif mark[0] == "~" or "`" not in rest:
+            self._mark, self._start = mark, start
+
+    def finish(self, end: int) -> tuple[Span, ...]:
+        """All fenced code of a text that ends at `end`; a fence that is still open runs to there."""
+        return (*self.spans, (self._start, end)) if self._mark else tuple(self.spans)
+
+
+def code_fences(text: str, start: int, end: int) -> tuple[Span, ...]:
+    """Spans of fenced code in `text[start:end]`, fence lines included; an open fence runs to `end`."""
+    fences = FenceScanner()
+    for match in _FENCE_LINE.finditer(text, start, end):
+        fences.line(match[1], match[2], match.start(), match.end())
+    return fences.finish(end)
 
 
 # --- plain text ---------------------------------------------------------------------------------

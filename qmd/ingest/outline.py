@@ -2,26 +2,76 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+import re
 
-from qmd.ingest.fences import Span
+from msgspec import Struct, field
+
 from qmd.ingest.frontmatter import FrontMatter, read_front_matter
-from qmd.ingest.markdown import Structure, find_headings, structure_of
+from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, MAX_HEADINGS, Span, find_headings
+from qmd.names import suffix_of
+from qmd.plugins import KINDS, Kind, find, load
 from qmd.records import Heading
+
+_ORG_MARK = re.compile(r"^(?:(?P<stars>\*+) +(?P<text>[^\n]*)|#\+(?P<block>begin|end)_(?:src|example)\b)", re.M | re.I)
+_ORG_TITLE = re.compile(r"^#\+TITLE:[ \t]*(\S[^\n]*)", re.M | re.I)
+
+_TEXT = KINDS[".txt"]
 
 
 class Outline(Struct, frozen=True):
-    """The parts of a text; of one that is no markdown the front matter is empty."""
+    """The parts of a text."""
 
-    structure: Structure
-    front: FrontMatter
-    headings: tuple[Heading, ...]
-    fences: tuple[Span, ...]
+    front: FrontMatter = field(default_factory=FrontMatter)
+    headings: tuple[Heading, ...] = ()
+    fences: tuple[Span, ...] = ()
+    """Code between its marks, which are no prose."""
+    title: str | None = None
+    """What the text calls itself outside its front matter and headings."""
+
+
+def kind_of(path: str) -> Kind:
+    """The kind of a file by the ending of its name; text where no kind is known."""
+    return find(KINDS, suffix_of(path)) or _TEXT
 
 
 def read_outline(path: str, text: str) -> Outline:
     """The outline of a text in the format that its path tells."""
-    structure = structure_of(path)
-    front = read_front_matter(text) if structure == "markdown" else FrontMatter()
-    headings, fences = find_headings(text, front.body_offset, structure)
-    return Outline(structure, front, headings, fences)
+    outline: Outline = load(kind_of(path).outline)(text)
+    return outline
+
+
+def outline_passage(path: str, text: str) -> Outline:
+    """The outline of a part of a text, in which nothing is front matter."""
+    kind = kind_of(path)
+    return Outline(FrontMatter(), *find_headings(text)) if kind.is_markdown else read_outline(path, text)
+
+
+def outline_text(text: str) -> Outline:
+    """The outline of a text without marks of its own: `#` may be a comment there."""
+    return Outline()
+
+
+def outline_markdown(text: str) -> Outline:
+    """The outline of markdown."""
+    front = read_front_matter(text)
+    return Outline(front, *find_headings(text, front.body_offset))
+
+
+def outline_org(text: str) -> Outline:
+    """The outline of a text of Emacs' org mode."""
+    headings: list[Heading] = []
+    code: list[Span] = []
+    opened: int | None = None
+    for match in _ORG_MARK.finditer(text):
+        block = (match["block"] or "").lower()
+        if block == "begin" and opened is None:
+            opened = match.start()
+        elif block == "end" and opened is not None:
+            code.append((opened, match.end()))
+            opened = None
+        elif match["stars"] and opened is None and match["text"].strip() and len(headings) < MAX_HEADINGS:
+            title = match["text"].strip()[:MAX_HEADING_CHARACTERS]
+            headings.append(Heading(min(len(match["stars"]), 6), title, match.start()))
+    title = _ORG_TITLE.search(text)
+    named = title[1].strip()[:MAX_HEADING_CHARACTERS] if title is not None else None
+    return Outline(FrontMatter(), tuple(headings), tuple(code), named)

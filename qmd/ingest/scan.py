@@ -12,7 +12,6 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from qmd.addresses import is_below
 from qmd.clock import settled_time
 from qmd.errors import NotFoundError
 from qmd.ingest.globs import PathMatcher, compile_globs, literal_paths, literal_segments, parse_mask, portable
@@ -26,7 +25,7 @@ from qmd.ingest.ignores import (
     repository_ignores,
 )
 from qmd.ingest.work_trees import WorkTree, work_tree_around
-from qmd.names import to_disk, to_text
+from qmd.names import is_below, to_disk, to_text
 from qmd.records import Collection, FileEntry
 
 SkipReason = Literal["OUTSIDE_COLLECTION", "UNREADABLE", "UNREADABLE_DIRECTORY"]

@@ -44,6 +44,23 @@ class Store(NamedTuple):
     opening: str
 
 
+class Kind(NamedTuple):
+    """A kind of file; of each function the place, `module:function`.
+
+    Attributes:
+        outline: Of a text of this kind, the `qmd.ingest.outline.Outline`. A search asks for it, too.
+        decode: Of a file's bytes, the text and what was wrong with them; it raises
+            `qmd.errors.UnindexableFileError`. What follows it knows the text alone.
+        is_markdown: Whether the text has the links and tags of markdown, and is shown as what its marks mean.
+        is_source: Whether it is source code.
+    """
+
+    outline: str
+    decode: str = "qmd.ingest.document:decode_text"
+    is_markdown: bool = False
+    is_source: bool = False
+
+
 _LANCE = "qmd.plugins.lance.opening"
 
 STORES: Mapping[str, Store] = {
@@ -60,6 +77,23 @@ ENGINES: Mapping[str, str] = {
     "expand": "qmd.plugins.qwen:QwenRoom",
 }
 """What a model's name begins with, or the role of other models whose files are here -> its `EngineRoom`."""
+
+_MARKDOWN = ".md .markdown .mdown .mkd .mkdn .mdx .mdwn .qmd .rmd .mdc .livemd"
+_SOURCE = (
+    ".py .pyi .pyw .ts .mts .cts .tsx .js .mjs .cjs .jsx .go .rs .java .c .h .cc .cpp .cxx .hh .hpp .hxx .cs .rb .php"
+    " .sh .bash"
+)
+
+KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(_MARKDOWN.split(), Kind("qmd.ingest.outline:outline_markdown", is_markdown=True)),
+    ".org": Kind("qmd.ingest.outline:outline_org"),
+    **dict.fromkeys(_SOURCE.split(), Kind("qmd.ingest.outline:outline_text", is_source=True)),
+    **dict.fromkeys(
+        ("", ".txt", ".text", ".log", ".csv", ".json", ".toml", ".yaml", ".yml"),
+        Kind("qmd.ingest.outline:outline_text"),
+    ),
+}
+"""Ending of a file's name, in lower case -> what it is; anything else is text as well."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(

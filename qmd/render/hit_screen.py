@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from qmd.file_names import file_name
 from qmd.ingest.markdown import plain_text
+from qmd.names import file_name
 from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw
 from qmd.render.hits import LEAST_SHOWN, HitOptions, Row, make_rows

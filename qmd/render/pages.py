@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.app.records import DocumentText
-from qmd.ingest.markdown import structure_of
+from qmd.ingest.outline import kind_of
 from qmd.records import StoredDocument
 from qmd.render.columns import Elided, shown, state
 from qmd.render.drawing import Screen, draw, paint
@@ -67,14 +67,14 @@ def draw_pages(screen: Screen, pages: Sequence[Page], now: datetime, *, line_num
 
 def is_rendered(found: DocumentText) -> bool:
     """Whether a document is shown as what its markdown means: all of a note that is not too long."""
-    return found.is_whole and structure_of(found.document.path) == "markdown" and len(found.text) <= MAX_MARKDOWN
+    return found.is_whole and kind_of(found.document.path).is_markdown and len(found.text) <= MAX_MARKDOWN
 
 
 def _text(screen: Screen, page: Page, found: DocumentText, before: int, line_numbers: bool) -> Styled:
     text = found.text.replace("\r\n", "\n")
     text = text.removesuffix("\n") if found.is_whole else text
     path, n_characters = page.document.path, before + len(text)
-    if structure_of(path) != "markdown":
+    if not kind_of(path).is_markdown:
         is_short = n_characters <= MAX_CODE
         return _code(screen, path, text, found.first_line, line_numbers) if is_short else _lines(screen, text, found)
     if not is_rendered(found) or n_characters > MAX_MARKDOWN:

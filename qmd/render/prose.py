@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.analysis.scripts import has_cjk
-from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, find_headings, plain_text, structure_of
+from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
+from qmd.ingest.outline import outline_passage
 from qmd.render.note_marks import BOXES, CALLOUT
 from qmd.render.terminal import visible
 from qmd.render.wrapping import shorten, wrap
@@ -58,11 +59,11 @@ def read_blocks(text: str, path: str, width: int, mark: Mark, *, is_code: bool =
     """
     shown = visible(text.replace("\r\n", "\n")).expandtabs(4)
     lines = shown.split("\n")
-    structure = structure_of(path)
     if is_code:
         rows = _code_rows(lines, width, mark)
         return [Block([row], number, number) for number, row in enumerate(rows) if row.plain.strip()]
-    layout = Layout(shown, *find_headings(shown, 0, structure), is_source=False)
+    outline = outline_passage(path, shown)
+    layout = Layout(shown, outline.headings, outline.fences, is_source=False)
     blocks: list[Block] = []
     for kind, first, last in _with_whole_tables(layout.blocks()):
         part = lines[first : last + 1]

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.batches import batches
-from qmd.file_names import aliases_of
+from qmd.names import aliases_of
 from qmd.records import Candidate, Explanation, Hit, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence

@@ -16,7 +16,7 @@ from qmd.records import Heading
 from qmd.retrieval.matching import MatchedText, Occurrence, WeightedTerm, fold
 
 if TYPE_CHECKING:
-    from qmd.ingest.fences import Span
+    from qmd.ingest.markdown import Span
 
 Kind = Literal["blank", "heading", "fence", "row", "text"]
 

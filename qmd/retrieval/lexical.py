@@ -149,7 +149,7 @@ def _substitutes(
     reader: IndexReader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool
 ) -> list[LexicalTerm]:
     """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none."""
-    from qmd.inference.models.words import is_word
+    from qmd.inference.models.builtin import is_word
 
     prefix = prefix_form(term)
     is_absent = is_word(term.text)

@@ -11,11 +11,10 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.addresses import is_below, places_on_disk, split_address, without_scheme
 from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, UsageError
-from qmd.names import storable, to_disk
+from qmd.names import is_below, places_on_disk, split_address, storable, to_disk, without_scheme
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store.base import IndexReader
 
@@ -168,7 +167,7 @@ def context_for(collection: Collection | None, global_context: str | None, path:
 def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     """Paths within five edits of `name`, or whose file name or title is close to its own, the nearest first."""
     from qmd.analysis.note_names import name_key
-    from qmd.file_names import file_name
+    from qmd.names import file_name
 
     linked = split_wiki_link(name)
     name = linked[0] if linked is not None else name

@@ -120,10 +120,10 @@ class _Chooser:
         max_chars: int,
         matched: MatchedText,
     ) -> None:
-        from qmd.ingest.outline import read_outline
+        from qmd.ingest.outline import kind_of, read_outline
 
         outline = read_outline(path or ".md", text)
-        self._is_source = outline.structure == "plain" and _is_source(path)
+        self._is_source = kind_of(path).is_source
         self._body = outline.front.body_offset
         self._layout = Layout(text, outline.headings, outline.fences, is_source=self._is_source)
         self._places = TermPlaces(self._layout, terms, matched)
@@ -322,9 +322,3 @@ class _Chooser:
             heading_trail=trail[1:] if trail and trail[0] == title else trail,
             is_code=self._is_source or (first.kind == "fence" and first.is_piece),
         )
-
-
-def _is_source(path: str) -> bool:
-    from qmd.chunking.languages import language_of
-
-    return language_of(path) is not None

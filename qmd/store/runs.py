@@ -15,10 +15,9 @@ from pathlib import Path
 from msgspec import json
 from msgspec.structs import replace
 
-from qmd.clock import time_text, utc_now
+from qmd.clock import Progress, time_text, utc_now
 from qmd.errors import AlreadyEmbeddingError
 from qmd.files import exclusive_lock, is_locked, read_regular_file, write_atomically
-from qmd.pace import Progress
 from qmd.status import EmbeddingRun, Runner
 
 _PROBE_S = 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qmd.file_names import file_name, is_telling
+from qmd.names import file_name, is_telling
 
 MANY_NOTES = 3
 """Notes of one collection that make their common heading no title; two may well be drafts of one another."""

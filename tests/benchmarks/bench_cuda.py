@@ -29,7 +29,7 @@ from qmd.cli.app import main as qmd_main  # noqa: E402
 from qmd.inference.engines.bulk_embedding import BulkEmbedder  # noqa: E402
 from qmd.inference.engines.encoder_runs import BATCH_TOKENS, BatchRuns  # noqa: E402
 from qmd.inference.loader import load_engines  # noqa: E402
-from qmd.inference.models.weights import locate_builtin  # noqa: E402
+from qmd.inference.models.builtin import locate_builtin  # noqa: E402
 from qmd.inference.runtime.gpu_memory import GpuUse, memory_now  # noqa: E402
 from qmd.inference.runtime.sessions import cuda_verdict, open_session  # noqa: E402
 from qmd.inference.settings import EngineSettings  # noqa: E402

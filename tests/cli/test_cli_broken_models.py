@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.files import exclusive_lock
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER
-from qmd.inference.models.weights import locate_builtin
 from qmd.inference.onnx_files import FLOAT
 from qmd.inference.records import ModelRecord
 from qmd.plugins.forms.onnx_model import value_info

@@ -17,8 +17,8 @@ import pytest
 
 from qmd import open_index
 from qmd.cli import embedding
+from qmd.clock import Progress
 from qmd.config.paths import locate
-from qmd.pace import Progress
 from qmd.plugins.mcp.warm_process import WarmProcess
 from qmd.status import EmbeddingRun
 from qmd.store.opening import open_reader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qmd.inference.models.known_embedders import KNOWN_EMBEDDERS, KnownEmbedder
+from qmd.inference.models.catalogue import FAMILIES, Family
 from tests.docs.configuration_tables import between
 
 PAGE = Path(__file__).parents[2] / "docs" / "models-reference.md"
@@ -13,11 +13,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "models-reference.md"
 def with_table(page: str) -> str:
     """The page with the present table between its marks."""
     head = "| models | pooling | before a query | before a note | tokens | source |\n|---|---|---|---|---|---|\n"
-    rows = "".join(f"{_row(known)}\n" for known in KNOWN_EMBEDDERS if not known.is_dot_product)
+    rows = "".join(f"{_row(known)}\n" for known in FAMILIES if not known.is_dot_product)
     return between(page, "known embedders", head + rows)
 
 
-def _row(known: KnownEmbedder) -> str:
+def _row(known: Family) -> str:
     pooling = known.pooling if known.only_in_graph is None else "in the graph"
     prompts = [
         f"`{text}`".replace("\n", "\\n").replace("|", "\\|") if text else ""

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from qmd.clock import Progress
 from qmd.indexing.embed import chunk_key, embed_pending, embedded_text
 from qmd.indexing.update import update_collection
 from qmd.ingest.document import parse_document
-from qmd.pace import Progress
 from qmd.records import Chunk, Collection, Scope
 from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer

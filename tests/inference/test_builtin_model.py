@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
-from qmd.inference.models.catalogue import MINILM
-from qmd.inference.models.weights import locate_builtin, locate_model
+from qmd.inference.models.builtin import MINILM, locate_builtin
+from qmd.inference.models.weights import locate_model
 
 LOWEST_COSINE = 0.99
 """The recipe measured 0.9914 at worst on these texts; another CPU's kernels may differ in the last digits."""

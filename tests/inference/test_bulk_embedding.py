@@ -20,8 +20,8 @@ from qmd.inference.engines.bulk_embedding import SAME_VECTORS, BulkEmbedder
 from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
 from qmd.inference.engines.encoder_runs import BatchRuns
 from qmd.inference.models import weights_choice
-from qmd.inference.models.catalogue import JINA_ZH, MINILM
-from qmd.inference.models.weights import locate_builtin
+from qmd.inference.models.builtin import MINILM, locate_builtin
+from qmd.inference.models.catalogue import JINA_ZH
 from qmd.inference.runtime import gpu_memory, sessions
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.sessions import Session, open_session

@@ -10,8 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.loader import EmbedderIdentity, choose_model, identify_embedder, load_engines
-from qmd.inference.models.catalogue import JINA_ZH, MINILM, MODELS, QWEN_EXPANDER, QWEN_RERANKER, find_model, full_model
-from qmd.inference.models.weights import locate_builtin, locate_model
+from qmd.inference.models.builtin import MINILM, locate_builtin
+from qmd.inference.models.catalogue import (
+    JINA_ZH,
+    MODELS,
+    QWEN_EXPANDER,
+    QWEN_RERANKER,
+    find_family,
+    find_model,
+    full_model,
+)
+from qmd.inference.models.weights import locate_model
 from qmd.inference.records import ModelRecord, Role
 from qmd.inference.runtime.sessions import PROVIDER_BY_FORMAT
 from qmd.inference.settings import EngineSettings
@@ -52,6 +61,17 @@ def test_every_role_has_one_full_model(role: Role) -> None:
 
 def test_every_format_is_one_the_session_factory_knows() -> None:
     assert {item.name for model in MODELS for item in model.formats} <= set(PROVIDER_BY_FORMAT)
+
+
+@pytest.mark.parametrize("record", [record for record in MODELS if record.role == "embed"])
+def test_an_embedding_model_is_fed_as_its_family_is(record: ModelRecord) -> None:
+    family = find_family([record.name], None)
+    assert family is not None
+    assert (record.pooling, record.query_prompt, record.document_prompt) == (
+        family.pooling,
+        family.query_prompt,
+        family.document_prompt,
+    )
 
 
 def test_records_are_frozen() -> None:

@@ -17,8 +17,8 @@ from qmd.cli.app import main
 from qmd.inference.engines.bulk_embedding import SAME_VECTORS, BulkEmbedder
 from qmd.inference.engines.encoder_runs import BATCH_TOKENS, BatchRuns
 from qmd.inference.loader import load_engines
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.catalogue import QWEN_RERANKER
-from qmd.inference.models.weights import locate_builtin
 from qmd.inference.runtime.gpu_memory import GpuUse, memory_now
 from qmd.inference.runtime.sessions import Session, cuda_verdict, cuda_works, open_session
 from qmd.inference.settings import EngineSettings

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError, NotFoundError, QmdError, UsageError
 from qmd.inference.models.archives import export_model, import_model
-from qmd.inference.models.catalogue import JINA_ZH, MINILM, QWEN_EXPANDER, QWEN_RERANKER
+from qmd.inference.models.builtin import MINILM
+from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.downloads import formats_to_pull, pull_model
 from qmd.inference.models.fetching import fetch
 from qmd.inference.models.folders import (

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.loader import identify_embedder, load_engines
-from qmd.inference.models.catalogue import JINA_ZH, MINILM
-from qmd.inference.models.fingerprints import encoder_fingerprint
-from qmd.inference.models.weights import describe_folder, locate_builtin
+from qmd.inference.models.builtin import MINILM, locate_builtin
+from qmd.inference.models.catalogue import JINA_ZH
+from qmd.inference.models.weights import describe_folder, encoder_fingerprint
 from qmd.inference.records import EmbedOverrides
 from qmd.inference.settings import EngineSettings
 from tests.inference.embedder_folders import (

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.models.weights import locate_builtin
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.runtime import gpu_memory, sessions
 from qmd.inference.runtime.gpu_memory import SHARES, GpuMemory, GpuUse, OutOfMemory, is_out_of_memory, memory_now
 from qmd.inference.runtime.sessions import mapped_errors, open_session

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import load_embedder
-from qmd.inference.models.known_embedders import KNOWN_EMBEDDERS, KnownEmbedder, find_known
+from qmd.inference.models.catalogue import FAMILIES, Family, find_family
 from qmd.inference.models.weights import describe_folder
 from tests.inference.embedder_folders import (
     TEXT,
@@ -214,7 +214,7 @@ def test_the_table_says_what_the_files_of_a_well_known_model_say(tmp_path: Path,
     ],
 )
 def test_a_family_is_told_by_the_name_of_its_repository(name: str, family: str | None) -> None:
-    found = find_known([name], None)
+    found = find_family([name], None)
     assert (found.name if found else None) == family
 
 
@@ -240,6 +240,6 @@ def test_gemma_without_its_dense_layers_is_refused(tmp_path: Path) -> None:
     assert "sentence_embedding" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("known", KNOWN_EMBEDDERS, ids=lambda known: known.name)
-def test_a_family_is_found_by_its_source(known: KnownEmbedder) -> None:
-    assert find_known([known.source], None) is known
+@pytest.mark.parametrize("known", FAMILIES, ids=lambda known: known.name)
+def test_a_family_is_found_by_its_source(known: Family) -> None:
+    assert find_family([known.source], None) is known

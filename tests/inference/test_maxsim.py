@@ -10,8 +10,7 @@ import pytest
 
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.engines.maxsim import MaxSimReranker, max_similarity
-from qmd.inference.models.catalogue import MINILM
-from qmd.inference.models.weights import locate_builtin
+from qmd.inference.models.builtin import MINILM, locate_builtin
 
 PASSAGES = (
     "Bread dough rises overnight in a cold kitchen.",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qmd.errors import ModelError
-from qmd.inference.models.weights import locate_builtin
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.runtime.sessions import (
     PROVIDER_BY_FORMAT,
     cuda_verdict,

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.loader import load_engines
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.stored_types import external_files, stored_format
-from qmd.inference.models.weights import locate_builtin
 from qmd.inference.settings import EngineSettings
 from tests.inference.exported_graphs import ExportForm
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model

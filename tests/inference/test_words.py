@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from qmd.inference.models.weights import locate_builtin
-from qmd.inference.models.words import is_word
+from qmd.inference.models.builtin import is_word, locate_builtin
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qmd.errors import UnindexableFileError
 from qmd.ingest.document import parse_document, read_document
-from qmd.ingest.errors import UnindexableFileError
 from qmd.records import Document, FileEntry
 
 

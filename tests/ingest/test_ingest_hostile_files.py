@@ -12,10 +12,9 @@ import pytest
 
 from qmd.analysis.index import analyze_document
 from qmd.chunking.split import split_document
-from qmd.errors import QmdError
+from qmd.errors import QmdError, UnindexableFileError
 from qmd.indexing.embed import embedded_text
 from qmd.ingest.document import parse_document, read_document
-from qmd.ingest.errors import UnindexableFileError
 from qmd.ingest.scan import scan_collection
 from qmd.records import Collection, FileEntry
 from tests.regex_tokens import regex_token_starts

@@ -78,7 +78,9 @@ def test_braces_that_explode_are_refused() -> None:
         compile_globs(["{a,b}" * 20])
 
 
-@pytest.mark.parametrize("mask", ["{a," * 60 + "}" * 60, "@(" * 60 + ")" * 60, "{1..1000000}", "a" * 10_000])
+@pytest.mark.parametrize(
+    "mask", ["{a," * 60 + "}" * 60, "@(" * 60 + ")" * 60, "{1..1000000}", "a" * 10_000, "!(a)" * 40]
+)
 def test_a_mask_that_is_too_deep_or_too_long_is_refused(mask: str) -> None:
     with pytest.raises(UsageError):
         compile_globs([mask])
@@ -98,7 +100,7 @@ HOSTILE = [
     ("+(a|aa|aaa)" * 12 + "b", "a" * 240),
     ("?(a)" * 40 + "a" * 40 + "b", "a" * 80),
     ("@(a|a)" * 40 + "b", "a" * 40),
-    ("!(*a*)" * 40 + "b", "a" * 240),
+    ("!(*a*)" * 12 + "b", "a" * 240),
     ("[ab]*" * 60 + "c", "ab" * 120),
     ("{" * 8000, "a"),
     ("(" * 8000, "a"),

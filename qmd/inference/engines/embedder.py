@@ -15,8 +15,8 @@ from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.encoder_graph import EncoderGraph, read_encoder_graph
 from qmd.inference.engines.pooling import pool
-from qmd.inference.models.fingerprints import encoder_fingerprint
 from qmd.inference.models.prepared import has_byte_products
+from qmd.inference.models.weights import encoder_fingerprint
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.records import FolderRules, ModelRecord
 from qmd.inference.runtime.gpu_memory import GpuUse

@@ -1,45 +1,243 @@
-"""Every model qmd knows by name, as frozen records: where it lives, what it holds, how it is fed."""
+"""Every model qmd knows by name: families of embedding models and how they are fed, and the models that it can fetch.
+
+An embedding model that is to be fetched by name is one row of `MODELS`. What its family wants (pooling, prompts and
+length) is said in `FAMILIES` alone, for folders and for fastembed's models as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
-from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord, Role
+from msgspec import Struct
 
-MINILM = ModelRecord(
-    name="all-MiniLM-L6-v2",
-    role="embed",
-    tier="built-in",
-    repository="sentence-transformers/all-MiniLM-L6-v2",
-    revision=UNPINNED,
-    licence="Apache-2.0",
-    languages=("en",),
-    scripts=("LATIN",),
-    formats=(
-        ModelFormat(
-            "int8",
-            ModelFile("model.onnx", 23_497_827, "6c0e9feafc8e5ab9d0248ab73afaf3ec713dc65a19b63c509ae92e6b2b304b36"),
-            "cpu",
-        ),
+from qmd.inference.models.builtin import MINILM
+from qmd.inference.records import UNPINNED, ModelFile, ModelFormat, ModelRecord, Pooling, Role
+
+MAX_CONTEXT = 1024
+"""Tokens of one run, whatever the makers allow: a chunk with its title and prompt is shorter, and longer windows blur
+what one passage says, in a time that grows by the square.
+"""
+_MAX_CHUNK = 480
+_TITLE_ROOM = 32
+"""Tokens kept free for the title and special tokens in front of a chunk."""
+_CHARACTERS_A_TOKEN = 4
+"""Of a prompt, roughly: the tokenizer is not opened to describe a model."""
+
+_RELEVANT_PASSAGES = "Represent this sentence for searching relevant passages: "
+_INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+
+
+class Family(Struct, frozen=True):
+    """A family of models by the names of its repositories."""
+
+    name: str
+    pattern: str
+    """Regular expression for the end of a repository's name in small letters, without what exporters add."""
+    pooling: Pooling
+    max_length: int
+    """Tokens that the makers let a text have."""
+    source: str
+    """Repository whose card says so."""
+    query_prompt: str = ""
+    document_prompt: str = ""
+    end_token: str | None = None
+    model_type: str | None = None
+    """`model_type` of `config.json` that no other family has."""
+    only_in_graph: str | None = None
+    """What the makers compute behind the pooling."""
+    is_dot_product: bool = False
+    """Vectors are compared with their lengths."""
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        "E5 instruct",
+        r"e5-(small|base|large)-instruct",
+        "mean",
+        512,
+        "intfloat/multilingual-e5-large-instruct",
+        f"{_INSTRUCTION} ",
     ),
-    files=(ModelFile("tokenizer.json", 466_082, "3ad857958ba886d154a5a852119fb31a0dd549d03d8a3fc20e33f2336272cc19"),),
-    context=256,
-    # Trained on texts of 128 tokens; yet 110 in its place or beside it lost on three collections and won on one vault.
-    max_tokens=240,
-    dim=384,
-    pooling="mean",
-    is_fused=True,
-    batches=ModelFile(
-        "model_batches.onnx", 105_261, "aa4631044e89b4da45c36308c1f8b2534291ed45adf38c6ba882a94a932f42c4"
+    Family("E5", r"e5-(small|base|large)(-v2)?", "mean", 512, "intfloat/e5-base-v2", "query: ", "passage: "),
+    Family("BGE-M3", r"bge-m3", "first", 8192, "BAAI/bge-m3"),
+    Family(
+        "BGE English",
+        r"bge-(small|base|large)-en(-v1\.5)?",
+        "first",
+        512,
+        "BAAI/bge-base-en-v1.5",
+        _RELEVANT_PASSAGES,
+    ),
+    Family(
+        "BGE Chinese",
+        r"bge-(small|base|large)-zh(-v1\.5)?",
+        "first",
+        512,
+        "BAAI/bge-base-zh-v1.5",
+        "为这个句子生成表示以用于检索相关文章：",
+    ),
+    Family(
+        "Nomic",
+        r"nomic-embed-text-v1(\.5)?|modernbert-embed-(base|large)",
+        "mean",
+        8192,
+        "nomic-ai/nomic-embed-text-v1.5",
+        "search_query: ",
+        "search_document: ",
+    ),
+    Family(
+        "Nomic v2",
+        r"nomic-embed-text-v2-moe",
+        "mean",
+        512,
+        "nomic-ai/nomic-embed-text-v2-moe",
+        "search_query: ",
+        "search_document: ",
+    ),
+    Family(
+        "EmbeddingGemma",
+        r"embeddinggemma-300m(-qat-[a-z0-9_-]+)?",
+        "mean",
+        2048,
+        "google/embeddinggemma-300m",
+        "task: search result | query: ",
+        "title: none | text: ",
+        model_type="gemma3_text",
+        only_in_graph="two dense layers behind the pooling",
+    ),
+    Family(
+        "Qwen3-Embedding",
+        r"qwen3-embedding-[0-9.]+b",
+        "last",
+        32768,
+        "Qwen/Qwen3-Embedding-0.6B",
+        _INSTRUCTION,
+        end_token="<|endoftext|>",
+    ),
+    Family(
+        "Arctic Embed 2",
+        r"arctic-embed-[ml]-v2\.0",
+        "first",
+        8192,
+        "Snowflake/snowflake-arctic-embed-l-v2.0",
+        "query: ",
+    ),
+    Family(
+        "Arctic Embed",
+        r"arctic-embed-(xs|s|m|l)(-v1\.5|-long)?",
+        "first",
+        512,
+        "Snowflake/snowflake-arctic-embed-m-v1.5",
+        _RELEVANT_PASSAGES,
+    ),
+    Family("GTE", r"gte-(small|base|large)", "mean", 512, "thenlper/gte-base"),
+    Family(
+        "GTE v1.5",
+        r"gte-(base|large)-en-v1\.5|gte-(multilingual|modernbert)-base",
+        "first",
+        8192,
+        "Alibaba-NLP/gte-modernbert-base",
+    ),
+    Family("Jina v2", r"jina-embeddings-v2-[a-z-]+", "mean", 8192, "jinaai/jina-embeddings-v2-base-en"),
+    Family(
+        "mxbai",
+        r"mxbai-embed-(2d-)?large-v1",
+        "first",
+        512,
+        "mixedbread-ai/mxbai-embed-large-v1",
+        _RELEVANT_PASSAGES,
+    ),
+    Family("UAE", r"uae-large-v1", "first", 512, "WhereIsAI/UAE-Large-V1", _RELEVANT_PASSAGES),
+    Family(
+        "Stella v5",
+        r"stella[-_]en[-_](400m|1\.5b)[-_]v5(-doc)?",
+        "mean",
+        512,
+        "NovaSearch/stella_en_400M_v5",
+        "Instruct: Given a web search query, retrieve relevant passages that answer the query.\nQuery: ",
+        only_in_graph="a dense layer behind the pooling",
+    ),
+    Family("MiniLM L6", r"all-minilm-l6-v2", "mean", 256, "sentence-transformers/all-MiniLM-L6-v2"),
+    Family(
+        "MiniLM L12",
+        r"all-minilm-l12-v[12]|paraphrase-multilingual-(minilm-l12|mpnet-base)-v2",
+        "mean",
+        128,
+        "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+    ),
+    Family("MPNet", r"all-mpnet-base-v2", "mean", 384, "sentence-transformers/all-mpnet-base-v2"),
+    Family(
+        "dot-product models",
+        r"(multi-qa|msmarco)-[a-z0-9-]+-dot-v[0-9]+",
+        "first",
+        512,
+        "sentence-transformers/multi-qa-mpnet-base-dot-v1",
+        is_dot_product=True,
     ),
 )
+"""First match wins."""
 
-JINA_ZH = ModelRecord(
-    name="jina-embeddings-v2-base-zh",
-    role="embed",
-    tier="full",
-    repository="Xenova/jina-embeddings-v2-base-zh",
-    revision=UNPINNED,
+_EXPORT = r"([-_.](onnx|int8|uint8|q|q4|q8|fp16|fp32|quantized|o[1-4]))+$"
+"""What exporters add to the name of the model that they write."""
+
+
+def find_family(names: Iterable[str], model_type: str | None) -> Family | None:
+    """The family of a model, by the names that it may go by, first name first, then by its type; None if unknown."""
+    for name in names:
+        last = re.sub(_EXPORT, "", re.split(r"/|--", name.strip().lower())[-1])
+        for known in FAMILIES:
+            if re.fullmatch(rf"(.*[-_])?({known.pattern})", last):
+                return known
+    return next((known for known in FAMILIES if model_type and known.model_type == model_type), None)
+
+
+def chunk_tokens(context: int, document_prompt: str) -> int:
+    """Token budget of a chunk's body in a run of `context` tokens."""
+    room = _TITLE_ROOM + len(document_prompt) // _CHARACTERS_A_TOKEN
+    return max(16, min(_MAX_CHUNK, context - room))
+
+
+def _embedder(
+    family_name: str,
+    name: str,
+    repository: str,
+    *,
+    licence: str,
+    languages: tuple[str, ...],
+    scripts: tuple[str, ...],
+    formats: tuple[ModelFormat, ...],
+    dim: int,
+) -> ModelRecord:
+    """An embedding model with the usual files of a tokenizer, fed as its family is."""
+    # Not by the patterns, which take 4 ms to compile.
+    family = next(family for family in FAMILIES if family.name == family_name)
+    context = min(family.max_length, MAX_CONTEXT)
+    files = ("tokenizer.json", "tokenizer_config.json", "config.json", "special_tokens_map.json")
+    return ModelRecord(
+        name=name,
+        role="embed",
+        tier="full",
+        repository=repository,
+        revision=UNPINNED,
+        licence=licence,
+        languages=languages,
+        scripts=scripts,
+        formats=formats,
+        files=tuple(map(ModelFile, files)),
+        context=context,
+        max_tokens=chunk_tokens(context, family.document_prompt),
+        dim=dim,
+        pooling=family.pooling,
+        document_prompt=family.document_prompt,
+        query_prompt=family.query_prompt,
+    )
+
+
+JINA_ZH = _embedder(
+    "Jina v2",
+    "jina-embeddings-v2-base-zh",
+    "Xenova/jina-embeddings-v2-base-zh",
     licence="Apache-2.0",
     languages=("zh", "en"),
     scripts=("LATIN", "CJK"),
@@ -56,17 +254,7 @@ JINA_ZH = ModelRecord(
         ),
         ModelFormat("fp16", ModelFile("onnx/model_fp16.onnx"), "cuda"),
     ),
-    files=(
-        ModelFile("tokenizer.json"),
-        ModelFile("tokenizer_config.json"),
-        ModelFile("config.json"),
-        ModelFile("special_tokens_map.json"),
-    ),
-    # The model reads 8,192 tokens; longer windows blur what one passage says and cost time by the square.
-    context=1024,
-    max_tokens=480,
     dim=768,
-    pooling="mean",
 )
 
 QWEN_RERANKER = ModelRecord(
@@ -130,9 +318,6 @@ QWEN_EXPANDER = ModelRecord(
 
 MODELS: tuple[ModelRecord, ...] = (MINILM, JINA_ZH, QWEN_RERANKER, QWEN_EXPANDER)
 """All of them, built-in first."""
-
-MAXSIM_NAME = "all-MiniLM-L6-v2 MaxSim"
-"""What the built-in reranker is called: the built-in embedding model's token vectors."""
 
 _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
     "hf:ggml-org/embeddinggemma-300m-gguf/": JINA_ZH,

@@ -14,20 +14,11 @@ from msgspec import Struct
 
 from qmd.errors import ModelError
 from qmd.foreign import path_below, read_json_file, short
-from qmd.inference.models.known_embedders import KnownEmbedder, find_known
+from qmd.inference.models.catalogue import MAX_CONTEXT, Family, chunk_tokens, find_family
 from qmd.inference.records import EmbedOverrides, FolderRules, ModelFile, ModelFormat, ModelRecord, Pooling
 from qmd.inference.runtime.tokenization import read_json
 
-MAX_CONTEXT = 1024
-"""Tokens of one run, whatever the makers allow: a chunk with its title and prompt is shorter, and time grows by the
-square.
-"""
 _DEFAULT_CONTEXT = 512
-_MAX_CHUNK = 480
-_TITLE_ROOM = 32
-"""Tokens kept free for the title and special tokens in front of a chunk."""
-_CHARACTERS_A_TOKEN = 4
-"""Of a prompt, roughly: the tokenizer is not opened to describe a folder."""
 
 _MODES: Mapping[str, Pooling] = {
     "cls": "first",
@@ -57,7 +48,7 @@ class _Folder(Struct, frozen=True):
     path: Path
     config: Mapping[str, Any]
     modules: Sequence[Mapping[str, Any]]
-    known: KnownEmbedder | None
+    known: Family | None
 
     def module(self, name: str) -> Path | None:
         """Folder of the first module of a class, by the class's name; None where it has none."""
@@ -89,7 +80,6 @@ def describe_embedder(
     limit, length_from, is_lower_case = _limit(read)
     context = min(limit, MAX_CONTEXT)
     length_from = length_from if context == limit else f"{length_from} allows {limit}"
-    room = _TITLE_ROOM + len(document_prompt) // _CHARACTERS_A_TOKEN
     return ModelRecord(
         name=folder.name,
         role="embed",
@@ -102,7 +92,7 @@ def describe_embedder(
         formats=formats,
         files=(ModelFile("tokenizer.json"),),
         context=context,
-        max_tokens=max(16, min(_MAX_CHUNK, context - room)),
+        max_tokens=chunk_tokens(context, document_prompt),
         pooling=pooling,
         document_prompt=document_prompt,
         query_prompt=query_prompt,
@@ -136,7 +126,7 @@ def _read(folder: Path) -> _Folder:
     # The hub's cache calls a model's folder `models--OWNER--NAME/snapshots/COMMIT`.
     cached = [folder.parents[1].name] if folder.parent.name == "snapshots" else []
     names = [folder.name, *cached, str(config.get("_name_or_path", ""))]
-    return _Folder(folder, config, modules, find_known(names, config.get("model_type")))
+    return _Folder(folder, config, modules, find_family(names, config.get("model_type")))
 
 
 def _check_similarity(read: _Folder) -> None:

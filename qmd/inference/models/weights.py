@@ -1,13 +1,18 @@
-"""Where model files lie on this machine."""
+"""Where model files lie on this machine, and what tells the vectors of one from those of another."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from qmd.errors import ModelError
-from qmd.inference.models.catalogue import MINILM
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.sentence_transformers import describe_embedder
 from qmd.inference.records import EmbedOverrides, ModelFile, ModelFormat, ModelRecord
+
+_VERSION = 1
+_SAMPLE_BYTES = 65_536
+_SAMPLES = 16
 
 _FORMAT_BY_FILE = {
     "model_quantized.onnx": "int8",
@@ -17,19 +22,6 @@ _FORMAT_BY_FILE = {
     "model.onnx": "fp32",
 }
 """Usual file names and what they hold. `*_uint8` is left out: unsigned weights run no faster than fp32."""
-
-
-def locate_builtin() -> Path:
-    """The folder of the built-in model: inside an installed package, else in the source tree beside it.
-
-    Raises:
-        ModelError: Neither exists, so the installation is not whole.
-    """
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "builtin" / MINILM.folder, package.parent / "models" / MINILM.folder):
-        if (folder / MINILM.formats[0].weights.path).is_file():
-            return folder
-    raise ModelError(f"the built-in model is missing from '{package}'", "reinstall qmd")
 
 
 def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:
@@ -67,3 +59,28 @@ def size_of(path: Path) -> int:
         return path.stat().st_size if path.is_file() else 0
     except OSError:
         return 0
+
+
+def encoder_fingerprint(folder: Path, record: ModelRecord, weights: Path) -> str:
+    """16 hex digits over weights, tokenizer, pooling, prompts, window and further rules of an encoder's folder."""
+    prompts = (record.document_prompt, record.query_prompt)
+    further = () if record.rules is None else record.rules.computed
+    computed = (_VERSION, record.pooling, prompts, record.max_tokens, record.context, *further)
+    return sampled_digest(weights, repr(computed), (folder / "tokenizer.json").read_bytes())
+
+
+def sampled_digest(weights: Path, *parts: str | bytes) -> str:
+    """16 hex digits over `parts` and a model file, of which 1 MB is read: a whole hash would cost 50 ms at every start.
+
+    Training or quantising a model anew changes every block, so samples tell two files of one size apart.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.encode())
+    size = weights.stat().st_size
+    digest.update(str(size).encode())
+    with weights.open("rb") as stream:
+        for sample in range(_SAMPLES):
+            stream.seek(max(0, size - _SAMPLE_BYTES) * sample // (_SAMPLES - 1))
+            digest.update(stream.read(_SAMPLE_BYTES))
+    return digest.hexdigest()[:16]

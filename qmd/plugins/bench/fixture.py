@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from qmd.analysis.scripts import normalize
 from qmd.errors import NotFoundError, UsageError
-from qmd.file_names import aliases_of, file_name
+from qmd.names import aliases_of, file_name
 from qmd.records import Scope, StoredDocument
 from qmd.store.base import IndexReader
 

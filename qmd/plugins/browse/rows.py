@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qmd.file_names import file_name
+from qmd.names import file_name
 from qmd.render.terminal import visible
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.query import filter_text

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
-from qmd.inference.models.catalogue import MINILM
+from qmd.inference.models.builtin import MINILM
 from qmd.inference.records import ModelChoice, Role
 
 if TYPE_CHECKING:

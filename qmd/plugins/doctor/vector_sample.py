@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from qmd.chunking.split import split_document
-from qmd.indexing.embed import chunk_key, embedded_text, parse_stored
+from qmd.indexing.embed import chunk_key, embedded_text
+from qmd.ingest.document import parse_text
 
 if TYPE_CHECKING:
     from qmd.inference.base import Embedder
@@ -50,7 +51,7 @@ def sample_vectors(
         if len(distances) == size:
             break
         text = reader.texts([document.hash]).get(document.hash, "")
-        parsed = parse_stored(document.path, text)
+        parsed = parse_text(document.path, text)
         starts = embedder.token_starts(text)
         chunks = split_document(text, parsed.headings, parsed.body_offset, starts, embedder.max_tokens)
         readable = [chunk for chunk in chunks if embedder.embeds(chunk.text)]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.embedder import MAX_FOREIGN_CHUNK_SHARE, foreign_share, trust_in
-from qmd.inference.models.fingerprints import sampled_digest
+from qmd.inference.models.weights import sampled_digest
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.settings import EngineSettings

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from qmd.errors import ModelError, NotFoundError, nearest_name
-from qmd.inference.models.known_embedders import find_known
+from qmd.inference.models.catalogue import find_family
 from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
 from qmd.inference.runtime.sessions import import_runtime
 
@@ -120,7 +120,7 @@ def _model(kind: Kind, listed: Mapping[str, Any]) -> FastembedModel:
     stated = re.search(r"(\d+) input tokens", description)
     context = min(int(stated[1]) if stated else _LONGEST_WINDOW, _LONGEST_WINDOW)
     # fastembed says of some models that they want prompts, and leaves them to the caller.
-    known = find_known([name], None) if kind == "embedder" else None
+    known = find_family([name], None) if kind == "embedder" else None
     sources = listed["sources"]
     # Tensors beside a graph are fetched wherever they are.
     more = [path for path in listed["additional_files"] if not path.startswith(weights)]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from qmd.addresses import is_below
 from qmd.clock import time_text, utc_now
 from qmd.errors import StoreError, UsageError
+from qmd.names import is_below
 from qmd.plugins.lance import chunks, documents, health
 from qmd.plugins.lance.claim import Claim
 from qmd.plugins.lance.index import LanceReader, of_collection

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 
+from qmd.environment import last_line, start_process
 from qmd.errors import QmdError, UsageError
 from qmd.files import write_atomically
-from qmd.processes import last_line, start_process
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations

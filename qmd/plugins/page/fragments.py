@@ -16,7 +16,7 @@ from qmd.app.index import Index
 from qmd.app.records import DocumentText, NoteLink, NoteLinks
 from qmd.app.searching import SearchRequest
 from qmd.errors import QmdError
-from qmd.ingest.outline import read_outline
+from qmd.ingest.outline import kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
 from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.hits import LEAST_SHOWN
@@ -124,9 +124,9 @@ def _passage(hit: Hit, matches: Matcher) -> str:
 
 
 def _text(path: str, text: str, around: Surroundings) -> str:
-    outline = read_outline(path, text)
-    if outline.structure != "markdown":
+    if not kind_of(path).is_markdown:
         return plain_html(text, around)
+    outline = read_outline(path, text)
     return markdown_html(without_comments(text, outline.front.body_offset, outline.fences), around)
 
 

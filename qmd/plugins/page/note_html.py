@@ -19,8 +19,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from msgspec import Struct
 
-from qmd.ingest.fences import Span
-from qmd.ingest.markdown import split_size
+from qmd.ingest.markdown import Span, split_size
 from qmd.render.note_marks import add_marks, find_note
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//|\\\\", re.I)

@@ -14,10 +14,10 @@ from typer import Option
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
+from qmd.environment import give_way
 from qmd.errors import ConfigError, NotFoundError
 from qmd.plugins.watch.file_events import SystemEvents
 from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S, Snapshot, Watcher
-from qmd.processes import give_way
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex

@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.addresses import is_below
 from qmd.clock import time_text, utc_now
 from qmd.errors import UsageError
+from qmd.names import is_below
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import IndexStatus, LeftOutFile
 from qmd.store.base import IndexReader, IndexWriter

@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.engines.embedder import load_embedder
-from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER
-from qmd.inference.models.weights import locate_builtin
+from qmd.inference.models.builtin import MINILM, locate_builtin
+from qmd.inference.models.catalogue import QWEN_EXPANDER
 from qmd.plugins.doctor.vector_sample import sample_vectors
 from qmd.store.opening import open_reader
 from tests.inference.embedder_folders import make_folder, sentence_transformer

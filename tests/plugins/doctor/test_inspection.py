@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.inference.loader import choose_model
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.catalogue import JINA_ZH, QWEN_EXPANDER
-from qmd.inference.models.weights import locate_builtin
 from qmd.inference.records import Role
 from qmd.inference.runtime import sessions
 from qmd.inference.runtime.sessions import Session, open_session

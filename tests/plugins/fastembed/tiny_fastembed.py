@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from qmd.inference.models.weights import locate_builtin
+from qmd.inference.models.builtin import locate_builtin
 from qmd.plugins.fastembed.catalogue import fastembed_record
 
 EMBEDDER = "fastembed:BAAI/bge-small-en-v1.5"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from onnx import TensorProto, helper, numpy_helper
 
 from qmd.errors import ModelError
-from qmd.inference.models.weights import locate_builtin
+from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.onnx_files import FLOAT, Entry, WireError, decode, encode, read_model
 from qmd.plugins.forms.onnx_model import (
     Graph,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from qmd.errors import ModelError, UsageError
-from qmd.inference.models.catalogue import MINILM, QWEN_EXPANDER, QWEN_RERANKER
+from qmd.inference.models.builtin import MINILM
+from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.prepared import form_to_make, has_byte_products, prepared_forms, prepared_notes
 from qmd.inference.models.weights_choice import choose_weights, form_note
 from qmd.inference.records import ModelRecord

@@ -16,7 +16,7 @@ from mcp_types import EmbeddedResource, TextContent, TextResourceContents
 from msgspec.structs import replace
 
 from qmd.app.index import Index
-from qmd.pace import Progress
+from qmd.clock import Progress
 from qmd.plugins.mcp.mcp_server import build_server
 from qmd.plugins.mcp.presentation import results_text, structured_results
 from qmd.plugins.mcp.tools import TOOLS
