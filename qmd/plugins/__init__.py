@@ -64,8 +64,8 @@ class Kind(NamedTuple):
 _LANCE = "qmd.plugins.lance.opening"
 
 STORES: Mapping[str, Store] = {
-    "lance": Store("lance", "LanceDB", "lance:/path", "qmd.plugins.lance.places:resolve_folder", _LANCE),
-    "s3": Store("lance", "LanceDB", "s3://bucket/prefix", "qmd.plugins.lance.places:resolve_bucket", _LANCE),
+    "lance": Store("lance", "LanceDB", "lance:/path", "qmd.plugins.lance:resolve_folder", _LANCE),
+    "s3": Store("lance", "LanceDB", "s3://bucket/prefix", "qmd.plugins.lance:resolve_bucket", _LANCE),
 }
 """Scheme of an index's address -> what keeps an index there."""
 
