@@ -38,7 +38,7 @@ _Print = Annotated[bool, Option("--print", help="Print the command that would ru
 
 def open_note(invocation: Invocation, note: _Target = None, print_only: _Print = False, index: Index = None) -> int:
     """Open a note where it can be edited."""
-    from qmd.app.last_hits import recall_hit
+    from qmd.app.disk_paths import recall_hit
     from qmd.app.launching import launch
 
     reference = " ".join(note or ())

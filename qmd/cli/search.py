@@ -175,7 +175,7 @@ def _show(
     invocation: Invocation, screen: Screen, locations: Locations, response: SearchResponse, shown: HitOptions
 ) -> None:
     """Draw the hits for a person, who may then name them by their number."""
-    from qmd.app.last_hits import remember_hits
+    from qmd.app.disk_paths import remember_hits
     from qmd.render.hit_screen import draw_hits
 
     invocation.page(draw_hits(response, shown, screen))
