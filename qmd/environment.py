@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
 
+BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
+_DEFAULT_BUSY_TIMEOUT_MS = 120_000
+
 
 def is_off(value: str | None) -> bool:
     """Whether an environment variable switches off: `0`, `off`, `no`, `false`, `none`, `never`, `disable(d)`."""
@@ -38,6 +41,13 @@ def usable_cpus() -> int:
         return max(1, min(cpus, round(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):
         return cpus
+
+
+def busy_timeout_ms() -> int:
+    """How long to wait for another process, from the environment or the default, in milliseconds."""
+    raw = os.environ.get(BUSY_TIMEOUT_VARIABLE, "").strip()
+    # SQLite counts to no more.
+    return min(int(raw), 2**31 - 1) if raw.isdecimal() and len(raw) < 20 else _DEFAULT_BUSY_TIMEOUT_MS
 
 
 def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:

@@ -143,7 +143,7 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
     if len(report.warnings) > _WARNINGS_SHOWN:
         warn(f"and {len(report.warnings) - _WARNINGS_SHOWN} more like these in '{collection.name}'")
     if report.is_empty and not report.removed:
-        from qmd.app.left_out import nothing_to_index
+        from qmd.app.collections import nothing_to_index
 
         reason = nothing_to_index(collection, report.git_ignored, below)
         warn(reason.message)
@@ -154,7 +154,7 @@ def run_update(invocation: Invocation, update: Update, collection: Collection, b
 def say_left_out(collection: Collection, report: UpdateReport) -> None:
     """Name the files that are missing because git ignores them, where there are others."""
     if report.git_ignored and not report.is_empty:
-        from qmd.app.left_out import git_ignored_line
+        from qmd.app.collections import git_ignored_line
 
         line = git_ignored_line(collection, report.git_ignored)
         if line is not None:

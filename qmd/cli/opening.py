@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from qmd.app.last_hits import recall_hit
+from qmd.app.disk_paths import recall_hit
 from qmd.app.launching import Launch, launch, plan_launch
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation

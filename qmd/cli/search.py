@@ -159,7 +159,7 @@ def find(
     if invocation.command == "query":
         _mention_built_in_models(locations, response)
     if screen is not None:
-        from qmd.app.last_hits import remember_hits
+        from qmd.app.disk_paths import remember_hits
         from qmd.render.hit_screen import draw_hits
 
         invocation.page(draw_hits(response, shown, screen))

@@ -248,8 +248,7 @@ def update_collection(
         removed = writer.remove_documents(collection.name, [*gone, *update.stale])
         for document_id, entry in update.settled:
             writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
-        writer.settle_titles(collection.name)
-        writer.settle_anchors(collection.name)
+        writer.settle(collection.name)
         writer.put_left_out(collection.name, [*elsewhere, *update.left_out])
         writer.record_folders(collection.name, scan.folders, below)
         writer.mark_updated(collection.name)

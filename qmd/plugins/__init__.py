@@ -64,8 +64,8 @@ class Kind(NamedTuple):
 _LANCE = "qmd.plugins.lance.opening"
 
 STORES: Mapping[str, Store] = {
-    "lance": Store("lance", "LanceDB", "lance:/path", "qmd.plugins.lance.places:resolve_folder", _LANCE),
-    "s3": Store("lance", "LanceDB", "s3://bucket/prefix", "qmd.plugins.lance.places:resolve_bucket", _LANCE),
+    "lance": Store("lance", "LanceDB", "lance:/path", "qmd.plugins.lance:resolve_folder", _LANCE),
+    "s3": Store("lance", "LanceDB", "s3://bucket/prefix", "qmd.plugins.lance:resolve_bucket", _LANCE),
 }
 """Scheme of an index's address -> what keeps an index there."""
 
@@ -159,6 +159,8 @@ HOOKS: Mapping[str, str] = {
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
+    "models prepare: logits of prompts": "qmd.plugins.qwen.rerank_runs:prompt_logits",
+    "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
     "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: watching": "qmd.plugins.watch.command:watching_beside",
