@@ -61,7 +61,14 @@ def test_a_foreign_command_that_cannot_be_imported_is_one_line(qmd: Qmd, bring: 
 
 def test_a_command_of_ours_asks_nobody(qmd: Qmd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "foreign", lambda: pytest.fail("asked for the commands of others"))
-    for argv in (["status"], ["collection"], ["search", "--help"], ["help", "ls"], ["collection", "frob"], ["--version"]):
+    for argv in (
+        ["status"],
+        ["collection"],
+        ["search", "--help"],
+        ["help", "ls"],
+        ["collection", "frob"],
+        ["--version"],
+    ):
         qmd(*argv)
 
 
