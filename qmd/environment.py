@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import subprocess
 
-    from qmd.config.paths import Locations
-
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
 
 
@@ -78,18 +76,6 @@ def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str =
 _NICENESS = 10
 """A tenth of the processor time that others get who want it too. The lowest there is could keep a write to the index
 waiting, and with it the writes of others."""
-
-
-def command_on(
-    locations: Locations, environ: Mapping[str, str], words: Sequence[str]
-) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment of a `qmd WORDS` on the index of these places, however they were chosen."""
-    if locations.project_root is not None:
-        return list(words), dict(environ)
-    return [*words, "--index", locations.index_name], {
-        **environ,
-        "INDEX_PATH": locations.address or str(locations.database),
-    }
 
 
 def start_process(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from qmd.errors import NotFoundError
-from qmd.ingest.survey import UNREADABLE, count_kinds, selected_files
+from qmd.ingest.exclusion import UNREADABLE, count_kinds, selected_files
 from qmd.names import to_disk, to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 

@@ -103,7 +103,8 @@ def embed_in_background(
     Raises:
         QmdError: It failed at once.
     """
-    from qmd.environment import command_on, last_line, start_process
+    from qmd.config.paths import command_on
+    from qmd.environment import last_line, start_process
 
     run = index.status().embedding
     if run is not None and not run.gives_way:

@@ -208,7 +208,7 @@ def _start(
     *,
     watches: bool,
 ) -> int:
-    from qmd.environment import command_on
+    from qmd.config.paths import command_on
 
     if port == 0:
         raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmd.analysis.link_targets import Named, choose_target, link_key, place_of
+from qmd.analysis.note_names import Named, choose_target, link_key, place_of
 from qmd.records import NameKind
 
 PATHS = ("Note.md", "work/Note.md", "work/deep/Note.md", "home/Note.md")
