@@ -1,21 +1,17 @@
-"""What this process was given (switches in variables, CPUs, the place it was installed from), and those it starts.
-
-They outlive the command that starts them, or give way to everything else.
-"""
+"""What this process was given: switches in variables, CPUs and their priority, the place it was installed from."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import subprocess
+from typing import Any
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
+
+BUSY_TIMEOUT_VARIABLE = "QMD_SQLITE_BUSY_TIMEOUT"
+_DEFAULT_BUSY_TIMEOUT_MS = 120_000
 
 
 def is_off(value: str | None) -> bool:
@@ -36,6 +32,13 @@ def usable_cpus() -> int:
         return max(1, min(cpus, round(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):
         return cpus
+
+
+def busy_timeout_ms() -> int:
+    """How long to wait for another process, from the environment or the default, in milliseconds."""
+    raw = os.environ.get(BUSY_TIMEOUT_VARIABLE, "").strip()
+    # SQLite counts to no more.
+    return min(int(raw), 2**31 - 1) if raw.isdecimal() and len(raw) < 20 else _DEFAULT_BUSY_TIMEOUT_MS
 
 
 def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str = sys.platform) -> str:
@@ -71,49 +74,15 @@ def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str =
     return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))
 
 
-# --- other processes ------------------------------------------------------------------------------
+# --- priority -------------------------------------------------------------------------------------
 
 _NICENESS = 10
 """A tenth of the processor time that others get who want it too. The lowest there is could keep a write to the index
 waiting, and with it the writes of others."""
 
 
-def start_process(
-    arguments: Sequence[str], log: Path, environ: Mapping[str, str], *, gives_way: bool = False
-) -> subprocess.Popen[bytes]:
-    """Start `qmd ARGUMENTS` so that it outlives this process and its terminal, and writes to a new log.
-
-    Args:
-        arguments: What follows the program's name.
-        log: Its stdout and stderr.
-        environ: Its variables.
-        gives_way: Whether it runs at a low priority.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    import subprocess
-
-    from qmd.files import make_private_folder, open_private
-
-    make_private_folder(log.parent)
-    with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "qmd", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            env=dict(environ),
-            start_new_session=sys.platform != "win32",
-            creationflags=_low_priority() if gives_way else 0,
-        )
-    if gives_way:
-        give_way(process.pid)
-    return process
-
-
 def give_way(pid: int = 0) -> None:
-    """Run a process (0 for this one) at a low priority, as far as the system can; Windows sets it at the start alone.
+    """Run a process (0 for this one) at a low priority, as far as the system can.
 
     Disks take a process's niceness for their own, where they know priorities.
     """
@@ -133,20 +102,3 @@ def thread_gives_way() -> None:
         import threading
 
         give_way(threading.get_native_id())
-
-
-def _low_priority() -> int:
-    if sys.platform == "win32":
-        import subprocess
-
-        return subprocess.BELOW_NORMAL_PRIORITY_CLASS
-    return 0
-
-
-def last_line(log: Path) -> str:
-    """What a process wrote to its log at last."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return lines[-1] if lines else "it wrote nothing"

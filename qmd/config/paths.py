@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 from zlib import crc32
@@ -208,15 +208,3 @@ def _plain_name(index_name: str | None, cwd: Path) -> str:
         return index_name
     resolved = os.path.normpath(cwd / index_name)
     return resolved.replace(os.sep, "_").replace("/", "_").replace(":", "").lstrip("_")
-
-
-def command_on(
-    locations: Locations, environ: Mapping[str, str], words: Sequence[str]
-) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment of a `qmd WORDS` on the index of these places, however they were chosen."""
-    if locations.project_root is not None:
-        return list(words), dict(environ)
-    return [*words, "--index", locations.index_name], {
-        **environ,
-        "INDEX_PATH": locations.address or str(locations.database),
-    }

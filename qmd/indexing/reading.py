@@ -19,8 +19,7 @@ from qmd.errors import UnindexableFileError, UnindexableReason
 from qmd.ingest.document import read_document
 from qmd.names import file_name
 from qmd.records import Document, FileEntry, NameKind
-from qmd.store.packing import pack_links, pack_text
-from qmd.store.records import NewDocument
+from qmd.store.records import NewDocument, pack_links, pack_text
 
 _MAX_REASON_CHARACTERS = 160
 

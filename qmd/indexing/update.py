@@ -271,8 +271,7 @@ def update_collection(
         removed = writer.remove_documents(name, [*gone, *update.stale])
         for document_id, entry in update.settled:
             writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
-        writer.settle_titles(name)
-        writer.settle_anchors(name)
+        writer.settle(name)
         writer.put_left_out(name, [*elsewhere, *update.left_out])
         writer.record_folders(name, scan.folders, below)
         writer.mark_updated(name)

@@ -1,20 +1,29 @@
-"""What the rest of qmd knows of an index: the protocols of its two sides, whichever engine holds it."""
+"""What the rest of qmd knows of an index: the protocols of its two sides, whichever engine keeps it.
+
+An engine subclasses both. What has a body here is the same for all of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Names
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from qmd.clock import time_text, utc_now
+from qmd.errors import UsageError
+from qmd.names import is_below
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
+from qmd.store.records import COLLECTION_FACTS
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from qmd.status import EmbeddingRun, IndexStatus, LeftOutFile
+    from qmd.store.linking import LinkTables
     from qmd.store.records import (
         ChunkRecord,
         KnownFile,
@@ -63,14 +72,24 @@ class IndexReader(Protocol):
     def collections(self) -> Sequence[Collection]:
         """The collections as last mirrored from the configuration."""
 
+    def facts(self) -> Mapping[str, str]:
+        """What is known of the index by name, as the writer's methods here have set it."""
+
     def global_context(self) -> str | None:
         """The user's note on everything."""
+        return self.facts().get("global_context")
 
     def config_hash(self) -> str | None:
         """Hash of the configuration that was mirrored last."""
+        return self.facts().get("config_hash")
+
+    def version_stamp(self, part: str) -> str | None:
+        """Which version of the program made a part of the index: `analysis:COLLECTION` or `chunks:FINGERPRINT`."""
+        return self.facts().get(f"made_by:{part}")
 
     def updated_at(self) -> str | None:
         """When a collection was updated last, cheaper than `status`; None before the first update."""
+        return max((value for key, value in self.facts().items() if key.startswith("updated_at:")), default=None)
 
     def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
         """(path, size in bytes, mtime in ns) of a collection's files as they were read, some thousand at a time."""
@@ -101,17 +120,32 @@ class IndexReader(Protocol):
         With `by_file_time` those instead that have no date of their own and whose files were written then.
         """
 
+    def links(self) -> LinkTables:
+        """What is stored of links and names."""
+
     def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
         """The links in a document, in its order; what they mean is looked up now."""
+        from qmd.store.linking import links_from
+
+        with self.snapshot():
+            return links_from(self.links(), document)
 
     def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
         """The links of other documents of its collection that mean this one, by path and place.
 
         With a limit, those among so many links with one of its names.
         """
+        from qmd.store.linking import links_to
+
+        with self.snapshot():
+            return links_to(self.links(), document.id, document.collection, limit)
 
     def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
         """Documents that link to what this one links to, by id: the sum of one by all links to each shared note."""
+        from qmd.store.linking import count_shared_links
+
+        with self.snapshot():
+            return count_shared_links(self.links(), document)
 
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         """The first ten documents whose hash starts with `prefix` (hex), by collection and path; none for `""`."""
@@ -172,9 +206,6 @@ class IndexReader(Protocol):
     def status(self, fingerprint: str | None) -> IndexStatus:
         """Counts of what the index holds; vectors of the model of that fingerprint, None for the last used."""
 
-    def version_stamp(self, part: str) -> str | None:
-        """Which version of the program made a part of the index: `analysis:COLLECTION` or `chunks:FINGERPRINT`."""
-
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
         """What is known of every document's file, some hundred at a time, in the order in which they were stored."""
 
@@ -203,8 +234,14 @@ class IndexWriter(IndexReader, Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing; nested use joins the outer transaction."""
 
+    def put_collections(self, collections: Sequence[Collection]) -> None:
+        """Make these the collections, in their order; documents stay."""
+
     def mirror_config(self, collections: Sequence[Collection], global_context: str | None, config_hash: str) -> None:
         """Make the index's copy of the configuration equal to it."""
+        with self.transaction():
+            self.put_collections(collections)
+            self.set_facts({"global_context": global_context, "config_hash": config_hash})
 
     def known_files(self, collection: str) -> Mapping[str, KnownFile]:
         """What the index remembers of a collection's files, by path."""
@@ -212,23 +249,51 @@ class IndexWriter(IndexReader, Protocol):
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         """Remember exactly these files of a collection as left out."""
 
+    def put_folders(self, collection: str, changed: Mapping[str, int], gone: Names[str]) -> None:
+        """Remember these folders of a collection, and forget those that are gone."""
+
     def record_folders(self, collection: str, folders: Mapping[str, int], below: str = "") -> None:
         """Remember the folders of a collection, or of the part of it that lies `below` a path, as a scan found them."""
+        known = self.recorded_folders(collection).items()
+        before = {path: mtime_ns for path, mtime_ns in known if is_below(path, below)}
+        changed = {path: mtime_ns for path, mtime_ns in folders.items() if before.get(path) != mtime_ns}
+        gone = before.keys() - folders.keys()
+        if changed or gone:
+            self.put_folders(collection, changed, gone)
+
+    def set_facts(self, facts: Mapping[str, str | None]) -> None:
+        """Set facts of the index, or with None drop them."""
 
     def mark_updated(self, collection: str, moment: str | None = None) -> None:
         """Remember that a collection's update was completed now, or at another moment."""
+        self.set_facts({f"updated_at:{collection}": moment or time_text(utc_now())})
 
     def set_version_stamp(self, part: str, stamp: str) -> None:
         """Remember which version of the program made a part of the index, so that a later one can make it anew."""
+        if self.version_stamp(part) != stamp:
+            self.set_facts({f"made_by:{part}": stamp})
 
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
         """Insert or replace by (collection, path); content is stored once per hash."""
 
-    def settle_titles(self, collection: str) -> None:
-        """Let the titles of a collection tell its notes apart; to be called when its documents are complete."""
+    def settle(self, collection: str) -> None:
+        """Let titles tell notes apart and links find them; to be called when a collection's documents are complete."""
+        fact = f"anchored:{collection}"
+        with self.transaction():
+            self.settle_titles(collection)
+            since = int(self.facts().get(fact) or 0)
+            newest = self.settle_anchors(collection, since)
+            if newest != since:
+                self.set_facts({fact: str(newest)})
 
-    def settle_anchors(self, collection: str) -> None:
-        """Let documents be found by what links call them; to be called when a collection's documents are complete."""
+    def settle_titles(self, collection: str) -> None:
+        """Show the file's name for a heading that many notes of a collection have, else the heading."""
+
+    def settle_anchors(self, collection: str, since: int) -> int:
+        """Bring what links call the documents of a collection up to date; the largest id that has been counted.
+
+        `since` is what the last call returned, 0 for the first: documents with larger ids are new.
+        """
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         """Remember new file times of a document whose text did not change."""
@@ -241,6 +306,9 @@ class IndexWriter(IndexReader, Protocol):
 
     def remove_collection(self, name: str) -> int:
         """Delete a collection; the number of documents deleted. What other collections share stays."""
+        with self.transaction():
+            self.set_facts({f"{fact}:{name}": None for fact in COLLECTION_FACTS})
+            return self.drop_collection(name)
 
     def rename_collection(self, old: str, new: str) -> None:
         """Give a collection another name; nothing is read or embedded again.
@@ -248,6 +316,19 @@ class IndexWriter(IndexReader, Protocol):
         Raises:
             UsageError: `new` already holds documents.
         """
+        with self.transaction():
+            if self.count_documents(Scope(collections=(new,))):
+                raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
+            facts = self.facts()
+            self.set_facts({f"{fact}:{new}": facts.get(f"{fact}:{old}") for fact in COLLECTION_FACTS})
+            self.set_facts({f"{fact}:{old}": None for fact in COLLECTION_FACTS})
+            self.move_collection(old, new)
+
+    def drop_collection(self, name: str) -> int:
+        """Delete a collection with its documents, whose number is returned, and all else but facts."""
+
+    def move_collection(self, old: str, new: str) -> None:
+        """Give all that belongs to a collection, except facts, to a name that has no documents."""
 
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
         """Contents without a complete chunk set for `fingerprint`, the newest first; safe while the caller writes."""

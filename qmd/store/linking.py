@@ -1,4 +1,4 @@
-"""What links mean, from the links and names that an engine holds.
+"""What links and headings mean among the notes of a collection, from what an engine stores of them.
 
 What a link means is decided when it is asked, from the links and names of its collection as they are then: a note that
 is added, renamed or removed changes the meaning of links in others, which are not read again for it.
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from qmd.analysis.index import analyze_text
 from qmd.analysis.note_names import Named, choose_target, link_key, name_key
+from qmd.names import file_name, is_telling
 from qmd.records import Link, StoredDocument
 from qmd.store.records import ResolvedLink
 
@@ -26,6 +27,10 @@ MANY_LINKS = 200
 
 MAX_SHARED = 50
 """Notes that one links to that are looked at for who links there, too."""
+
+
+MANY_NOTES = 3
+"""Notes of one collection that make their common heading no title; two may well be drafts of one another."""
 
 
 class WrittenLink(Struct, frozen=True):
@@ -115,3 +120,9 @@ def _resolved(named: Mapping[str, Sequence[Named]], written: Iterable[WrittenLin
         if one.key and place not in known:
             known[place] = choose_target(one.link.target, one.path, named.get(one.key, ()))
         yield ResolvedLink(one.source, known[place] if one.key else one.source, one.link)
+
+
+def settled_title(path: str, heading: str, *, is_shared: bool) -> str:
+    """The file's name for a heading that many notes of a collection have, the heading where few have it."""
+    name = file_name(path)
+    return name if is_shared and is_telling(name) else heading

@@ -27,8 +27,7 @@ from qmd.batches import batches
 from qmd.records import IndexTerms, LexicalTerm, MetadataFilter, Scope
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_reader, open_writer
-from qmd.store.packing import pack_text
-from qmd.store.records import ChunkRecord, NewDocument
+from qmd.store.records import ChunkRecord, NewDocument, pack_text
 
 DIM = 384
 _CHUNKS = 3

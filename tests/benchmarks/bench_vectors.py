@@ -26,8 +26,7 @@ import numpy.typing as npt
 
 from qmd.records import Collection, IndexTerms, Scope
 from qmd.store.opening import open_reader, open_writer
-from qmd.store.packing import pack_text
-from qmd.store.records import ChunkRecord, NewDocument
+from qmd.store.records import ChunkRecord, NewDocument, pack_text
 
 DIM = 384
 PER_DOCUMENT = 10

@@ -11,7 +11,7 @@ from qmd.config.paths import locate
 from qmd.files import is_locked
 from qmd.store import runs
 from qmd.store.runs import embed_lock, recorded_run
-from qmd.store.sqlite.connection import PAGE_BYTES
+from qmd.store.sqlite.files import PAGE_BYTES
 from tests.program import Qmd
 
 

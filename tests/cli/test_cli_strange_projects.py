@@ -14,7 +14,7 @@ import pytest
 import qmd as api
 from qmd.errors import QmdError
 from qmd.files import create_private, exclusive_lock, is_locked, open_private, read_regular_file, write_atomically
-from qmd.store.sqlite.checksums import CHECKSUM_BYTES
+from qmd.store.sqlite.files import CHECKSUM_BYTES
 from tests.program import Qmd
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links need rights on Windows")

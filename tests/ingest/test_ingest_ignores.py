@@ -28,7 +28,8 @@ def test_no_ignore_file_makes_a_scan_hang(tmp_path: Path, name: str) -> None:
     code = (
         "import ast, pathlib, sys\nfrom qmd.ingest.ignores import ignored_by, load_ignore_file\n"
         f"ignores = [load_ignore_file(pathlib.Path({str(tmp_path / name)!r}))]\n"
-        "print([ignored_by(path, False, ignores, None, is_named=False) is not None for path in ast.literal_eval(sys.stdin.read())])\n"
+        "paths = ast.literal_eval(sys.stdin.read())\n"
+        "print([ignored_by(path, False, ignores, None, is_named=False) is not None for path in paths])\n"
     )
     paths = repr([path for _, path in HOSTILE])
     done = subprocess.run([sys.executable, "-c", code], input=paths, text=True, timeout=60, capture_output=True)

@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from qmd import plugins
 from qmd.chunking.languages import language_of
-from qmd.errors import UnindexableFileError
 from qmd.ingest.document import parse_document
-from qmd.ingest.outline import Outline, kind_of
-from qmd.plugins import KINDS, Kind
-from qmd.records import Heading
+from qmd.ingest.outline import kind_of
+from qmd.plugins import KINDS
 from tests.program import Qmd, write_notes
 
+PACKAGE = """
+from qmd.errors import UnindexableFileError
+from qmd.ingest.outline import Outline
+from qmd.plugins import Kind
+from qmd.records import Heading
 
-def decode(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
-    """Text whose bytes come in the opposite order."""
+KINDS = {".mirror": Kind("mirror:outline", "mirror:decode")}
+
+def decode(path, raw):
     if not raw.endswith(b"!"):
         raise UnindexableFileError(f"'{path}' is no mirror", "binary")
     return raw[-2::-1].decode(), ("read backwards",)
 
-
-def outline(text: str) -> Outline:
-    """The first line is its heading."""
-    return Outline(headings=(Heading(1, text.partition("\n")[0], 0),))
+def outline(text):
+    return Outline(headings=(Heading(1, text.partition("\\n")[0], 0),))
+"""
+"""Text whose bytes come in the opposite order; its first line is its heading."""
 
 
 @pytest.fixture
-def foreign_kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    rows = SimpleNamespace(KINDS={".mirror": Kind(f"{__name__}:outline", f"{__name__}:decode")})
-    entry = SimpleNamespace(load=lambda: rows)
-    monkeypatch.setattr(metadata, "entry_points", lambda *, group: [entry] if group == plugins.GROUP else [])
+def foreign_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    facts = tmp_path / "site" / "mirror-1.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: mirror\nVersion: 1\n")
+    (facts / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nmirror = mirror\n")
+    (facts.parent / "mirror.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(facts.parent)
     plugins.foreign.cache_clear()
     yield
     plugins.foreign.cache_clear()

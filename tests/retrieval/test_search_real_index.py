@@ -21,8 +21,7 @@ from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.base import IndexReader
 from qmd.store.opening import open_reader, open_writer
-from qmd.store.packing import pack_text
-from qmd.store.records import NewDocument
+from qmd.store.records import NewDocument, pack_text
 
 WORDS = ("limiter", "window", "token", "garden", "tomato", "engine", "oil", "water", "key", "cache")
 NO_ENGINES = Engines(None, None, None)

@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 import apsw
 
-from qmd.store.sqlite import connection
-from qmd.store.sqlite.checksums import register_checksums
+from qmd.store.sqlite import files as index_files
 
 Kind = Literal["create", "write", "truncate", "sync", "rename", "unlink"]
 
@@ -161,16 +160,16 @@ def _note(disk: Disk, operation: Operation, extended: int) -> None:
 @contextmanager
 def without_checksums() -> Iterator[None]:
     """Let files that are made while the block runs have no checksums, as those of older versions have none."""
-    before = connection.HAS_CHECKSUMS
+    before = index_files.HAS_CHECKSUMS
     if before:
         apsw.unregister_vfs(_CHECKSUMS)
-    connection.HAS_CHECKSUMS = False
+    index_files.HAS_CHECKSUMS = False
     try:
         yield
     finally:
-        connection.HAS_CHECKSUMS = before
+        index_files.HAS_CHECKSUMS = before
         if before:
-            register_checksums()
+            index_files.register_checksums()
 
 
 @contextmanager
@@ -191,7 +190,7 @@ def recording(disk: Disk, *, checkpoint_pages: int | None = None) -> Iterator[Di
     files = _RecordingFiles(disk)
     if has_checksums:
         # On top again, so that what is recorded is what reaches the disk.
-        register_checksums()
+        index_files.register_checksums()
     if checkpoint_pages is not None:
         apsw.connection_hooks.append(lambda opened: opened.wal_autocheckpoint(checkpoint_pages))
     try:
@@ -204,7 +203,7 @@ def recording(disk: Disk, *, checkpoint_pages: int | None = None) -> Iterator[Di
             apsw.unregister_vfs(_CHECKSUMS)
         files.unregister()
         if has_checksums:
-            register_checksums()
+            index_files.register_checksums()
         # A connection that could not be closed for a fault still calls them when it is collected.
         _UNREGISTERED.append(files)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from qmd.records import IndexTerms
-from qmd.store.packing import pack_text
-from qmd.store.records import NewDocument
+from qmd.store.records import NewDocument, pack_text
 from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_writer
 

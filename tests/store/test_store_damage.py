@@ -12,8 +12,8 @@ import pytest
 
 from qmd.records import LexicalTerm, Scope
 from qmd.store.records import ChunkRecord, NewDocument
-from qmd.store.sqlite.checksums import CHECKSUM_BYTES
-from qmd.store.sqlite.connection import PAGE_BYTES, DamagedIndexError
+from qmd.store.sqlite.connection import DamagedIndexError
+from qmd.store.sqlite.files import CHECKSUM_BYTES, PAGE_BYTES
 from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.salvage import rebuild

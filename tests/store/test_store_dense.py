@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from qmd.errors import ModelError
 from qmd.records import Scope
 from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
-from qmd.store.sqlite import vector_blocks, vectors
+from qmd.store.sqlite import vectors
 from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, quantise, score_rows
@@ -178,7 +178,7 @@ def test_vectors_of_an_older_version_are_brought_over_and_answer_alike(
     queries = unit_vectors(5, seed=3)
     before = [writer.search_dense(query, 20, Scope(), "f") for query in queries]
     signs_from = 200
-    monkeypatch.setattr(vector_blocks, "SIGNS_FROM", signs_from)
+    monkeypatch.setattr(vectors, "SIGNS_FROM", signs_from)
     take_back(writer._database.connection, 7)
     with open_reader(index_path) as reader:
         assert reader.vector_coverage("f") == VectorCoverage(pending=0, has_vectors=True)
@@ -192,7 +192,7 @@ def test_an_old_index_loses_its_vectors_alone_where_sqlite_vec_is_missing(
 ) -> None:
     fill(writer, make_document, 3)
     take_back(writer._database.connection, 7)
-    monkeypatch.setattr(vector_blocks, "is_available", lambda: False)
+    monkeypatch.setattr(vectors, "is_available", lambda: False)
     with open_reader(index_path) as reader:
         assert reader.count_documents() == 3
         assert reader.vector_coverage("f") == VectorCoverage(pending=3, has_vectors=False)

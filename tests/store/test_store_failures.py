@@ -13,20 +13,15 @@ from pathlib import Path
 import apsw
 import pytest
 
+from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.records import Collection, Scope
 from qmd.store.records import NewDocument
-from qmd.store.sqlite.connection import (
-    APPLICATION_ID,
-    DamagedIndexError,
-    ForeignIndexError,
-    as_qmd_error,
-    connect_for_reading,
-)
+from qmd.store.sqlite.connection import DamagedIndexError, ForeignIndexError, as_qmd_error
+from qmd.store.sqlite.files import APPLICATION_ID, connect_for_reading
 from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.schema import MIGRATIONS
-from qmd.store.waiting import busy_timeout_ms
 from tests.processes import unmeasured
 
 MakeDocument = Callable[..., NewDocument]

@@ -16,7 +16,7 @@ import pytest
 
 from qmd.app import freshness
 from qmd.cli.app import main
-from qmd.store.sqlite.checksums import register_checksums
+from qmd.store.sqlite.files import register_checksums
 from tests.upgrade.world import HERE, lay_out, variables
 
 VERSIONS = sorted(folder.parent.name for folder in HERE.glob("*/answers.json"))

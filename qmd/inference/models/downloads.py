@@ -7,7 +7,7 @@ decides: its manifest keeps the commit and every digest, and later pulls ask for
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -86,50 +86,30 @@ def pull_model(
         raise ModelError(
             f"model '{record.name}' is not fetched: {offline} is set", "bring it by file: qmd models import FILE"
         )
-    folder = models_dir / record.folder
+    chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
     if refresh:
-        here = [item.name for item in record.formats if size_of(folder / item.weights.path)]
-        formats = [*dict.fromkeys([*(formats or _default_formats(record)), *here])]
-    wanted, weights = _wanted_files(record, formats)
+        here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
+        chosen = list(dict.fromkeys([*chosen, *here]))
+    names = [item.name for item in record.formats]
+    if unknown := next((name for name in chosen if name not in names), None):
+        raise UsageError(f"model '{record.name}' has no format '{unknown}'", f"choose from: {', '.join(names)}")
+    weights = [item.weights for item in record.formats if item.name in chosen]
+    optional = {item.path for item in record.files} - {"tokenizer.json"}
     lock = models_dir / STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
     with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
-        known = None
-        # A damaged manifest is mended by fetching again.
-        with suppress(ModelError):
-            known = read_manifest(folder)
-        make_private_folder(_staging(record, models_dir))
-        pull = _Pull(
-            record, models_dir, known, env.get("HF_ENDPOINT"), on_progress, refresh=refresh, form_share=form_share
-        )
-        pull.fetch_all(wanted)
-        pull.fetch_all([(item, True) for item in pull.files_beside(weights)])
+        pull = _Pull(record, models_dir, env.get("HF_ENDPOINT"), on_progress, refresh=refresh)
+        pull.fetch_all([*record.files, *weights], optional, form_share)
+        pull.fetch_all(pull.files_beside(weights))
         pull.install()
         notes = pull.notes(weights)
-    return PullReport(folder, tuple(pull.fetched), sum(item.size_bytes or 0 for item in pull.fetched.values()), notes)
+    size = sum(item.size_bytes or 0 for item in pull.fetched.values())
+    return PullReport(models_dir / record.folder, tuple(pull.fetched), size, notes)
 
 
 def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
     """The format that a machine needs."""
     return (record.format_for("cuda" if has_cuda else "cpu").name,)
-
-
-def _default_formats(record: ModelRecord) -> list[str]:
-    return [record.format_for("cpu").name]
-
-
-def _wanted_files(
-    record: ModelRecord, formats: Sequence[str] | None
-) -> tuple[list[tuple[ModelFile, bool]], list[ModelFile]]:
-    """Files with whether the model cannot do without them; and the weights among them."""
-    names = [item.name for item in record.formats]
-    chosen = formats if formats is not None else _default_formats(record)
-    for name in chosen:
-        if name not in names:
-            raise UsageError(f"model '{record.name}' has no format '{name}'", f"choose from: {', '.join(names)}")
-    weights = [item.weights for item in record.formats if item.name in chosen]
-    common = [(item, item.path == "tokenizer.json") for item in record.files]
-    return [*common, *((item, True) for item in weights)], weights
 
 
 class _Pull:
@@ -143,39 +123,37 @@ class _Pull:
         self,
         record: ModelRecord,
         models_dir: Path,
-        known: Manifest | None,
         endpoint: str | None,
         on_progress: Progress | None,
         *,
         refresh: bool,
-        form_share: float,
     ) -> None:
         self.fetched: dict[str, ModelFile] = {}
         self._record, self._endpoint, self._on_progress = record, endpoint, on_progress
-        self._models_dir, self._folder, self._staging = (
-            models_dir,
-            models_dir / record.folder,
-            _staging(record, models_dir),
-        )
-        self._held = {item.path: item for item in known.files} if known else {}
+        self._folder, self._staging = models_dir / record.folder, models_dir / STAGING / record.folder
+        make_private_folder(self._staging)
+        known = None
+        # A damaged manifest is mended by fetching again.
+        with suppress(ModelError):
+            known = read_manifest(self._folder)
+        self._listed = {item.path: item for item in known.files} if known else {}
         self._old_commit = self._commit = known.commit if known else None
-        self._form_share = form_share
         self._revision = record.revision
         if record.revision == UNPINNED and not refresh and self._old_commit is not None:
             self._revision = self._old_commit
         # What was fetched before must come again, unless another version is asked for.
         is_same = not refresh and self._revision == (self._old_commit or UNPINNED)
-        self._promised = {path: item.sha256 for path, item in self._held.items()} if is_same else {}
+        self._promised = {path: item.sha256 for path, item in self._listed.items()} if is_same else {}
 
-    def fetch_all(self, wanted: Sequence[tuple[ModelFile, bool]]) -> None:
-        """Fetch those of some files that are not here whole; each with whether the model cannot do without it."""
-        planned = [item for file, is_required in wanted if (item := self._missing(file, is_required)) is not None]
-        sizes = [(item.size_bytes or 0) - size_of(_partial_path(self._staging, item)) for item in planned]
+    def fetch_all(self, wanted: Sequence[ModelFile], optional: Container[str] = (), form_share: float = 0.0) -> None:
+        """Fetch those of some files that are not here whole; paths that are `optional` the hub may lack."""
+        planned = [item for file in wanted if (item := self._missing(file, file.path in optional)) is not None]
+        sizes = [(item.size_bytes or 0) - size_of(self._partial_path(item)) for item in planned]
         weights = {item.weights.path for item in self._record.formats}
-        form_bytes = int(self._form_share * sum(item.size_bytes or 0 for item in planned if item.path in weights))
-        _check_room(self._record, self._models_dir, sum(max(0, size) for size in sizes), form_bytes)
+        form_bytes = int(form_share * sum(item.size_bytes or 0 for item in planned if item.path in weights))
+        self._check_room(sum(max(0, size) for size in sizes), form_bytes)
         for item in planned:
-            self.fetched[item.path] = _fetch_checked(item, self._staging, self._on_progress, self._hint(item.path))
+            self.fetched[item.path] = self._fetch_checked(item)
 
     def files_beside(self, weights: Sequence[ModelFile]) -> list[ModelFile]:
         """The files that hold tensors of some graphs, as the graphs name them."""
@@ -192,7 +170,7 @@ class _Pull:
 
     def install(self) -> None:
         """Put what was fetched in place."""
-        files = {**self._held, **self.fetched}
+        files = {**self._listed, **self.fetched}
         for path in files.keys() - self.fetched.keys():
             # Left by an interrupted pull of another version.
             (self._staging / path).unlink(missing_ok=True)
@@ -203,7 +181,7 @@ class _Pull:
     def notes(self, weights: Sequence[ModelFile]) -> tuple[str, ...]:
         """What to know of the version: this pull replaced another one, or a newer one is published."""
         repository = self._record.repository
-        changed = [path for path, item in self.fetched.items() if self._held.get(path, item).sha256 != item.sha256]
+        changed = [path for path, item in self.fetched.items() if self._listed.get(path, item).sha256 != item.sha256]
         if changed:
             old, new = ((commit or "unknown")[:12] for commit in (self._old_commit, self._commit))
             return (f"'{repository}' went from revision {old} to {new}: other bytes in {', '.join(changed)}",)
@@ -213,13 +191,13 @@ class _Pull:
             newest = None
             with suppress(ModelError):  # a word on the side, no part of the pull
                 newest = describe_file(repository, item.path, UNPINNED, self._endpoint)
-            here = self.fetched.get(item.path) or self._held[item.path]
+            here = self.fetched.get(item.path) or self._listed[item.path]
             if newest is not None and newest.sha256 not in (None, here.sha256):
                 hint = f"'qmd models pull {self._record.name} --refresh' takes it"
                 return (f"a newer '{item.path}' is published in '{repository}'; {hint}",)
         return ()
 
-    def _missing(self, file: ModelFile, is_required: bool) -> HubFile | None:
+    def _missing(self, file: ModelFile, is_optional: bool) -> HubFile | None:
         """The file as the hub has it; None when it lies here whole, or when the hub lacks it and it may be absent.
 
         Raises:
@@ -231,10 +209,10 @@ class _Pull:
         title = f"'{file.path}' of '{self._record.repository}'"
         remote = describe_file(self._record.repository, file.path, self._revision, self._endpoint)
         if remote is None:
-            if is_required:
-                hint = "the mirror may lack it: unset HF_ENDPOINT" if self._endpoint else "upgrade qmd"
-                raise ModelError(f"the hub has no {title} at revision '{self._revision}'", hint)
-            return None
+            if is_optional:
+                return None
+            hint = "the mirror may lack it: unset HF_ENDPOINT" if self._endpoint else "upgrade qmd"
+            raise ModelError(f"the hub has no {title} at revision '{self._revision}'", hint)
         if self._revision == UNPINNED and remote.commit:
             # All files of one version.
             self._revision = remote.commit
@@ -255,7 +233,7 @@ class _Pull:
         place = self._folder / path
         if digest is None or not place.is_file() or sha256_of(place) != digest:
             return False
-        self._held[path] = ModelFile(path, place.stat().st_size, digest)
+        self._listed[path] = ModelFile(path, place.stat().st_size, digest)
         return True
 
     def _hint(self, path: str) -> str:
@@ -266,46 +244,40 @@ class _Pull:
             return "the mirror may be faulty or out of date: unset HF_ENDPOINT, then: qmd models pull"
         return "try again: qmd models pull; if it happens again, upgrade qmd"
 
+    def _check_room(self, missing: int, form_bytes: int) -> None:
+        """Refuse what the disk cannot hold, with the way to do without the form where that is enough."""
+        check_space(self._folder.parent, missing)
+        try:
+            check_space(self._folder.parent, missing + form_bytes)
+        except ModelError as exc:
+            raise ModelError(
+                f"{exc.message}; {form_bytes >> 20} MiB of it are for the form that is fastest on this CPU",
+                f"free some space, or leave that out: qmd models pull {self._record.name} --no-prepare",
+            ) from exc
 
-def _staging(record: ModelRecord, models_dir: Path) -> Path:
-    return models_dir / STAGING / record.folder
+    def _partial_path(self, item: HubFile) -> Path:
+        """The partial file, named after the version it belongs to, so that two versions are never mixed."""
+        version = (item.sha256 or item.commit or "unknown")[:12]
+        return path_below(self._staging, f"{item.path}.{version}.partial", item.title)
 
-
-def _check_room(record: ModelRecord, models_dir: Path, missing: int, form_bytes: int) -> None:
-    """Refuse what the disk cannot hold, with the way to do without the form where that is enough."""
-    check_space(models_dir, missing)
-    try:
-        check_space(models_dir, missing + form_bytes)
-    except ModelError as exc:
-        raise ModelError(
-            f"{exc.message}; {form_bytes >> 20} MiB of it are for the form that is fastest on this CPU",
-            f"free some space, or leave that out: qmd models pull {record.name} --no-prepare",
-        ) from exc
-
-
-def _partial_path(staging: Path, item: HubFile) -> Path:
-    """The partial file, named after the version it belongs to, so that two versions are never mixed."""
-    version = (item.sha256 or item.commit or "unknown")[:12]
-    return path_below(staging, f"{item.path}.{version}.partial", item.title)
-
-
-def _fetch_checked(item: HubFile, staging: Path, on_progress: Progress | None, hint: str) -> ModelFile:
-    final, partial = staging / item.path, _partial_path(staging, item)
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    if final.exists() and item.sha256 is not None:
-        # A pull that ended between files: what was finished goes through the check again.
-        final.replace(partial)
-    report = None if on_progress is None else (lambda done: on_progress(item.path, done, item.size_bytes))
-    # Without a known size a partial file cannot be told from a whole one.
-    if item.size_bytes is None:
-        partial.unlink(missing_ok=True)
-    fetch(item, partial, on_bytes=report)
-    digest = sha256_of(partial)
-    if item.sha256 is not None and digest != item.sha256:
-        partial.unlink()
-        raise ModelError(
-            f"{item.title} is not what was expected: sha256 {digest[:12]}… instead of {item.sha256[:12]}…", hint
-        )
-    size = partial.stat().st_size
-    partial.replace(final)
-    return ModelFile(item.path, size, digest)
+    def _fetch_checked(self, item: HubFile) -> ModelFile:
+        final, partial, on_progress = self._staging / item.path, self._partial_path(item), self._on_progress
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        if final.exists() and item.sha256 is not None:
+            # A pull that ended between files: what was finished goes through the check again.
+            final.replace(partial)
+        # Without a known size a partial file cannot be told from a whole one.
+        if item.size_bytes is None:
+            partial.unlink(missing_ok=True)
+        report = None if on_progress is None else (lambda done: on_progress(item.path, done, item.size_bytes))
+        fetch(item, partial, on_bytes=report)
+        digest = sha256_of(partial)
+        if item.sha256 is not None and digest != item.sha256:
+            partial.unlink()
+            raise ModelError(
+                f"{item.title} is not what was expected: sha256 {digest[:12]}… instead of {item.sha256[:12]}…",
+                self._hint(item.path),
+            )
+        size = partial.stat().st_size
+        partial.replace(final)
+        return ModelFile(item.path, size, digest)

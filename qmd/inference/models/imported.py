@@ -6,7 +6,7 @@ The folder of such a model holds `qmd-import.json`: the record that the catalogu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -85,8 +85,12 @@ def write_imported(folder: Path, model: ImportedModel) -> None:
 
 
 def imported_models(models_dir: Path) -> tuple[ImportedModel, ...]:
-    """Every imported model by name; damaged ones left out."""
-    return tuple(_read_all(models_dir))
+    """Every imported model by name, without damaged ones."""
+    found: list[ImportedModel] = []
+    for path in sorted(models_dir.glob(f"{OWNER}--*/{IMPORT_FILE}")):
+        with suppress(ModelError):
+            found += filter(None, [read_imported(path.parent)])
+    return tuple(found)
 
 
 def find_imported(name: str, models_dir: Path, role: Role | None = None) -> ImportedModel | None:
@@ -96,18 +100,8 @@ def find_imported(name: str, models_dir: Path, role: Role | None = None) -> Impo
     wanted = {name.strip().lower(), f"{OWNER}/{name.strip().lower()}"}
     if is_gguf_address(name):
         wanted.add(PurePosixPath(name.strip().lower()).stem)
-    for model in _read_all(models_dir):
+    for model in imported_models(models_dir):
         names = {model.record.name.lower(), model.record.repository.lower(), model.source.address.lower()}
         if names & wanted and role in (None, model.record.role):
             return model
     return None
-
-
-def _read_all(models_dir: Path) -> Iterator[ImportedModel]:
-    for path in sorted(models_dir.glob(f"{OWNER}--*/{IMPORT_FILE}")):
-        try:
-            found = read_imported(path.parent)
-        except ModelError:
-            continue
-        if found is not None:
-            yield found

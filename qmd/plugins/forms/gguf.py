@@ -1,5 +1,8 @@
 """Reads GGUF, the file format of llama.cpp: a header, settings by name, tensors in the number formats of ggml.
 
+Not by the package `gguf`, which makes arrays of every single string, a vocabulary of 150,000 in 7.5 s and 480 MB where
+this takes .2 s, and has no end with a list that claims 2^60 entries.
+
 Layout (little-endian): `GGUF`, version, number of tensors, number of settings; the settings, each a name, a type and a
 value; of each tensor its name, sizes (fastest first), type and place; then, aligned, the tensors themselves.
 """
@@ -63,12 +66,9 @@ class GgufFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.settings: dict[str, Any] = {}
-        self.tensors: dict[str, StoredTensor] = {}
         cursor = _Cursor(path)
         n_tensors = cursor.begin()
-        for name, value in cursor.settings():
-            self.settings[name] = value
+        self.settings: dict[str, Any] = dict(cursor.settings())
         if int(self.settings.get("split.count", 1)) > 1:
             raise ModelError(
                 f"'{path.name}' is one of {self.settings['split.count']} parts", "join them: llama-gguf-split --merge"
@@ -77,8 +77,9 @@ class GgufFile:
         alignment = int(self.settings.get("general.alignment", _ALIGNMENT)) or _ALIGNMENT
         begin = -(-cursor.at // alignment) * alignment
         whole = np.frombuffer(cursor.bytes, np.uint8)
-        for name, shape, type_id, offset in listed:
-            self.tensors[name] = self._tensor(name, shape, type_id, whole, begin + offset)
+        self.tensors = {
+            name: self._tensor(name, shape, type_id, whole, begin + offset) for name, shape, type_id, offset in listed
+        }
 
     @property
     def architecture(self) -> str:
@@ -123,13 +124,8 @@ def read_head(path: Path) -> dict[str, Any]:
     with reading(path.name):
         cursor = _Cursor(path, _MOST_HEAD_VALUES)
         cursor.begin()
-        head: dict[str, Any] = {}
-        for name in cursor.names():
-            # Files put what they know of the network first; half a million strings follow.
-            if name.startswith("tokenizer."):
-                break
-            head[name] = cursor.value(cursor.number("I"))
-        return head
+        # Files put what they know of the network first; half a million strings follow.
+        return dict(cursor.settings(until="tokenizer."))
 
 
 def is_gguf(path: Path) -> bool:
@@ -164,14 +160,12 @@ class _Cursor:
         n_tensors, self._n_settings = self.number("Q"), self.number("Q")
         return int(n_tensors)
 
-    def names(self) -> Iterator[str]:
-        """The name of each setting; whoever asks reads its value before the next."""
+    def settings(self, until: str | None = None) -> Iterator[tuple[str, Any]]:
+        """Name and value of every setting, up to the first whose name begins so."""
         for _ in range(self._n_settings):
-            yield self.string()
-
-    def settings(self) -> Iterator[tuple[str, Any]]:
-        """Every setting."""
-        for name in self.names():
+            name = self.string()
+            if until is not None and name.startswith(until):
+                return
             yield name, self.value(self.number("I"))
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:

@@ -1,7 +1,8 @@
 """Reads safetensors: a JSON header that says where each tensor lies, and the tensors, in one file or several.
 
 Layout: eight bytes with the header's length, the header, the tensors. A model of several files has an index that names
-the file of each tensor.
+the file of each tensor. Not by the package `safetensors`, which copies each tensor, has no BF16 for numpy, and spends
+10 s and .9 GB on a header of a million entries.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _TEXTS_AT_ONCE = 64
+_CONTENTS_AT_A_TIME = 256
 
 _DONE = "seq = -1"
 """The row of a content that is complete."""
@@ -145,6 +147,19 @@ def forget_chunks(tables: OpenTables, fingerprint: str, suffixes: Sequence[str] 
     ends = " OR ".join(f"ends_with(lower(path), {literal(suffix)})" for suffix in suffixes)
     hashes = {row["hash"] for row in tables.select("documents", ("hash",), ends or "false")}
     tables.delete_in("chunks", "hash", sorted(hashes), where)
+
+
+def chunk_sets(tables: Tables, fingerprint: str) -> Iterator[dict[str, list[ChunkRecord]]]:
+    """The complete chunk sets of a model by content hash."""
+    model = tables.state.model(fingerprint)
+    if model is None:
+        return
+    where = both(f"model = {model.id}", "seq >= 0")
+    for part in batches(sorted(done(tables, fingerprint)), _CONTENTS_AT_A_TIME):
+        found: defaultdict[str, list[ChunkRecord]] = defaultdict(list)
+        for row in tables.select_in("chunks", ("hash", "seq", "start", "end", "key"), "hash", part, where):
+            found[row["hash"]].append(ChunkRecord(row["seq"], row["start"], row["end"], row["key"]))
+        yield {content: sorted(found[content], key=lambda one: one.seq) for content in part}
 
 
 def keep_models(tables: OpenTables, names: Mapping[str, str]) -> None:

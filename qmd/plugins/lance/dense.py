@@ -7,11 +7,12 @@ narrow scope's vectors are fetched and compared here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from qmd.batches import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance.scope import scope_condition
 from qmd.plugins.lance.state import Model
@@ -30,6 +31,8 @@ _CHUNKS_PER_DOCUMENT = 4
 PROBES = 50
 REFINE = 10
 """Where vectors have an index: parts of it looked at, and candidates compared exactly for each one wanted."""
+
+_VECTORS_AT_A_TIME = 4_096
 
 _SPAN = ("hash", "start", "end", "key")
 
@@ -84,6 +87,22 @@ def search_like(tables: Tables, document_hash: str, k: int, scope: Scope) -> lis
     mean = matrix[[row_of[key] for key in keys if key in row_of]].sum(axis=0)
     length = float(np.linalg.norm(mean))
     return search(tables, mean / length, k, scope, model.fingerprint) if length else []
+
+
+def vectors(tables: Tables, model: Model, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
+    """The vectors of some keys, of unit length; keys without one are absent."""
+    found, matrix = fetch_vectors(tables, model, keys)
+    return dict(zip(found, matrix, strict=True))
+
+
+def all_vectors(tables: Tables, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
+    """Every vector of a model by key, of unit length."""
+    model = tables.state.model(fingerprint)
+    if model is None:
+        return
+    keys = [row["key"] for row in tables.select(model.table, ("key",))]
+    for part in batches(keys, _VECTORS_AT_A_TIME):
+        yield vectors(tables, model, part)
 
 
 def known_model(tables: Tables, vector: npt.NDArray[np.float32], fingerprint: str) -> Model | None:

@@ -11,15 +11,14 @@ from typing import Any
 import msgspec
 
 from qmd.analysis.note_names import Named, link_key, place_of
+from qmd.batches import batches
 from qmd.errors import StoreError
+from qmd.plugins.lance.lexical import add_words
 from qmd.plugins.lance.scope import facts_of
 from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, literal
-from qmd.plugins.lance.words import add_words
 from qmd.records import IndexTerms, Link, NameKind, StoredDocument
-from qmd.store.linking import WrittenLink, anchors_of
-from qmd.store.packing import hash_key, unpack_links, unpack_text
-from qmd.store.records import NewDocument
-from qmd.store.titles import MANY_NOTES, settled_title
+from qmd.store.linking import MANY_NOTES, WrittenLink, anchors_of, settled_title
+from qmd.store.records import NewDocument, StoredFile, hash_key, unpack_links, unpack_text
 
 COLUMNS = ("id", "collection", "path", "title", "hash", "modified_at", "n_chars", "metadata", "date")
 """In the order of `StoredDocument`."""
@@ -32,6 +31,7 @@ _BORDER = "\nqmdborder\n"
 """Between two fields, so that no phrase reaches from one into the next."""
 
 _ANCHORS_AT_ONCE = 20_000
+_FILES_AT_A_TIME = 256
 
 
 def stored_documents(rows: Iterable[Row]) -> list[StoredDocument]:
@@ -47,6 +47,14 @@ def fetch_texts(tables: Tables, hashes: Sequence[str]) -> dict[str, str]:
             with _unpacking(tables):
                 found[row["hash"]] = unpack_text(row["doc"])
     return found
+
+
+def stored_files(tables: Tables) -> Iterator[list[StoredFile]]:
+    """What is known of every document's file, by the document's id."""
+    columns = StoredFile.__struct_fields__
+    rows = sorted(tables.select("documents", ("id", *columns)), key=lambda row: int(row["id"]))
+    for part in batches(rows, _FILES_AT_A_TIME):
+        yield [StoredFile(*(row[name] for name in columns)) for row in part]
 
 
 def write_documents(tables: OpenTables, collection: str, documents: Mapping[str, NewDocument]) -> None:

@@ -10,17 +10,16 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.plugins.lance import chunks, documents, export, health
+from qmd.plugins.lance import chunks, documents, health
+from qmd.plugins.lance.documents import LanceLinks
 from qmd.plugins.lance.scope import LanceScope, scope_condition
 from qmd.plugins.lance.tables import Connection, Tables, both, is_in, literal
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import IndexStatus, LeftOutFile
 from qmd.store.base import IndexReader
-from qmd.store.linking import count_shared_links, links_from, links_to
 from qmd.store.records import (
     ChunkRecord,
     NamedDocument,
-    ResolvedLink,
     StoredFile,
     StoredModel,
     VectorCoverage,
@@ -62,15 +61,8 @@ class LanceReader(IndexReader):
     def collections(self) -> Sequence[Collection]:
         return self._tables.state.collections
 
-    def global_context(self) -> str | None:
-        return self._tables.state.meta.get("global_context")
-
-    def config_hash(self) -> str | None:
-        return self._tables.state.meta.get("config_hash")
-
-    def updated_at(self) -> str | None:
-        facts = self._tables.state.meta.items()
-        return max((value for key, value in facts if key.startswith("updated_at:")), default=None)
+    def facts(self) -> Mapping[str, str]:
+        return self._tables.state.meta
 
     def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
         rows = self._tables.select("documents", ("path", "size_bytes", "mtime_ns"), of_collection(collection))
@@ -109,14 +101,8 @@ class LanceReader(IndexReader):
         where = both(writer.dated(days, by_file_time=by_file_time), *writer.scope(scope))
         return sorted(row["id"] for row in self._tables.select("documents", ("id",), where))[:limit]
 
-    def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
-        return links_from(documents.LanceLinks(self._tables), document)
-
-    def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
-        return links_to(documents.LanceLinks(self._tables), document.id, document.collection, limit)
-
-    def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
-        return count_shared_links(documents.LanceLinks(self._tables), document)
+    def links(self) -> LanceLinks:
+        return LanceLinks(self._tables)
 
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         return self._stored(f"starts_with(hash, {literal(prefix.lower())})")[:10] if prefix else []
@@ -178,27 +164,28 @@ class LanceReader(IndexReader):
     def status(self, fingerprint: str | None) -> IndexStatus:
         return health.read_status(self._tables, self.path, fingerprint)
 
-    def version_stamp(self, part: str) -> str | None:
-        return self._tables.state.meta.get(f"made_by:{part}")
-
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
-        return export.stored_files(self._tables)
+        return documents.stored_files(self._tables)
 
     def models(self) -> Sequence[StoredModel]:
         return [StoredModel(model.fingerprint, model.dim) for model in self._tables.state.searched]
 
     def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
-        return export.chunk_sets(self._tables, fingerprint)
+        return chunks.chunk_sets(self._tables, fingerprint)
 
     def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> Mapping[str, str]:
         return chunks.without_vectors(self._tables, fingerprint, hashes)
 
     def vectors(self, fingerprint: str, keys: Sequence[bytes]) -> Mapping[bytes, npt.NDArray[np.float32]]:
+        from qmd.plugins.lance import dense
+
         model = self._tables.state.model(fingerprint)
-        return {} if model is None or not keys else export.vectors(self._tables, model, keys)
+        return {} if model is None or not keys else dense.vectors(self._tables, model, keys)
 
     def all_vectors(self, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
-        return export.all_vectors(self._tables, fingerprint)
+        from qmd.plugins.lance import dense
+
+        return dense.all_vectors(self._tables, fingerprint)
 
     def check(self, *, thorough: bool = True) -> Sequence[str]:
         return health.check(self._tables)

@@ -1,15 +1,20 @@
-"""BM25 in LanceDB's inverted index, and document frequencies."""
+"""BM25 in LanceDB's inverted index, document frequencies, and the words that are there, which LanceDB does not tell.
+
+Words are added and never taken away: each is asked of the full text before it is believed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import string
+from collections.abc import Iterable, Sequence
 
 from lancedb.query import BooleanQuery, FullTextQuery, MatchQuery, Occur, PhraseQuery
 
+from qmd.analysis.distance import LONG_WORD, edit_distance
+from qmd.analysis.scripts import without_accents
 from qmd.plugins.lance.scope import scope_condition
-from qmd.plugins.lance.tables import Tables, both, is_in
-from qmd.plugins.lance.words import expand_prefix, similar_words
+from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, is_in, literal
 from qmd.records import Candidate, LexicalTerm, Scope
 
 ANCHOR_WEIGHT = 2.0
@@ -19,6 +24,14 @@ ANCHOR_CANDIDATES = 50
 """Documents that only their anchors bring up, at most."""
 
 _PHRASE = re.compile(r'"([^"]*)"(\*?)')
+
+_WORD = re.compile(r"[^\W_]+")
+
+_LONGEST = 64
+"""Letters of a word that is kept; longer ones are codes that nobody types."""
+
+PREFIX_WORDS = 200
+"""Words that a prefix stands for, at most: the shortest ones."""
 
 
 def search_lexical(
@@ -54,7 +67,7 @@ def similar_terms(tables: Tables, term: str, limit: int, scope: Scope) -> list[s
     """Words of documents in the scope's collections that are spelled most like `term`, most frequent first."""
     where = _collections(scope)
     found = []
-    for distance, word in similar_words(tables, term):
+    for distance, word in _similar_words(tables, term):
         frequency = _count(tables, LexicalTerm(word, f'"{word}"'), "terms", where)
         if frequency:
             found.append((distance, -frequency, word))
@@ -114,7 +127,7 @@ def _expression(tables: Tables, fts: str, column: str) -> FullTextQuery | None:
     made: list[FullTextQuery] = []
     for words, star in _PHRASE.findall(fts):
         *before, last = words.split() or [""]
-        endings = expand_prefix(tables, last) if star and last else [last]
+        endings = _expand_prefix(tables, last) if star and last else [last]
         made += [_words([*before, ending], column) for ending in endings if ending]
     return _any_of(made)
 
@@ -128,3 +141,59 @@ def _any_of(queries: Sequence[FullTextQuery]) -> FullTextQuery | None:
     if len(queries) < 2:
         return queries[0] if queries else None
     return BooleanQuery([(Occur.SHOULD, one) for one in queries])
+
+
+def add_words(tables: OpenTables, texts: Iterable[str]) -> None:
+    """Add the words of new documents."""
+    found: set[str] = set()
+    for text in texts:
+        found.update(_WORD.findall(text.lower()))
+    if tables.words is None:
+        tables.words = {row["word"] for row in tables.select("words", ("word",))}
+    new = sorted(word for word in found - tables.words if len(word) <= _LONGEST)
+    tables.words.update(new)
+    tables.add("words", [{"key": without_accents(word), "word": word} for word in new])
+
+
+def _expand_prefix(tables: Tables, prefix: str) -> list[str]:
+    """Words of the index that begin so, the shortest first."""
+    key = without_accents(prefix.lower())
+    rows = tables.select("words", ("key", "word"), f"starts_with(key, {literal(key)})")
+    rows.sort(key=lambda row: (len(row["key"]), row["word"]))
+    return [row["word"] for row in rows[:PREFIX_WORDS]]
+
+
+def _similar_words(tables: Tables, term: str) -> list[tuple[int, str]]:
+    """(edits, word) of words one edit away from `term`; where there is none, two edits, for a long one."""
+    key = without_accents(term.lower())
+    if len(key) < 3 or not _WORD.fullmatch(key):
+        return []
+    allowed = 1 if len(key) < LONG_WORD else 2
+    found = _near(tables, key, [key[0]], allowed)
+    if not found and key.isascii():
+        # The first letter is seldom wrong. Each of these beginnings is shared by few words.
+        letters = string.ascii_lowercase
+        starts = {key[1::-1], key[1:3], *(c + key[1:3] for c in letters), *(c + key[:2] for c in letters)}
+        found = _near(tables, key, starts, 1)
+    return found
+
+
+def _near(tables: Tables, key: str, starts: Iterable[str], allowed: int) -> list[tuple[int, str]]:
+    begins = " OR ".join(f"starts_with(key, {literal(start)})" for start in sorted(starts))
+    where = f"length(key) BETWEEN {len(key) - allowed} AND {len(key) + allowed} AND ({begins})"
+    letters = frozenset(key)
+    found = []
+    for row in tables.select("words", ("key", "word"), where):
+        if _is_near(row, letters, len(key), allowed):
+            distance = edit_distance(key, row["key"], allowed)
+            if distance <= allowed:
+                found.append((distance, str(row["word"])))
+    return sorted(found)
+
+
+def _is_near(row: Row, letters: frozenset[str], length: int, allowed: int) -> bool:
+    """Whether a word can be near, by its letters alone; numbered codes are as many as words and mean nothing near."""
+    word = row["key"]
+    if any(map(str.isdigit, word)):
+        return any(map(str.isdigit, letters))
+    return len(letters.union(word)) - len(letters) <= allowed

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from qmd.environment import busy_timeout_ms as default_timeout_ms
 from qmd.errors import NotFoundError, StoreError
 from qmd.files import make_private_folder
 from qmd.plugins.lance.index import LanceReader
 from qmd.plugins.lance.tables import REBUILD, Connection
 from qmd.plugins.lance.writer import LanceWriter
-from qmd.store import waiting
 
 
 def open_reader(address: str, path: Path) -> LanceReader:
@@ -46,7 +46,7 @@ def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None)
             with connection.failing():
                 make_private_folder(connection.folder)
         connection.create_state()
-    wait_ms = waiting.busy_timeout_ms() if busy_timeout_ms is None else busy_timeout_ms
+    wait_ms = default_timeout_ms() if busy_timeout_ms is None else busy_timeout_ms
     return LanceWriter(connection, path, wait_ms / 1000)
 
 

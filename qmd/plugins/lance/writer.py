@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from qmd.clock import time_text, utc_now
-from qmd.errors import StoreError, UsageError
-from qmd.names import is_below
+from qmd.errors import StoreError
 from qmd.plugins.lance import chunks, documents, health
 from qmd.plugins.lance.claim import Claim
 from qmd.plugins.lance.index import LanceReader, of_collection
@@ -20,7 +18,7 @@ from qmd.plugins.lance.tables import Connection, OpenTables, Row, Tables, both, 
 from qmd.records import Collection
 from qmd.status import LeftOutFile
 from qmd.store.base import IndexWriter
-from qmd.store.records import COLLECTION_FACTS, ChunkRecord, KnownFile, NewDocument, PendingContent
+from qmd.store.records import ChunkRecord, KnownFile, NewDocument, PendingContent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,14 +87,16 @@ class LanceWriter(LanceReader, IndexWriter):
         self._pinned = Tables(self._connection, state)
         self._pinned.is_over = tables.is_over
 
-    def mirror_config(self, collections: Sequence[Collection], global_context: str | None, config_hash: str) -> None:
+    def put_collections(self, collections: Sequence[Collection]) -> None:
+        self._open.state.collections = list(collections)
+
+    def set_facts(self, facts: Mapping[str, str | None]) -> None:
         with self.transaction():
-            state = self._open.state
-            state.collections = list(collections)
-            state.meta["config_hash"] = config_hash
-            state.meta.pop("global_context", None)
-            if global_context is not None:
-                state.meta["global_context"] = global_context
+            meta = self._open.state.meta
+            for key, value in facts.items():
+                meta.pop(key, None)
+                if value is not None:
+                    meta[key] = value
 
     def known_files(self, collection: str) -> Mapping[str, KnownFile]:
         columns = ("path", "id", "hash", "size_bytes", "mtime_ns")
@@ -112,28 +112,18 @@ class LanceWriter(LanceReader, IndexWriter):
             values = {path: msgspec.json.encode(one).decode() for path, one in wanted.items()}
             self._open.add("places", _places("left_out", collection, values))
 
-    def record_folders(self, collection: str, folders: Mapping[str, int], below: str = "") -> None:
-        known = self.recorded_folders(collection).items()
-        before = {path: mtime_ns for path, mtime_ns in known if is_below(path, below)}
-        changed = {path: str(mtime_ns) for path, mtime_ns in folders.items() if before.get(path) != mtime_ns}
-        gone = before.keys() - folders.keys()
-        if not changed and not gone:
-            return
+    def put_folders(self, collection: str, changed: Mapping[str, int], gone: Iterable[str]) -> None:
         with self.transaction():
             where = both("kind = 'folder'", of_collection(collection))
             self._open.delete_in("places", "path", sorted({*changed, *gone}), where)
-            self._open.add("places", _places("folder", collection, changed))
+            values = {path: str(mtime_ns) for path, mtime_ns in changed.items()}
+            self._open.add("places", _places("folder", collection, values))
 
     def mark_updated(self, collection: str, moment: str | None = None) -> None:
         with self.transaction():
-            self._open.state.meta[f"updated_at:{collection}"] = moment or time_text(utc_now())
+            super().mark_updated(collection, moment)
             for name in ("documents", "places", "words"):
                 health.tidy(self._open, name)
-
-    def set_version_stamp(self, part: str, stamp: str) -> None:
-        if self.version_stamp(part) != stamp:
-            with self.transaction():
-                self._open.state.meta[f"made_by:{part}"] = stamp
 
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
         with self.transaction():
@@ -144,16 +134,10 @@ class LanceWriter(LanceReader, IndexWriter):
                 waiting[document.path] = document
 
     def settle_titles(self, collection: str) -> None:
-        with self.transaction():
-            documents.settle_titles(self._open, collection)
+        documents.settle_titles(self._open, collection)
 
-    def settle_anchors(self, collection: str) -> None:
-        with self.transaction():
-            meta = self._open.state.meta
-            since = int(meta.get(f"anchored:{collection}", 0))
-            newest = documents.settle_anchors(self._open, collection, since)
-            if newest != since:
-                meta[f"anchored:{collection}"] = str(newest)
+    def settle_anchors(self, collection: str, since: int) -> int:
+        return documents.settle_anchors(self._open, collection, since)
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         facts = {"id": document_id, "size_bytes": size_bytes, "mtime_ns": mtime_ns, "modified_at": modified_at}
@@ -170,35 +154,23 @@ class LanceWriter(LanceReader, IndexWriter):
     def collections_with_documents(self) -> Sequence[str]:
         return sorted({row["collection"] for row in self._tables.select("documents", ("collection",))})
 
-    def remove_collection(self, name: str) -> int:
-        with self.transaction():
-            paths = [row["path"] for row in self._open.select("documents", ("path",), of_collection(name))]
-            removed = documents.remove_documents(self._open, name, paths)
-            self._open.delete("places", of_collection(name))
-            state = self._open.state
-            state.collections = [one for one in state.collections if one.name != name]
-            for fact in COLLECTION_FACTS:
-                state.meta.pop(f"{fact}:{name}", None)
-            return removed
+    def drop_collection(self, name: str) -> int:
+        tables = self._open
+        paths = [row["path"] for row in tables.select("documents", ("path",), of_collection(name))]
+        removed = documents.remove_documents(tables, name, paths)
+        tables.delete("places", of_collection(name))
+        tables.state.collections = [one for one in tables.state.collections if one.name != name]
+        return removed
 
-    def rename_collection(self, old: str, new: str) -> None:
-        with self.transaction():
-            tables = self._open
-            if tables.count("documents", of_collection(new)):
-                raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
-            documents.rename_documents(tables, old, new)
-            places = tables.select("places", ("kind", "path", "value"), of_collection(old))
-            tables.delete("places", is_in("collection", (old, new)))
-            tables.add("places", [{**row, "collection": new} for row in places])
-            state = tables.state
-            state.collections = [
-                msgspec.structs.replace(one, name=new) if one.name == old else one for one in state.collections
-            ]
-            for fact in COLLECTION_FACTS:
-                value = state.meta.pop(f"{fact}:{old}", None)
-                state.meta.pop(f"{fact}:{new}", None)
-                if value is not None:
-                    state.meta[f"{fact}:{new}"] = value
+    def move_collection(self, old: str, new: str) -> None:
+        tables = self._open
+        documents.rename_documents(tables, old, new)
+        places = tables.select("places", ("kind", "path", "value"), of_collection(old))
+        tables.delete("places", is_in("collection", (old, new)))
+        tables.add("places", [{**row, "collection": new} for row in places])
+        tables.state.collections = [
+            msgspec.structs.replace(one, name=new) if one.name == old else one for one in tables.state.collections
+        ]
 
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
         for part in chunks.batches_of(chunks.pending(self._tables, fingerprint, collections)):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from qmd.batches import batches
-from qmd.store.records import ANEW, ChunkRecord, PendingContent, VectorCoverage
-from qmd.store.sqlite.connection import Database
+from qmd.store.records import ANEW, ChunkRecord, PendingContent, StoredModel, VectorCoverage
+from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.documents import fetch_texts
 
 _TEXTS_AT_ONCE = 64
+_CONTENTS_AT_A_TIME = 256
 
 SEARCHED = f"fingerprint NOT GLOB '{ANEW}*'"
 """The condition on `models` that their vectors are not just being computed beside others."""
@@ -66,6 +68,43 @@ def count_pending(database: Database, fingerprint: str, collections: Sequence[st
         (known_model(database, fingerprint), *names),
     )
     return contents, characters
+
+
+def models(database: Database) -> list[StoredModel]:
+    """The models that vectors are of, in the order of their first use."""
+    return [
+        StoredModel(*row) for row in database.rows(f"SELECT fingerprint, dim FROM models WHERE {SEARCHED} ORDER BY id")
+    ]
+
+
+def chunk_sets(database: Database, fingerprint: str) -> Iterator[dict[str, list[ChunkRecord]]]:
+    """The complete chunk sets of a model by content hash."""
+    model = known_model(database, fingerprint)
+    keys = keys_by_slot(database, model)
+    done = database.rows(
+        "SELECT content.id, content.hash FROM embedded JOIN content ON content.id = embedded.content"
+        " WHERE embedded.model = ? ORDER BY content.id",
+        (model,),
+    )
+    sql = "SELECT content, seq, start, end, slot FROM chunks WHERE model = ? AND content IN ({}) ORDER BY content, seq"
+    for part in batches(done, _CONTENTS_AT_A_TIME):
+        rows = database.select_in(sql, [content for content, _ in part], (model,))
+        by_content = {content: list(group) for content, group in groupby(rows, key=lambda row: row[0])}
+        try:
+            sets = {
+                content_hash: [
+                    ChunkRecord(seq, start, end, keys[slot]) for _, seq, start, end, slot in by_content.get(content, ())
+                ]
+                for content, content_hash in part
+            }
+        except KeyError as exc:
+            raise DamagedIndexError(database.path) from exc
+        yield sets
+
+
+def keys_by_slot(database: Database, model: int) -> dict[int, bytes]:
+    """The key of each vector of a model, in the order in which they lie."""
+    return dict(database.rows("SELECT slot, key FROM vector_keys WHERE model = ? ORDER BY slot", (model,)))
 
 
 def put_chunks(

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qmd.names import to_disk, to_text
-from qmd.records import Collection, MetadataValue, Scope, StoredDocument
+from qmd.records import Collection, MetadataValue, NameKind, Scope, StoredDocument
 from qmd.status import LeftOutFile
-from qmd.store.packing import unpack_text
-from qmd.store.sqlite import names
+from qmd.store.records import NamedDocument, StoredFile, unpack_text
 from qmd.store.sqlite.connection import Database, Row
-from qmd.store.sqlite.scope import SqlScope
+from qmd.store.sqlite.scope import SqlScope, scope_condition
 
 if TYPE_CHECKING:
     from qmd.store.records import NewDocument
@@ -26,6 +25,8 @@ _LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 
 _FILES_AT_A_TIME = 2_000
 """Of those that are only looked at: who does so counts milliseconds."""
+
+_STORED_AT_A_TIME = 256
 
 
 def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
@@ -40,6 +41,17 @@ def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocu
     with database.decoding():
         facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
         return [StoredDocument(*one) for one in facts]
+
+
+def find_named(database: Database, key: str, scope: Scope, limit: int) -> list[NamedDocument]:
+    """Documents in scope that are called `key`, by id."""
+    condition = scope_condition(scope)
+    rows = database.rows(
+        "SELECT names.document, names.kind FROM names CROSS JOIN documents ON documents.id = names.document"
+        f" WHERE names.key = ? {'AND ' + condition.sql if condition.sql else ''} ORDER BY names.document LIMIT ?",
+        (key, *condition.bindings, limit),
+    )
+    return [NamedDocument(*row) for row in rows]
 
 
 def find_dated(
@@ -98,6 +110,18 @@ def recorded_files(database: Database, collection: str) -> Iterator[list[Row]]:
     last = ""
     while rows := database.rows(sql, (collection, last)):
         yield rows
+        last = rows[-1][0]
+
+
+def stored_files(database: Database) -> Iterator[list[StoredFile]]:
+    """What is known of every document's file, by the document's id."""
+    sql = (
+        "SELECT id, collection, path, hash, size_bytes, mtime_ns, created_at, modified_at FROM documents"
+        f" WHERE id > ? ORDER BY id LIMIT {_STORED_AT_A_TIME}"
+    )
+    last = 0
+    while rows := database.rows(sql, (last,)):
+        yield [StoredFile(*facts) for _, *facts in rows]
         last = rows[-1][0]
 
 
@@ -206,7 +230,7 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
                 document.date,
             ),
         )
-        names.put_names(database, document_id, document.names)
+        _put_names(database, document_id, document.names)
         if document.links is not None:
             put_links(database, document_id, document.links)
         terms = document.terms
@@ -215,6 +239,24 @@ def put_documents(database: Database, collection: str, documents: Iterable[NewDo
             (document_id, terms.title, terms.headings, terms.path, terms.body, terms.extra),
         )
     _drop_unused_content(database, {content_hash for _, content_hash in replaced.values()} - hashes)
+
+
+def settle_titles(database: Database, collection: str) -> None:
+    """Show the file's name for a heading that many notes of a collection have, and the heading where few have it."""
+    from qmd.store.linking import MANY_NOTES, settled_title
+
+    mine = "FROM documents WHERE collection = ?1 AND heading IS NOT NULL"
+    rows = database.rows(
+        f"WITH shared AS (SELECT heading {mine} GROUP BY heading HAVING count(*) >= {MANY_NOTES})"
+        f" SELECT id, path, title, heading, heading IN shared AS is_shared {mine} AND (title != heading OR is_shared)",
+        (collection,),
+    )
+    changed = []
+    for document_id, path, title, heading, is_shared in rows:
+        settled = settled_title(path, heading, is_shared=bool(is_shared))
+        if settled != title:
+            changed.append((settled, document_id))
+    database.run_many("UPDATE documents SET title = ? WHERE id = ?", changed)
 
 
 def remove_documents(database: Database, collection: str, paths: Iterable[str]) -> int:
@@ -250,3 +292,9 @@ def _drop_unused_content(database: Database, hashes: set[str]) -> None:
         database.run_many("DELETE FROM chunks WHERE model = ? AND content = ?", pairs)
         database.run_many("DELETE FROM embedded WHERE model = ? AND content = ?", pairs)
     database.run_many("DELETE FROM content WHERE id = ?", ids)
+
+
+def _put_names(database: Database, document_id: int, names: Mapping[str, NameKind]) -> None:
+    """Store what a new document is called."""
+    rows = [(key, document_id, kind) for key, kind in names.items()]
+    database.run_many("INSERT INTO names (key, document, kind) VALUES (?, ?, ?)", rows)

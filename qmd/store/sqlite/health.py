@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from qmd.status import CollectionStatus, IndexStatus
 from qmd.store.runs import lock_holder
 from qmd.store.sqlite import chunks
-from qmd.store.sqlite.connection import DamagedIndexError, Database, add_checksums, forget_verified
+from qmd.store.sqlite.connection import DamagedIndexError, Database, forget_verified
 from qmd.store.sqlite.documents import read_collections, read_left_out
+from qmd.store.sqlite.files import add_checksums
 
 _STEPS: tuple[tuple[str, str, str], ...] = (
     (

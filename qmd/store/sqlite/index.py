@@ -11,25 +11,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qmd.clock import time_text, utc_now
-from qmd.errors import UsageError
-from qmd.names import is_below
 from qmd.records import Candidate, Collection, LexicalTerm, Scope, StoredDocument
 from qmd.status import IndexStatus, LeftOutFile
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.records import (
-    COLLECTION_FACTS,
     ChunkRecord,
     KnownFile,
     NamedDocument,
     NewDocument,
     PendingContent,
-    ResolvedLink,
     StoredFile,
     StoredModel,
     VectorCoverage,
 )
-from qmd.store.sqlite import chunks, documents, health, lexical, names
+from qmd.store.sqlite import chunks, documents, health, lexical
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.scope import scope_condition
 
@@ -38,6 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from qmd.store.sqlite.dense import VectorCache
+    from qmd.store.sqlite.links import SqliteLinks
 
 _TABLES_OF_COLLECTIONS = (
     ("qmd_collections", "name"),
@@ -73,15 +69,8 @@ class SqliteReader(IndexReader):
     def collections(self) -> Sequence[Collection]:
         return documents.read_collections(self._database)
 
-    def global_context(self) -> str | None:
-        return documents.read_meta(self._database, "global_context")
-
-    def config_hash(self) -> str | None:
-        return documents.read_meta(self._database, "config_hash")
-
-    def updated_at(self) -> str | None:
-        updated_at: str | None = self._database.value("SELECT max(value) FROM meta WHERE key GLOB 'updated_at:*'")
-        return updated_at
+    def facts(self) -> Mapping[str, str]:
+        return dict(self._database.rows("SELECT key, value FROM meta"))
 
     def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
         return documents.recorded_files(self._database, collection)
@@ -106,33 +95,17 @@ class SqliteReader(IndexReader):
         return found[0] if found else None
 
     def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
-        return names.find_named(self._database, name, scope, limit)
+        return documents.find_named(self._database, name, scope, limit)
 
     def find_dated(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
         return documents.find_dated(self._database, days, scope, limit, by_file_time=by_file_time)
 
-    def links_from(self, document: StoredDocument) -> Sequence[ResolvedLink]:
-        from qmd.store.linking import links_from
+    def links(self) -> SqliteLinks:
         from qmd.store.sqlite.links import SqliteLinks
 
-        with self._database.snapshot():
-            return links_from(SqliteLinks(self._database), document)
-
-    def links_to(self, document: StoredDocument, limit: int | None = None) -> Sequence[ResolvedLink]:
-        from qmd.store.linking import links_to
-        from qmd.store.sqlite.links import SqliteLinks
-
-        with self._database.snapshot():
-            return links_to(SqliteLinks(self._database), document.id, document.collection, limit)
-
-    def count_shared_links(self, document: StoredDocument) -> Mapping[int, float]:
-        from qmd.store.linking import count_shared_links
-        from qmd.store.sqlite.links import SqliteLinks
-
-        with self._database.snapshot():
-            return count_shared_links(SqliteLinks(self._database), document)
+        return SqliteLinks(self._database)
 
     def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
         if not prefix:
@@ -205,28 +178,19 @@ class SqliteReader(IndexReader):
         with self._database.snapshot():
             return health.read_status(self._database, fingerprint)
 
-    def version_stamp(self, part: str) -> str | None:
-        return documents.read_meta(self._database, f"made_by:{part}")
-
     def stored_files(self) -> Iterator[Sequence[StoredFile]]:
-        from qmd.store.sqlite import export
-
-        return export.stored_files(self._database)
+        return documents.stored_files(self._database)
 
     def models(self) -> Sequence[StoredModel]:
-        from qmd.store.sqlite import export
-
-        return export.models(self._database)
+        return chunks.models(self._database)
 
     def chunk_sets(self, fingerprint: str) -> Iterator[Mapping[str, Sequence[ChunkRecord]]]:
-        from qmd.store.sqlite import export
-
-        return export.chunk_sets(self._database, fingerprint)
+        return chunks.chunk_sets(self._database, fingerprint)
 
     def all_vectors(self, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
-        from qmd.store.sqlite import export
+        from qmd.store.sqlite import vectors
 
-        return export.all_vectors(self._database, fingerprint)
+        return vectors.all_vectors(self._database, fingerprint)
 
     def check(self, *, thorough: bool = True) -> Sequence[str]:
         return health.check(self._database, thorough=thorough)
@@ -244,11 +208,13 @@ class SqliteWriter(SqliteReader, IndexWriter):
     def transaction(self) -> AbstractContextManager[None]:
         return self._database.transaction()
 
-    def mirror_config(self, collections: Sequence[Collection], global_context: str | None, config_hash: str) -> None:
+    def put_collections(self, collections: Sequence[Collection]) -> None:
+        documents.mirror_collections(self._database, collections)
+
+    def set_facts(self, facts: Mapping[str, str | None]) -> None:
         with self.transaction():
-            documents.mirror_collections(self._database, collections)
-            documents.write_meta(self._database, "global_context", global_context)
-            documents.write_meta(self._database, "config_hash", config_hash)
+            for key, value in facts.items():
+                documents.write_meta(self._database, key, value)
 
     def known_files(self, collection: str) -> Mapping[str, KnownFile]:
         sql = "SELECT path, id, hash, size_bytes, mtime_ns FROM documents WHERE collection = ?"
@@ -259,38 +225,21 @@ class SqliteWriter(SqliteReader, IndexWriter):
         with self.transaction():
             documents.replace_left_out(self._database, collection, files)
 
-    def record_folders(self, collection: str, folders: Mapping[str, int], below: str = "") -> None:
+    def put_folders(self, collection: str, changed: Mapping[str, int], gone: Iterable[str]) -> None:
         with self.transaction():
-            before = {
-                path: mtime_ns for path, mtime_ns in self.recorded_folders(collection).items() if is_below(path, below)
-            }
-            changed = {path: mtime_ns for path, mtime_ns in folders.items() if before.get(path) != mtime_ns}
-            documents.put_folders(self._database, collection, changed, before.keys() - folders.keys())
-
-    def mark_updated(self, collection: str, moment: str | None = None) -> None:
-        with self.transaction():
-            documents.write_meta(self._database, f"updated_at:{collection}", moment or time_text(utc_now()))
-
-    def set_version_stamp(self, part: str, stamp: str) -> None:
-        with self.transaction():
-            documents.write_meta(self._database, f"made_by:{part}", stamp)
+            documents.put_folders(self._database, collection, changed, gone)
 
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
         with self.transaction():
             documents.put_documents(self._database, collection, new_documents)
 
     def settle_titles(self, collection: str) -> None:
-        with self.transaction():
-            names.settle_titles(self._database, collection)
+        documents.settle_titles(self._database, collection)
 
-    def settle_anchors(self, collection: str) -> None:
+    def settle_anchors(self, collection: str, since: int) -> int:
         from qmd.store.sqlite.links import settle_anchors
 
-        with self.transaction():
-            since = int(documents.read_meta(self._database, f"anchored:{collection}") or 0)
-            newest = settle_anchors(self._database, collection, since)
-            if newest != since:
-                documents.write_meta(self._database, f"anchored:{collection}", str(newest))
+        return settle_anchors(self._database, collection, since)
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         sql = "UPDATE documents SET size_bytes = ?, mtime_ns = ?, modified_at = ? WHERE id = ?"
@@ -309,27 +258,17 @@ class SqliteWriter(SqliteReader, IndexWriter):
         )
         return [name for (name,) in self._database.rows(sql)]
 
-    def remove_collection(self, name: str) -> int:
-        with self.transaction():
-            for fact in COLLECTION_FACTS:
-                documents.write_meta(self._database, f"{fact}:{name}", None)
-            paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
-            removed = documents.remove_documents(self._database, name, [path for (path,) in paths])
-            for table, column in _TABLES_OF_COLLECTIONS:
-                self._database.run(f"DELETE FROM {table} WHERE {column} = ?", (name,))
-            return removed
+    def drop_collection(self, name: str) -> int:
+        paths = self._database.rows("SELECT path FROM documents WHERE collection = ?", (name,))
+        removed = documents.remove_documents(self._database, name, [path for (path,) in paths])
+        for table, column in _TABLES_OF_COLLECTIONS:
+            self._database.run(f"DELETE FROM {table} WHERE {column} = ?", (name,))
+        return removed
 
-    def rename_collection(self, old: str, new: str) -> None:
-        with self.transaction():
-            if self._database.value("SELECT 1 FROM documents WHERE collection = ? LIMIT 1", (new,)):
-                raise UsageError(f"collection '{new}' already exists", "choose another name, see: qmd collection list")
-            self._database.run("DELETE FROM left_out WHERE collection = ?", (new,))
-            for table, column in (("documents", "collection"), *_TABLES_OF_COLLECTIONS):
-                self._database.run(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
-            for fact in COLLECTION_FACTS:
-                value = documents.read_meta(self._database, f"{fact}:{old}")
-                documents.write_meta(self._database, f"{fact}:{new}", value)
-                documents.write_meta(self._database, f"{fact}:{old}", None)
+    def move_collection(self, old: str, new: str) -> None:
+        self._database.run("DELETE FROM left_out WHERE collection = ?", (new,))
+        for table, column in (("documents", "collection"), *_TABLES_OF_COLLECTIONS):
+            self._database.run(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
 
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
         return chunks.pending(self._database, fingerprint, collections)

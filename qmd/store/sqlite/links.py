@@ -10,8 +10,7 @@ from qmd.analysis.note_names import Named, link_key, place_of
 from qmd.batches import batches
 from qmd.records import Link
 from qmd.store.linking import WrittenLink, anchors_of
-from qmd.store.packing import hash_key, unpack_links
-from qmd.store.records import PackedLinks
+from qmd.store.records import PackedLinks, hash_key, unpack_links
 from qmd.store.sqlite.connection import Database
 
 _BATCH = 20_000

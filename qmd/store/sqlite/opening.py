@@ -8,13 +8,8 @@ from pathlib import Path
 from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError
 from qmd.files import tighten
-from qmd.store.sqlite.connection import (
-    DamagedIndexError,
-    Database,
-    ForeignIndexError,
-    connect_for_reading,
-    connect_for_writing,
-)
+from qmd.store.sqlite.connection import DamagedIndexError, Database, ForeignIndexError
+from qmd.store.sqlite.files import connect_for_reading, connect_for_writing
 from qmd.store.sqlite.index import SqliteReader, SqliteWriter
 from qmd.store.sqlite.origin import record_origin, refuse_stranger
 from qmd.store.sqlite.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate

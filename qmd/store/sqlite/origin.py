@@ -17,7 +17,8 @@ from qmd.config.project import is_vouched_for
 from qmd.errors import StrangeIndexError
 from qmd.files import PROJECT_FOLDER, read_regular_file, write_atomically
 from qmd.names import to_text, typed_path
-from qmd.store.sqlite.connection import APPLICATION_ID, Database
+from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.files import APPLICATION_ID
 from qmd.store.sqlite.schema import META, MIGRATIONS, is_as_made, is_mixed
 
 ORIGIN = "made_here"

@@ -17,21 +17,14 @@ import numpy as np
 from msgspec import Struct
 
 from qmd.config.paths import index_beside
+from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, StoreError
 from qmd.store.sqlite import documents, vectors
-from qmd.store.sqlite.connection import (
-    Database,
-    Row,
-    as_qmd_error,
-    connect_for_writing,
-    file_lock,
-    open_file,
-)
+from qmd.store.sqlite.connection import Database, Row, as_qmd_error
+from qmd.store.sqlite.files import connect_for_writing, file_lock, open_file
 from qmd.store.sqlite.origin import ORIGIN, record_origin
 from qmd.store.sqlite.schema import is_mixed, migrate
 from qmd.store.sqlite.vec0 import Vec0Table, vectors_of
-from qmd.store.sqlite.vector_blocks import ROWS_PER_BLOCK, read_block
-from qmd.store.waiting import busy_timeout_ms
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -190,7 +183,7 @@ def _copy_model(source: Database, target: Database, fingerprint: str, model: int
     table = vectors_of(source, model, dim)
     by_piece: dict[int, list[int]] = {}
     for slot in keys:
-        by_piece.setdefault(slot // ROWS_PER_BLOCK, []).append(slot)
+        by_piece.setdefault(slot // vectors.ROWS_PER_BLOCK, []).append(slot)
     copied = 0
     for piece, slots in sorted(by_piece.items()):
         try:
@@ -206,8 +199,8 @@ def _copy_model(source: Database, target: Database, fingerprint: str, model: int
 def _read_old(
     source: Database, model: int, block: int, slots: Sequence[int], dim: int
 ) -> dict[int, npt.NDArray[np.int8]]:
-    rows = read_block(source, model, block, dim)
-    return {slot: rows[slot % ROWS_PER_BLOCK] for slot in slots}
+    rows = vectors.read_block(source, model, block, dim)
+    return {slot: rows[slot % vectors.ROWS_PER_BLOCK] for slot in slots}
 
 
 def _read_one_by_one(table: Vec0Table, slots: Sequence[int]) -> dict[int, npt.NDArray[np.int8]]:

@@ -14,7 +14,8 @@ from pathlib import Path
 import apsw
 
 from qmd.errors import NotFoundError, StoreError
-from qmd.store.sqlite.connection import APPLICATION_ID, Database, ForeignIndexError, add_checksums
+from qmd.store.sqlite.connection import Database, ForeignIndexError
+from qmd.store.sqlite.files import APPLICATION_ID, add_checksums
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 
@@ -114,7 +115,7 @@ def _vec0_tables(database: Database) -> None:
     """Bring vectors over from blocks of their own into the tables of sqlite-vec."""
     database.run("ALTER TABLE models RENAME COLUMN n_slots TO n_vectors")
     if database.value("SELECT 1 FROM models LIMIT 1"):
-        from qmd.store.sqlite.vector_blocks import move_blocks
+        from qmd.store.sqlite.vectors import move_blocks
 
         move_blocks(database)
     database.run("DROP TABLE vector_blocks; DROP TABLE sign_blocks")

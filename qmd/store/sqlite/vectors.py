@@ -1,16 +1,17 @@
-"""The write side of dense retrieval: storing vectors, and dropping those that nothing refers to."""
+"""Vectors as they are stored: putting them in, reading them back, and dropping those that nothing refers to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qmd.store.sqlite.chunks import model_id, slots_of
-from qmd.store.sqlite.connection import Database
+from qmd.batches import batches
+from qmd.store.sqlite.chunks import keys_by_slot, known_model, model_id, slots_of
+from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.quantisation import dequantise, pack_signs, quantise
-from qmd.store.sqlite.vec0 import create_signs, create_vectors, signs_of, vectors_of
+from qmd.store.sqlite.vec0 import create_signs, create_vectors, is_available, signs_of, vectors_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,10 +23,19 @@ _SAMPLE = 20_000
 """Vectors whose mean is the centre of the sign bits."""
 
 _ROWS_AT_ONCE = 65_536
+_VECTORS_AT_A_TIME = 4_096
 
 _NEW_GENERATION = "generation = random()"
 """Drawn anew whenever a model's vectors change, and never counted: row ids are used again after `embed --force`, so a
 number that starts over would let a warm server take new vectors for those that it holds."""
+
+ROWS_PER_BLOCK = 64
+_SCALE_BYTES = 4
+_MODEL_SHIFT = 32
+_BLOCKS_AT_ONCE = 16
+"""Versions of the schema before 8 kept vectors in `vector_blocks`: sixty-four rows are one value, whose id is
+`model << 32 | block`, slots being numbered from 0; a row is a float32 scale, which follows from the rest, and `dim`
+int8 values."""
 
 
 def put_vectors(
@@ -61,6 +71,15 @@ def vectors_at(database: Database, model: int, dim: int, slots: Sequence[int]) -
     """The vectors in the given slots of a model, shape (len(slots), dim)."""
     rows = vectors_of(database, model, dim).read_slots(np.array(slots, dtype=np.int64))
     return dequantise(rows.view(np.int8))
+
+
+def all_vectors(database: Database, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
+    """Every vector of a model by key, in the order of their slots."""
+    model = known_model(database, fingerprint)
+    dim = database.value("SELECT dim FROM models WHERE id = ?", (model,))
+    for part in batches(list(keys_by_slot(database, model).items()), _VECTORS_AT_A_TIME):
+        rows = vectors_at(database, model, dim, [slot for slot, _ in part])
+        yield dict(zip((key for _, key in part), rows, strict=True))
 
 
 def put_stored_rows(database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.int8]]) -> None:
@@ -140,3 +159,40 @@ def start_signs(database: Database, model: int, dim: int) -> bytes:
         part = slice(first, first + _ROWS_AT_ONCE)
         table.insert(slots[part].tolist(), pack_signs(dequantise(rows[part]), centre))
     return bytes(centre.tobytes())
+
+
+def read_block(database: Database, model: int, block: int, dim: int) -> npt.NDArray[np.int8]:
+    """The rows of a block, shape (64, dim), in the last one with rows that are no vector's.
+
+    Raises:
+        DamagedIndexError: It is not there, or of another size.
+    """
+    blob = database.value("SELECT vectors FROM vector_blocks WHERE id = ?", (model << _MODEL_SHIFT | block,))
+    width = _SCALE_BYTES + dim
+    if blob is None or len(blob) != ROWS_PER_BLOCK * width:
+        raise DamagedIndexError(database.path)
+    return np.frombuffer(blob, dtype=np.int8).reshape(ROWS_PER_BLOCK, width)[:, _SCALE_BYTES:]
+
+
+def move_blocks(database: Database) -> None:
+    """Fill the tables of sqlite-vec from the blocks; where there is no sqlite-vec, forget the vectors."""
+    models = database.rows("SELECT id, dim, n_vectors FROM models")
+    if models and not is_available():
+        for name in ("chunks", "embedded", "vector_keys", "models"):
+            database.run(f"DELETE FROM {name}")
+        return
+    for model, dim, n_vectors in models:
+        create_vectors(database, model, dim)
+        table = vectors_of(database, model, dim)
+        blocks = range(-(-n_vectors // ROWS_PER_BLOCK))
+        for first in range(0, len(blocks), _BLOCKS_AT_ONCE):
+            part = blocks[first : first + _BLOCKS_AT_ONCE]
+            rows = np.concatenate([read_block(database, model, block, dim) for block in part])
+            start = first * ROWS_PER_BLOCK
+            slots = range(start, min(start + len(rows), n_vectors))
+            table.insert(slots, np.ascontiguousarray(rows[: len(slots)]).view(np.uint8))
+            # What is freed here takes the next rows, so that the file does not grow to twice its size.
+            span = (model << _MODEL_SHIFT | part[0], model << _MODEL_SHIFT | part[-1])
+            database.run("DELETE FROM vector_blocks WHERE id BETWEEN ? AND ?", span)
+        centre = start_signs(database, model, dim) if n_vectors >= SIGNS_FROM else None
+        database.run("UPDATE models SET generation = random(), centre = ? WHERE id = ?", (centre, model))

@@ -28,7 +28,7 @@ from pathlib import Path
 from qmd.records import IndexTerms, LexicalTerm, Scope
 from qmd.plugins.lance import claim
 from qmd.store.opening import open_reader, open_writer
-from qmd.store.packing import pack_text
+from qmd.store.records import pack_text
 from qmd.store.records import NewDocument
 claim.SILENT_S, claim.BEAT_S = 4.0, 0.5
 folder, address, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -1,0 +1,225 @@
+"""The file of an index: making it, opening it, and the checksum that SQLite's module puts on each of its pages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+
+import apsw
+
+from qmd.environment import busy_timeout_ms
+from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
+from qmd.files import create_private, exclusive_lock, make_private_folder, real_place
+from qmd.store.sqlite.connection import Database, as_qmd_error
+
+PAGE_BYTES = 8192
+"""Of a new file. With SQLite's own 4096 an index of notes is 7 % larger, as texts and postings leave the ends of their
+pages empty; 16384 gains one per cent more, and every change writes more."""
+
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+
+APPLICATION_ID = 0x716D6401
+"""`qmd` and a version byte: tells our files from those of the original, which sets none."""
+
+CHECKSUM_BYTES = 8
+"""Bytes at the end of each page that SQLite leaves to the checksum module, and by which it knows that it is wanted."""
+
+
+def register_checksums() -> bool:
+    """Put SQLite's checksum module under all files opened from here on; False where this build of apsw lacks it.
+
+    Each page then carries a checksum that is verified whenever it is read, so that a flipped bit in a posting, a vector
+    or a pointer is an error and not another answer. Files without room for checksums it leaves alone.
+    """
+    # A second registration would make the module call itself for ever.
+    if "cksmvfs" in apsw.vfs_names():
+        return True
+    ending = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+    library = Path(apsw.__file__).parent / "sqlite_extra_binaries" / f"cksumvfs{ending}"
+    if not library.exists():
+        return False
+    connection = apsw.Connection(":memory:")
+    try:
+        connection.enable_load_extension(True)
+        connection.load_extension(str(library))
+    except apsw.Error:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+HAS_CHECKSUMS = register_checksums()
+"""Done while the module is imported, which happens once whatever threads there are."""
+
+
+def connect_for_reading(path: Path) -> Database:
+    """Open read-only; on media that cannot hold SQLite's side files, as an immutable file.
+
+    Raises:
+        NotFoundError: There is no such file.
+        StoreError: The file cannot be opened or is no database.
+    """
+    if not path.is_file():
+        raise NotFoundError(f"no index at '{path}'", "make one: qmd index .")
+    timeout = busy_timeout_ms()
+    try:
+        try:
+            return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            # An immutable open would ignore the journal or the log and show an old or torn state.
+            if _is_pending(path, "-journal"):
+                # Taking back a rewrite that was cut short needs a connection that may write.
+                _open_and_probe(path, apsw.SQLITE_OPEN_READWRITE, timeout).close()
+                return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout)
+            if _is_pending(path, "-wal"):
+                raise
+            return _open_and_probe(path, apsw.SQLITE_OPEN_READONLY, timeout, is_immutable=True)
+    except (apsw.Error, OSError) as exc:
+        raise as_qmd_error(exc, path) from exc
+
+
+def connect_for_writing(path: Path, timeout_ms: int | None = None) -> Database:
+    """Open for reading and writing in WAL mode, creating the file and its folder.
+
+    Raises:
+        BusyError: Another process holds the index longer than the time-out.
+        StoreError: The place is not writable, or the file is no database.
+    """
+    timeout = busy_timeout_ms() if timeout_ms is None else timeout_ms
+    try:
+        make_private_folder(path.parent)
+        if not path.exists() or path.stat().st_size == 0:
+            _create(path, timeout)
+        database = _open_and_probe(path, apsw.SQLITE_OPEN_READWRITE, timeout)
+    except (apsw.Error, OSError) as exc:
+        raise as_qmd_error(exc, path) from exc
+    try:
+        if database.connection.readonly("main"):
+            raise as_qmd_error(apsw.ReadOnlyError(), path)
+        if not HAS_CHECKSUMS and database.connection.reserve_bytes("main") == CHECKSUM_BYTES:
+            message = f"index '{path}' has checksums, which this installation of apsw cannot write"
+            hint = "install it from its wheel: pip install --force-reinstall --only-binary apsw apsw"
+            raise StoreError(message, hint)
+        database.run("PRAGMA journal_size_limit = 67108864")
+        database.run("PRAGMA synchronous = NORMAL")
+    except QmdError:
+        database.close()
+        raise
+    return database
+
+
+def file_lock(path: Path, wait_s: float) -> AbstractContextManager[bool]:
+    """Held while the file at `path` is made, or another one is put in its place."""
+    return exclusive_lock(path.with_name(f".{path.name}.lock"), wait_s)
+
+
+def _create(path: Path, timeout_ms: int) -> None:
+    """Make a file that is ours from its first byte, with room for checksums.
+
+    One process alone, and under another name until it is whole: who has an empty file open when another one makes it
+    would write pages without checksums, or find the first page damaged for its size.
+    """
+    with file_lock(path, timeout_ms / 1000) as held:
+        if not held:
+            raise apsw.BusyError
+        if path.exists() and path.stat().st_size:
+            return
+        # SQLite would make it readable by everybody; its side files take the permissions of this one.
+        whole = real_place(path)
+        new = whole.with_name(f".{whole.name}.made")
+        new.unlink(missing_ok=True)
+        create_private(new)
+        with closing(open_file(new, apsw.SQLITE_OPEN_READWRITE)) as connection:
+            connection.set_busy_timeout(timeout_ms)
+            # First: the checksum module allows no other size later.
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            if HAS_CHECKSUMS:
+                connection.reserve_bytes("main", CHECKSUM_BYTES)
+            connection.execute(f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        new.replace(whole)
+
+
+def add_checksums(database: Database) -> None:
+    """Give an index of an older version room for checksums, which rewrites it, unless another process has it open.
+
+    Such a process would go on to write pages without them.
+    """
+    connection = database.connection
+    if not HAS_CHECKSUMS or connection.reserve_bytes("main") == CHECKSUM_BYTES:
+        return
+    timeout = int(database.value("PRAGMA busy_timeout"))
+    connection.set_busy_timeout(0)
+    try:
+        # Only the one process that has a file open can take it out of WAL mode.
+        database.run("PRAGMA journal_mode = DELETE")
+        # Without the log the file itself is rewritten, and NORMAL would trust the journal to the disk's cache.
+        database.run("PRAGMA synchronous = EXTRA")
+        connection.reserve_bytes("main", CHECKSUM_BYTES)
+        database.run("VACUUM")
+    except BusyError:
+        return
+    finally:
+        connection.set_busy_timeout(timeout)
+        database.run("PRAGMA journal_mode = WAL")
+        database.run("PRAGMA synchronous = NORMAL")
+
+
+def open_file(path: Path, flags: int, *, is_immutable: bool = False) -> apsw.Connection:
+    """SQLite's connection to the file at `path`, whatever bytes its name is made of.
+
+    SQLite takes no word of the file's own schema for what a statement may call, and writes no table that is not meant
+    to be written.
+
+    Args:
+        path: The file.
+        flags: `SQLITE_OPEN_…`.
+        is_immutable: Trust that nobody writes it, and do without side files.
+
+    Raises:
+        OSError: It lies in a project's `.qmd`, and it or a side file is a link.
+    """
+    for suffix in _SIDE_FILES:
+        real_place(path.with_name(path.name + suffix))
+    place = real_place(path)
+    name, flags = str(place), flags | apsw.SQLITE_OPEN_NOFOLLOW
+    if is_immutable or name != name.encode(errors="ignore").decode():
+        from urllib.parse import quote
+
+        # The one form in which SQLite takes bytes that are no UTF-8.
+        name, flags = f"file:{quote(os.fsencode(place))}", flags | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"{name}?immutable=1" if is_immutable else name, flags=flags)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    return connection
+
+
+def _open_and_probe(path: Path, flags: int, timeout_ms: int, *, is_immutable: bool = False) -> Database:
+    """Open and read the header, so that a bad file fails here and not in the first query."""
+    connection = open_file(path, flags, is_immutable=is_immutable)
+    try:
+        # First of all: the pragmas below may already meet a lock.
+        connection.set_busy_timeout(timeout_ms)
+        connection.execute("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32000")
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
+    except apsw.Error:
+        connection.close()
+        raise
+    return Database(connection, path)
+
+
+def _casefold(*values: apsw.SQLiteValue) -> apsw.SQLiteValue:
+    """SQLite's own lower() knows only ASCII."""
+    value = values[0]
+    return value.casefold() if isinstance(value, str) else value
+
+
+def _is_pending(path: Path, side_file: str) -> bool:
+    try:
+        return path.with_name(path.name + side_file).stat().st_size > 0
+    except OSError:
+        return False
