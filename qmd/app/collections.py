@@ -1,23 +1,30 @@
-"""Collections by name: finding them, and changing index and configuration together."""
+"""Collections by name: finding them, changing index and configuration together, and why one holds nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections import Counter
+from collections.abc import Container, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from qmd.app.records import Part
 from qmd.config.paths import Locations, expand_home
 from qmd.config.settings import Config
 from qmd.errors import NotFoundError, QmdError, UsageError
-from qmd.names import places_on_disk, split_address, to_text, without_scheme
+from qmd.names import places_on_disk, split_address, to_disk, to_text, without_scheme
 from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:
     from qmd.app.configuration import Configuration
     from qmd.config.edits import Target
     from qmd.store.base import IndexWriter
+
+_NAMES_SHOWN = 3
+_KINDS_SHOWN = 4
 
 
 def check_name(name: str) -> None:
@@ -97,8 +104,6 @@ def _refuse_empty(collection: Collection) -> None:
 
     scan = scan_collection(collection)
     if not scan.files and not scan.skipped:
-        from qmd.app.left_out import nothing_to_index
-
         raise nothing_to_index(collection, scan.git_ignored)
 
 
@@ -158,7 +163,7 @@ def find_place(config: Config, path: str, collection: str | None, cwd: Path) -> 
     )
 
 
-def rename_collection(writer: IndexWriter, target: Target, config: Config, old: str, new: str) -> Config:
+def rename_collection(configuration: Configuration, old: str, new: str) -> None:
     """Give a collection another name in the index and the configuration; nothing is read or embedded again.
 
     Raises:
@@ -168,26 +173,30 @@ def rename_collection(writer: IndexWriter, target: Target, config: Config, old: 
     """
     from qmd.config import edits
 
+    config = configuration.written()
     config.require(old)
-    check_name(new)
-    if config.collection(new) is not None:
-        raise QmdError(f"Collection name already exists: {new}", "choose another name")
-    with _in_one_step(writer, target):
-        writer.rename_collection(old, new)
-        return edits.rename_collection(target, old, new)
+    with configuration.open_writer() as writer:
+        check_name(new)
+        if config.collection(new) is not None:
+            raise QmdError(f"Collection name already exists: {new}", "choose another name")
+        with _in_one_step(writer, configuration.target):
+            writer.rename_collection(old, new)
+            edits.rename_collection(configuration.target, old, new)
 
 
-def remove_collection(writer: IndexWriter, target: Target, config: Config, name: str) -> tuple[int, Config]:
-    """Forget a collection; (number of documents deleted, the new configuration). Its files stay.
+def remove_collection(configuration: Configuration, name: str) -> int:
+    """Forget a collection; the number of documents deleted. Its files stay.
 
     Raises:
         NotFoundError: There is no such collection.
     """
     from qmd.config import edits
 
-    config.require(name)
-    with _in_one_step(writer, target):
-        return writer.remove_collection(name), edits.remove_collection(target, name)
+    configuration.written().require(name)
+    with configuration.open_writer() as writer, _in_one_step(writer, configuration.target):
+        n_documents = writer.remove_collection(name)
+        edits.remove_collection(configuration.target, name)
+        return n_documents
 
 
 def _in_one_step(writer: IndexWriter, target: Target) -> AbstractContextManager[None]:
@@ -197,3 +206,80 @@ def _in_one_step(writer: IndexWriter, target: Target) -> AbstractContextManager[
     configuration kept elsewhere may live in the index itself, whose editor needs the write lock.
     """
     return writer.transaction() if isinstance(target, Locations) else nullcontext()
+
+
+def git_ignored_line(collection: Collection, git_ignored: Sequence[str]) -> str | None:
+    """`notes: 6 left out by .gitignore (MEMORY.md, …): --no-ignore takes them`; None where that is nothing of interest.
+
+    Args:
+        collection: Whose mask tells what is of interest.
+        git_ignored: Files and folders that git ignores, see `ScanResult`.
+    """
+    files = _files(collection, git_ignored)
+    return f"{collection.name}: {_git_ignored(files)}: --no-ignore takes them" if files else None
+
+
+def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: str = "") -> NotFoundError:
+    """Why a collection, or a folder in it, holds nothing, and the command that takes what is there.
+
+    Args:
+        collection: Its name is empty before it is made.
+        git_ignored: What git ignores in it, see `ScanResult`.
+        below: Only this folder of it.
+    """
+    from qmd.ingest.survey import UNREADABLE, count_kinds, selected_files
+
+    if below:
+        collection = replace(collection, name="", path=collection.path / to_disk(below))
+        git_ignored = [path.removeprefix(f"{below}/") for path in git_ignored]
+    folder, pattern = to_text(collection.path), collection.pattern
+    nothing = f"no file in '{folder}' to index"
+    command = f"qmd index {shlex.quote(folder)}"
+    ignored = _files(collection, git_ignored)
+    if ignored:
+        mask = "" if pattern == DEFAULT_PATTERN else f" --glob {shlex.quote(pattern)}"
+        return NotFoundError(f"{nothing}: {_git_ignored(ignored)}", f"{command}{mask} --no-ignore")
+    selected = selected_files(collection)
+    if selected:
+        reason = f"an ignore rule leaves out all that matches {pattern} ({_some(selected)})"
+        return NotFoundError(f"{nothing}: {reason}", "see .qmdignore, and 'ignore' in index.yml")
+    kinds = count_kinds(collection.path)
+    is_one = kinds.total() == 1
+    there = f"there {'is' if is_one else 'are'} {_counted(kinds, UNREADABLE)}" if kinds else "the folder is empty"
+    readable = [suffix for suffix, _ in kinds.most_common() if suffix.lower() not in UNREADABLE]
+    if readable:
+        instead = f"qmd collection remove {shlex.quote(collection.name)} && " if collection.name else ""
+        hint = f"{instead}{command} --glob {shlex.quote(f'**/*{readable[0]}')}"
+    elif kinds:
+        hint = "convert them to markdown or plain text"
+    elif collection.name:
+        hint = "write notes there, then run: qmd index"
+    else:
+        hint = f"to add it all the same: qmd collection add {shlex.quote(folder)}"
+    return NotFoundError(f"no file in '{folder}' matches {pattern}; {there}", hint)
+
+
+def _files(collection: Collection, git_ignored: Sequence[str]) -> list[str]:
+    from qmd.ingest.survey import selected_files
+
+    folders = [path for path in git_ignored if path.endswith("/")]
+    return [path for path in git_ignored if not path.endswith("/")] + selected_files(collection, folders)
+
+
+def _git_ignored(files: Sequence[str]) -> str:
+    return f"{len(files):,} left out by .gitignore ({_some(files)})"
+
+
+def _some(files: Sequence[str]) -> str:
+    return ", ".join([*files[:_NAMES_SHOWN], *(["…"] if len(files) > _NAMES_SHOWN else [])])
+
+
+def _counted(kinds: Counter[str], not_read: Container[str]) -> str:
+    """`12 .txt, 3 .docx, which qmd cannot read`."""
+    shown = kinds.most_common(_KINDS_SHOWN)
+    counts = [f"{n_files:,} {suffix or 'without an ending'}" for suffix, n_files in shown]
+    unreadable = [suffix for suffix, _ in shown if suffix.lower() in not_read]
+    if len(kinds) > _KINDS_SHOWN:
+        counts.append("…")
+    note = f" (qmd does not read {', '.join(unreadable)})" if unreadable else ""
+    return ", ".join(counts) + note

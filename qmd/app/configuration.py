@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from qmd.app.notices import Notices
 from qmd.config.paths import Locations
@@ -17,66 +18,134 @@ if TYPE_CHECKING:
     from qmd.records import Collection
     from qmd.store.base import IndexReader, IndexWriter
 
+MIRROR_TIMEOUT_MS = 250
+"""How long a search waits to refresh the index's copy of the configuration before it goes on with the old copy."""
 
-class Configuration(Protocol):
-    """Reads and edits a configuration, and opens the index with its copy of it up to date."""
+
+class Configuration(ABC):
+    """Reads and edits a configuration, and opens the index with its copy of it up to date.
+
+    Args:
+        locations: The index.
+        notices: Told what concerns the user.
+    """
+
+    def __init__(self, locations: Locations, notices: Notices) -> None:
+        self._locations = locations
+        self._notices = notices
 
     @property
+    @abstractmethod
     def target(self) -> Target:
         """What the functions of `qmd.config.edits` change."""
-        ...
 
+    @abstractmethod
     def written(self) -> Config:
         """The configuration as it is written."""
-        ...
 
     def load(self) -> Config:
         """The configuration as far as it is trusted."""
-        ...
+        return self.written()
 
     def settings(self) -> Config:
         """The same as far as a search needs it, which is the models and the editor."""
-        ...
+        return self.load()
 
     def trusted(self) -> tuple[Collection, ...]:
         """The collections, none where something in the configuration is not trusted; nobody is asked."""
-        ...
+        return self.load().collections
 
     def auto_update(self) -> bool:
-        """Whether a search takes up changed files first."""
-        ...
+        """Whether a search brings changed files up to date first."""
+        return self.load().auto_update
 
     def auto_embed(self) -> bool:
         """Whether a server computes missing vectors while nobody asks it anything; not for what is not trusted."""
-        ...
+        return self.load().auto_embed
 
-    def vouch(self, before: Config) -> None:
+    def vouch(self, before: Config) -> None:  # noqa: B027 - nothing is to be done where nobody else can write
         """Trust what the configuration holds now, if it was trusted before: its user has just edited it."""
-        ...
 
-    def open_reader(self) -> IndexReader: ...
-    def open_writer(self) -> IndexWriter: ...
+    def open_reader(self) -> IndexReader:
+        """The index, with its copy of the configuration made equal to this if that was edited since.
+
+        At an address others use it as well, and no search changes it.
+
+        Raises:
+            NotFoundError: There is no index yet.
+            StoreError: The index is damaged or foreign.
+        """
+        from qmd.store.opening import open_reader, open_writer
+
+        places = self._locations
+        reader = open_reader(places.database, places.address)
+        if places.address is not None or self._digest() in (None, reader.config_hash()):
+            return reader
+        reader.close()
+        from qmd.app.mirroring import with_the_rest
+
+        try:
+            # Only a writing command deletes documents; until then those of a collection that is gone are out of scope.
+            with open_writer(places.database, busy_timeout_ms=MIRROR_TIMEOUT_MS) as writer, writer.transaction():
+                config = self._allowed()
+                collections = with_the_rest(config.collections, writer.collections())
+                writer.mirror_config(collections, config.global_context, config.digest)
+        except (BusyError, StoreError) as exc:
+            self._notices.warn(f"{self._stale}: {exc.message}")
+        return open_reader(places.database, places.address)
+
+    def open_writer(self) -> IndexWriter:
+        """The index, made when missing, holding exactly the collections of the configuration.
+
+        At an address it keeps those of other machines as well. Where another program has the place, the index lies
+        beside its file.
+        """
+        from qmd.app.mirroring import mirror, open_or_make
+
+        writer = open_or_make(self._locations, self._notices.say)
+        try:
+            if self._digest() is not None:
+                # Another process may have added a collection, documents and all, since this one read the configuration.
+                # Whoever adds one writes the file before the index, so a collection in the index that the file lacks
+                # under the index's write lock is one that was removed.
+                with writer.transaction():
+                    mirror(writer, self._allowed(), self.written(), is_shared=self._locations.address is not None)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    _stale = "the index still has its old settings"
+    """What to say where the index's copy could not be brought up to date."""
+
+    @abstractmethod
+    def _digest(self) -> str | None:
+        """What tells the configuration as it is now from others; None where the index's own copy is all there is."""
+
+    def _allowed(self) -> Config:
+        """The configuration as it is now, as far as the index may have it; nobody is asked."""
+        return self.written()
 
 
-class FileConfiguration:
+class FileConfiguration(Configuration):
     """`index.yml`: edits are written to the file and keep its comments.
 
     Args:
         locations: The index.
         environ: Vouches for a project's configuration.
-        notices: Asked for trust, and told of what is left out without it.
+        notices: Asked for trust, and told of what is not used without it.
         vouches: Whether edits made through qmd are trusted: a person at the command line knows what they typed.
     """
 
     def __init__(
         self, locations: Locations, environ: Mapping[str, str], notices: Notices, *, vouches: bool = False
     ) -> None:
-        self._locations = locations
+        super().__init__(locations, notices)
         self._environ = environ
-        self._notices = notices
         self._vouches = vouches
         self._refused: GatedItems | None = None
         self._parsed: Config | None = None
+        self._stale = f"'{locations.config_file.name}' changed, but this run still uses its old settings"
 
     @property
     def target(self) -> Target:
@@ -97,21 +166,19 @@ class FileConfiguration:
     def load(self) -> Config:
         """The file's content as it is now, without what an untrusted project's file may not decide."""
         config = self._read()
-        if self._locations.project_root is None:
-            return config
-        from qmd.config.trust import gated_items, is_trusted, record_trust, trusted_part
-
-        items = gated_items(config, self._locations)
-        if is_trusted(items, self._locations, self._environ):
+        items = self._untrusted(config)
+        if items is None:
             return config
         if items != self._refused:
             if self._notices.grants_trust(items):
+                from qmd.config.trust import record_trust
+
                 record_trust(items, self._locations)
                 return config
             self._refused = items
-            for line in _left_out(items):
+            for line in _refusals(items):
                 self._notices.warn(line)
-        return trusted_part(config, self._locations, self._environ)
+        return self._allowed()
 
     def settings(self) -> Config:
         """An empty configuration when the file names neither, which spares parsing it."""
@@ -120,12 +187,7 @@ class FileConfiguration:
     def trusted(self) -> tuple[Collection, ...]:
         """See `Configuration`."""
         config = self._read()
-        if self._locations.project_root is None:
-            return config.collections
-        from qmd.config.trust import gated_items, is_trusted
-
-        is_safe = is_trusted(gated_items(config, self._locations), self._locations, self._environ)
-        return config.collections if is_safe else ()
+        return config.collections if self._untrusted(config) is None else ()
 
     def auto_update(self) -> bool:
         """See `Configuration`."""
@@ -137,46 +199,11 @@ class FileConfiguration:
 
     def vouch(self, before: Config) -> None:
         """See `Configuration`; does nothing unless edits are vouched for."""
-        from qmd.config.trust import gated_items, is_trusted, record_trust
+        from qmd.config.trust import gated_items, record_trust
 
         items = gated_items(self._read(), self._locations)
-        was_trusted = is_trusted(gated_items(before, self._locations), self._locations, self._environ)
-        if items and self._vouches and was_trusted:
+        if items and self._vouches and self._untrusted(before) is None:
             record_trust(items, self._locations)
-
-    def open_reader(self) -> IndexReader:
-        """The index, with its copy of the configuration made equal to the file if that was edited since.
-
-        At an address others use it as well, and no search changes it.
-
-        Raises:
-            NotFoundError: There is no index yet.
-            StoreError: The index is damaged or foreign.
-        """
-        from qmd.store.opening import open_reader
-
-        places = self._locations
-        reader = open_reader(places.database, places.address)
-        # Without the file (an index copied alone) the index's own copy is all there is.
-        is_shared = places.address is not None
-        if is_shared or reader.config_hash() == config_digest(places) or not places.config_file.exists():
-            return reader
-        reader.close()
-        from qmd.app.mirroring import mirror_for_reading
-
-        try:
-            mirror_for_reading(places, self._environ)
-        except (BusyError, StoreError) as exc:
-            self._notices.warn(
-                f"'{places.config_file.name}' changed, but this run still uses its old settings: {exc.message}"
-            )
-        return open_reader(places.database, places.address)
-
-    def open_writer(self) -> IndexWriter:
-        """The index, made when missing."""
-        from qmd.app.mirroring import open_current_writer
-
-        return open_current_writer(self._locations, self._read(), self._environ, self._notices.say)
 
     def _read(self) -> Config:
         """The file, parsed only when it has changed."""
@@ -184,8 +211,28 @@ class FileConfiguration:
             self._parsed = load_config(self._locations)
         return self._parsed
 
+    def _untrusted(self, config: Config) -> GatedItems | None:
+        """What the user has not trusted; None where nothing needs that."""
+        if self._locations.project_root is None:
+            return None
+        from qmd.config.trust import gated_items, is_trusted
 
-def _left_out(items: GatedItems) -> list[str]:
+        items = gated_items(config, self._locations)
+        return None if is_trusted(items, self._locations, self._environ) else items
+
+    def _digest(self) -> str | None:
+        return config_digest(self._locations) if self._locations.config_file.exists() else None
+
+    def _allowed(self) -> Config:
+        config = self._read()
+        if self._untrusted(config) is None:
+            return config
+        from qmd.config.trust import trusted_part
+
+        return trusted_part(config, self._locations, self._environ)
+
+
+def _refusals(items: GatedItems) -> list[str]:
     """What a project's configuration is not allowed, a line each."""
     lines = [
         f"Skipping collection '{name}' — path {path} is outside this project and this .qmd config is not trusted."
@@ -198,94 +245,43 @@ def _left_out(items: GatedItems) -> list[str]:
     return lines
 
 
-class MappingConfiguration:
-    """A mapping given by the caller: edits change a copy of it in memory."""
+class MappingConfiguration(Configuration):
+    """A mapping given by the caller, who is trusted: edits change a copy of it in memory."""
 
     def __init__(self, content: Mapping[str, Any], locations: Locations, notices: Notices) -> None:
         from copy import deepcopy
 
+        super().__init__(locations, notices)
         self._content = deepcopy(dict(content))
-        self._locations = locations
-        self._notices = notices
 
     @property
     def target(self) -> Target:
         """A function that edits the mapping."""
         return self._edit
 
-    def load(self) -> Config:
+    def written(self) -> Config:
         """The mapping as records."""
         return _parse(self._content, self._locations)
 
-    written = settings = load
-
-    def trusted(self) -> tuple[Collection, ...]:
-        """See `Configuration`."""
-        return self.load().collections
-
-    def auto_update(self) -> bool:
-        """See `Configuration`."""
-        return self.load().auto_update
-
-    def auto_embed(self) -> bool:
-        """See `Configuration`."""
-        return self.load().auto_embed
-
-    def vouch(self, before: Config) -> None:
-        """Nothing: who gives a mapping is trusted."""
-
-    def open_reader(self) -> IndexReader:
-        """The index, holding the mapping's collections; others in it are searched only when they are named."""
-        from qmd.app.mirroring import MIRROR_TIMEOUT_MS, with_the_rest
-        from qmd.store.opening import open_reader, open_writer
-
-        reader = open_reader(self._locations.database, self._locations.address)
-        config = self.load()
-        if self._locations.address is not None or reader.config_hash() == config.digest:
-            return reader
-        collections = with_the_rest(config.collections, reader.collections())
-        reader.close()
-        try:
-            with open_writer(self._locations.database, busy_timeout_ms=MIRROR_TIMEOUT_MS) as writer:
-                writer.mirror_config(collections, config.global_context, config.digest)
-        except BusyError as exc:
-            self._notices.warn(f"the index still has its old settings: {exc.message}")
-        return open_reader(self._locations.database, self._locations.address)
-
-    def open_writer(self) -> IndexWriter:
-        """The index, made when missing, without the documents of collections that are not in the mapping.
-
-        At an address those stay, as they may be another machine's.
-        """
-        is_shared = self._locations.address is not None
-        return _mirrored_writer(self._locations, self.load(), self._notices, is_shared=is_shared)
+    def _digest(self) -> str:
+        return self.written().digest
 
     def _edit(self, change: Change) -> Config:
         change(self._content)
-        return self.load()
+        return self.written()
 
 
-class IndexConfiguration:
+class IndexConfiguration(Configuration):
     """The copy in the index, where there is no other: edits change it there."""
-
-    def __init__(self, locations: Locations, notices: Notices) -> None:
-        self._locations = locations
-        self._notices = notices
 
     @property
     def target(self) -> Target:
         """A function that edits the copy."""
         return self._edit
 
-    def load(self) -> Config:
+    def written(self) -> Config:
         """What the index holds; empty before there is one."""
         return _parse(self._content(), self._locations)
-
-    written = settings = load
-
-    def trusted(self) -> tuple[Collection, ...]:
-        """See `Configuration`."""
-        return self.load().collections
 
     def auto_update(self) -> bool:
         """False: who opens a file by its path alone may mean it as it is."""
@@ -293,26 +289,17 @@ class IndexConfiguration:
 
     auto_embed = auto_update
 
-    def vouch(self, before: Config) -> None:
-        """Nothing: there is no file that anybody else could have written."""
-
-    def open_reader(self) -> IndexReader:
-        """The index as it is."""
-        from qmd.store.opening import open_reader
-
-        return open_reader(self._locations.database, self._locations.address)
-
-    def open_writer(self) -> IndexWriter:
-        """The index, made when missing."""
-        from qmd.app.mirroring import open_or_make
-
-        return open_or_make(self._locations, self._notices.say)
+    def _digest(self) -> None:
+        return None
 
     def _edit(self, change: Change) -> Config:
+        from qmd.app.mirroring import mirror
+
         content = self._content()
         change(content)
         config = _parse(content, self._locations)
-        _mirrored_writer(self._locations, config, self._notices).close()
+        with self.open_writer() as writer:
+            mirror(writer, config, config)
         return config
 
     def _content(self) -> dict[str, Any]:
@@ -341,18 +328,6 @@ def written_form(collections: Sequence[Collection], global_context: str | None) 
         }
     }
     return {**content, "global_context": global_context} if global_context else content
-
-
-def _mirrored_writer(locations: Locations, config: Config, notices: Notices, *, is_shared: bool = False) -> IndexWriter:
-    from qmd.app.mirroring import mirror, open_or_make
-
-    writer = open_or_make(locations, notices.say)
-    try:
-        mirror(writer, config, config, is_shared=is_shared)
-    except BaseException:
-        writer.close()
-        raise
-    return writer
 
 
 def _parse(content: Mapping[str, Any], locations: Locations) -> Config:

@@ -1,16 +1,22 @@
-"""Documents by name: which one a reference means, which of its lines, and what a place holds."""
+"""Documents by name: which one a reference means, which of its lines, why there is none, and what a place holds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from qmd.analysis.note_names import name_key
 from qmd.app.records import DocumentText, DocumentTexts, Listing, SkippedDocument
-from qmd.errors import NotFoundError, UsageError, collection_not_found
-from qmd.names import places_on_disk, split_address, without_scheme
-from qmd.records import Collection, Scope, StoredDocument
-from qmd.retrieval.lookup import context_for, resolve_lines, resolve_words, split_wiki_link
+from qmd.config.paths import expand_home
+from qmd.errors import MissingDocumentError, NotFoundError, UsageError, collection_not_found
+from qmd.names import places_on_disk, split_address, to_disk, without_scheme
+from qmd.records import Collection, Heading, Scope, StoredDocument
+from qmd.retrieval.lookup import context_for, parse_line_range, resolve_lines, resolve_words, split_wiki_link
 
 if TYPE_CHECKING:
     from qmd.store.base import IndexReader
@@ -18,6 +24,10 @@ if TYPE_CHECKING:
 MAX_DOCUMENTS = 1_000
 MAX_ANSWER_CHARS = 16 * 1024 * 1024
 """Texts of one `multi_get` together: four million tokens, more than any model reads."""
+
+_HEADINGS_NAMED = 10
+_BORDER = r"\s*(?:\Z|#{1,6}\s)"
+_ITEM = r"\s*(?:[-*+]|\d+[.)])\s"
 
 
 def fetch_document(
@@ -40,8 +50,6 @@ def fetch_document(
     text = _text_of(reader, document)
     linked = split_wiki_link(given.name)
     if first is None and linked is not None and linked[1]:
-        from qmd.retrieval.sections import find_section
-
         section = find_section(document, text, linked[1])
         first, count = section.start, min(count or section.count, section.count)
     first = first or 1
@@ -138,3 +146,106 @@ def _text_of(reader: IndexReader, document: StoredDocument) -> str:
 def _context_of(reader: IndexReader, document: StoredDocument) -> str | None:
     collection = next((known for known in reader.collections() if known.name == document.collection), None)
     return context_for(collection, reader.global_context(), document.path)
+
+
+class Section(Struct, frozen=True):
+    """Some lines of a text: the first, from 1, and how many."""
+
+    start: int
+    count: int
+
+
+def find_section(document: StoredDocument, text: str, fragment: str) -> Section:
+    """The lines that `Heading`, `Heading#Subheading` or `^block` means: a heading's to the next of its level.
+
+    Raises:
+        NotFoundError: The note has no such part; the hint names its headings.
+    """
+    from qmd.ingest.outline import read_outline
+
+    found = _block(text, fragment) if fragment.startswith("^") else None
+    headings = read_outline(document.path, text).headings
+    if found is None and not fragment.startswith("^"):
+        found = _below(text, headings, [name_key(part) for part in fragment.split("#") if part.strip()])
+    if found is not None:
+        return found
+    named = ", ".join(f"'{heading.text}'" for heading in headings[:_HEADINGS_NAMED])
+    kind = "block" if fragment.startswith("^") else "heading"
+    hint = f"its headings: {named}" if named else f"qmd get {document.docid}"
+    raise NotFoundError(f"'{document.uri}' has no {kind} '{fragment.removeprefix('^')}'", hint)
+
+
+def _below(text: str, headings: tuple[Heading, ...], wanted: list[str]) -> Section | None:
+    """The section of the last of the headings `wanted`, each looked for below the one before."""
+    start, end = 0, len(headings)
+    for key in wanted:
+        found = next((i for i in range(start, end) if name_key(headings[i].text) == key), None)
+        if found is None:
+            return None
+        end = next((i for i in range(found + 1, end) if headings[i].level <= headings[found].level), end)
+        start = found + 1
+    if not start:
+        return None
+    first = text.count("\n", 0, headings[start - 1].offset) + 1
+    offset = headings[end].offset if end < len(headings) else len(text)
+    return Section(first, len(text[headings[start - 1].offset : offset].rstrip().split("\n")))
+
+
+def _block(text: str, fragment: str) -> Section | None:
+    """The paragraph or list item whose last line ends with the block's name, or stands above a line of only that."""
+    lines = text.split("\n")
+    last = next(
+        (i for i, line in enumerate(lines) if line.rstrip().endswith(fragment) and _is_mark(line, fragment)), None
+    )
+    if last is None:
+        return None
+    if lines[last].strip() == fragment:
+        above = last - 1
+        while above > 0 and not lines[above].strip():
+            above -= 1
+        last = max(above, 0)
+    first = last
+    while first > 0 and not re.match(_ITEM, lines[first]) and not re.match(_BORDER, lines[first - 1]):
+        first -= 1
+    return Section(first + 1, last - first + 1)
+
+
+def _is_mark(line: str, fragment: str) -> bool:
+    before = line.rstrip().removesuffix(fragment)
+    return not before or before[-1].isspace()
+
+
+def explain_missing(error: MissingDocumentError, reference: str, reader: IndexReader, cwd: Path) -> NotFoundError:
+    """`error` in the words that scripts know, or where the file exists on disk the reason why it is not indexed."""
+    from qmd.ingest.exclusion import find_exclusion
+
+    for collection, path in _places(reference, reader.collections(), cwd):
+        exclusion = find_exclusion(collection, path)
+        if exclusion is None:
+            left_out = {(one.collection, one.path): one.reason for one in reader.status(None).left_out}
+            reason = left_out.get((collection.name, path))
+            if reason is not None:
+                return NotFoundError(f"Document not found: {reference} (left out: {reason})", "see: qmd status")
+            known = f"Document not found: {reference} (the file exists, but is not indexed)"
+            return NotFoundError(known, "run: qmd update")
+        return NotFoundError(
+            f"Document is excluded by ignore rule: {reference}\n  Collection: {collection.name}\n"
+            f"  Matched path: {path}\n  Ignore rule: {exclusion.rule} ({exclusion.source})",
+            "change the rule, then run: qmd update",
+        )
+    return NotFoundError(f"Document not found: {reference}", error.hint)
+
+
+def _places(reference: str, collections: Sequence[Collection], cwd: Path) -> Iterator[tuple[Collection, str]]:
+    """(collection, path in it) of each file on disk that the reference can mean."""
+    name = parse_line_range(reference).name
+    address = without_scheme(name)
+    named = split_address(name if address is None else address, [one.name for one in collections])
+    meant = [(one, named[1]) for one in collections if named is not None and one.name == named[0]]
+    if address is None:
+        meant += [(one, name.removeprefix("./")) for one in collections if not Path(name).is_absolute()]
+        meant += places_on_disk(cwd / expand_home(name), collections)
+    for collection, path in meant:
+        # `..` in a reference must not lead to a verdict on a file outside the collection.
+        if path and ".." not in path.split("/") and os.path.isfile(collection.path / to_disk(path)):  # noqa: PTH113 - Path.is_file raises for long names
+            yield collection, path

@@ -9,13 +9,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from qmd.app.collections import (
-    add_collection,
-    ensure_collection,
-    find_place,
-    remove_collection,
-    rename_collection,
-)
 from qmd.app.reading import ReadingIndex
 from qmd.app.records import ContextNote, EmbeddingStart, EmbedRequest, Part, as_names
 from qmd.config.paths import expand_home
@@ -70,6 +63,8 @@ class Index(ReadingIndex):
         folder = (self._locations.cwd / expand_home(Path(path))).resolve()
         if not folder.exists():
             raise NotFoundError(f"path '{path}' does not exist")
+        from qmd.app.collections import add_collection
+
         config = self._edited(add_collection(self._configuration, name, folder, pattern, ignore, gitignore=gitignore))
         return config.require(name)
 
@@ -88,6 +83,8 @@ class Index(ReadingIndex):
         """
         if name and len(paths) > 1:
             raise UsageError("--name fits one path only", "index the paths one by one")
+        from qmd.app.collections import ensure_collection
+
         return tuple(ensure_collection(self._configuration, path, name, pattern, gitignore=gitignore) for path in paths)
 
     def remove_collection(self, name: str) -> int:
@@ -96,11 +93,10 @@ class Index(ReadingIndex):
         Raises:
             NotFoundError: There is no such collection.
         """
-        config = self._configuration.written()
-        config.require(name)
-        with self._configuration.open_writer() as writer:
-            n_documents, config = remove_collection(writer, self._configuration.target, config, name)
-        self._edited(config)
+        from qmd.app.collections import remove_collection
+
+        n_documents = remove_collection(self._configuration, name)
+        self.mirror_configuration()
         return n_documents
 
     def rename_collection(self, old: str, new: str) -> None:
@@ -110,11 +106,10 @@ class Index(ReadingIndex):
             NotFoundError: There is no collection `old`.
             QmdError: `new` is taken.
         """
-        config = self._configuration.written()
-        config.require(old)
-        with self._configuration.open_writer() as writer:
-            config = rename_collection(writer, self._configuration.target, config, old, new)
-        self._edited(config)
+        from qmd.app.collections import rename_collection
+
+        rename_collection(self._configuration, old, new)
+        self.mirror_configuration()
 
     def set_included(self, name: str, included: bool) -> None:
         """Search a collection when none is named, or only when it is.
@@ -155,6 +150,8 @@ class Index(ReadingIndex):
         Raises:
             NotFoundError: It is in no collection.
         """
+        from qmd.app.collections import find_place
+
         return find_place(self._configuration.written(), path, collection, self._locations.cwd)
 
     def add_context(self, collection: str, prefix: str, text: str) -> None:

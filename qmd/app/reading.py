@@ -305,6 +305,6 @@ class ReadingIndex(OpenedIndex):
             try:
                 yield reader
             except MissingDocumentError as error:
-                from qmd.app.missing import explain_missing
+                from qmd.app.documents import explain_missing
 
                 raise explain_missing(error, reference, reader, self._locations.cwd) from error

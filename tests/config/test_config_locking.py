@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from qmd.app.mirroring import open_current_writer
+from qmd.app.configuration import FileConfiguration
+from qmd.app.notices import Notices
 from qmd.config import edits
 from qmd.config.edits import add_collection, edit_config, set_global_context
 from qmd.config.paths import Locations, locate
@@ -132,8 +133,9 @@ def test_trust_given_to_two_projects_at_once_is_kept_for_both(tmp_path: Path) ->
 
 
 def test_a_stale_reader_of_the_configuration_deletes_no_collection(places: Locations, tmp_path: Path) -> None:
-    stale = load_config(places)
+    stale = FileConfiguration(places, {}, Notices())
+    assert stale.load().collections == ()
     add_collection(places, "new", tmp_path)
-    open_current_writer(places, load_config(places), {}, print).close()
-    with open_current_writer(places, stale, {}, print) as writer:
+    FileConfiguration(places, {}, Notices()).open_writer().close()
+    with stale.open_writer() as writer:
         assert [one.name for one in writer.collections()] == ["new"]

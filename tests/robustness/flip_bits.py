@@ -23,7 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from qmd.app.mirroring import mend, open_current_writer
+from qmd.app.configuration import FileConfiguration
+from qmd.app.mirroring import mend
+from qmd.app.notices import Notices
 from qmd.config.edits import add_collection
 from qmd.config.paths import Locations, locate
 from qmd.config.settings import load_config
@@ -77,7 +79,7 @@ def index(places: Locations) -> int:
     """What `qmd index` does; the number of vectors computed."""
     config = load_config(places)
     mend(places, lambda _: None, always=True)
-    with open_current_writer(places, config, {}, lambda _: None) as writer:
+    with FileConfiguration(places, {}, Notices()).open_writer() as writer:
         update_collection(writer, config.collections[0])
         return embed_pending(writer, EMBEDDER).embedded
 

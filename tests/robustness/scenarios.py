@@ -15,7 +15,8 @@ from typing import cast
 import apsw
 
 from qmd.app.collections import remove_collection, rename_collection
-from qmd.app.mirroring import open_current_writer
+from qmd.app.configuration import FileConfiguration
+from qmd.app.notices import Notices
 from qmd.app.records import EmbedRequest
 from qmd.app.updating import embed
 from qmd.config import edits
@@ -141,8 +142,12 @@ def _configure(world: World) -> None:
         edits.add_collection(world.locations, name, world.notes / name)
 
 
+def _configuration(world: World) -> FileConfiguration:
+    return FileConfiguration(world.locations, world.environ, Notices())
+
+
 def _writer(world: World) -> IndexWriter:
-    return open_current_writer(world.locations, load_config(world.locations), world.environ, lambda _: None)
+    return _configuration(world).open_writer()
 
 
 def _update(world: World) -> None:
@@ -185,16 +190,14 @@ def _cleanup(world: World) -> None:
 def _rename(world: World) -> None:
     config = load_config(world.locations)
     if config.collection("renamed") is None:
-        with _writer(world) as writer:
-            rename_collection(writer, world.locations, config, "first", "renamed")
+        rename_collection(_configuration(world), "first", "renamed")
     _writer(world).close()
 
 
 def _remove(world: World) -> None:
     config = load_config(world.locations)
     if config.collection("first") is not None:
-        with _writer(world) as writer:
-            remove_collection(writer, world.locations, config, "first")
+        remove_collection(_configuration(world), "first")
     _writer(world).close()
 
 

@@ -1,4 +1,4 @@
-"""What each kind of model server wants to be asked, and what it answers: one record for each documented interface.
+"""What each kind of model server wants to be asked, what it answers, and at which address: a row for each interface.
 
 Requests hold only fields that the makers document, for some servers refuse others. Sources, all checked in 2026:
 OpenAI https://platform.openai.com/docs/api-reference, Cohere https://docs.cohere.com/reference/embed and `/rerank`,
@@ -12,16 +12,19 @@ https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-AskT = TypeVar("AskT")
-AnswerT = TypeVar("AnswerT")
-Body = dict[str, Any]
+from qmd.errors import ModelError
+from qmd.plugins.servers.settings import split_url
+
 Vector = Sequence[float]
+
+_VERSION = re.compile(r"/v\d+$")
 
 
 class EmbedAsk(Struct, frozen=True):
@@ -43,17 +46,22 @@ class RerankAsk(Struct, frozen=True):
     query: str
     passages: Sequence[str]
 
+    @property
+    def n_passages(self) -> int:
+        """How many scores are wanted: all."""
+        return len(self.passages)
+
 
 class ChatAsk(Struct, frozen=True):
-    """A conversation to go on with."""
+    """A conversation to go on with, and the limit of tokens under the name that the server has for it."""
 
     model: str
     messages: Sequence[Mapping[str, str]]
-    max_tokens: int
-    limit_name: str
-    """What the server calls the limit: `max_tokens`, or `max_completion_tokens`."""
-    sampling: Mapping[str, float]
-    """`temperature` and so on; empty for models that refuse them."""
+    num_predict: int
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    draws: bool = True
+    """Whether to say how tokens are drawn; models that think refuse it."""
 
 
 class ChatAnswer(Struct, frozen=True):
@@ -64,7 +72,20 @@ class ChatAnswer(Struct, frozen=True):
     """The limit of tokens ended it."""
 
 
-class Api(Struct, Generic[AskT, AnswerT], frozen=True):
+class Slot(NamedTuple):
+    """In a request: an attribute of what is asked; with words for yes and no, these."""
+
+    attribute: str
+    yes: object = True
+    no: object = False
+
+    def fill(self, ask: Struct) -> object:
+        """What stands here in a request."""
+        value: object = getattr(ask, self.attribute)
+        return (self.yes if value else self.no) if isinstance(value, bool) else value
+
+
+class Api(Struct, frozen=True):
     """One interface for one role."""
 
     name: str
@@ -73,77 +94,86 @@ class Api(Struct, Generic[AskT, AnswerT], frozen=True):
     """Of the endpoint, behind `version` or behind the base that the user wrote."""
     version: str | None
     """What stands before `path` where the address names no base; None: the endpoint stands at the server's root."""
-    endings: tuple[str, ...]
+    request: Mapping[str, object]
+    """Fields of a request; a slot that is None is no field."""
+    rows_at: str = ""
+    """Where in an answer the vectors stand: names with dots."""
+    endings: tuple[str, ...] = ()
     """Endings of an address that is the whole endpoint."""
-    body: Callable[[AskT], Body]
-    read: Callable[[Any], AnswerT]
-    """Raises KeyError, IndexError, TypeError, ValueError or AttributeError for an answer of another form."""
     is_guessed: bool = False
     """Tried where the address does not say what the server speaks."""
     hosts: tuple[str, ...] = ()
     """Services that speak this."""
-    can_truncate: bool = False
-    has_kinds: bool = False
-    """Queries and documents are told apart by a field, which makes other vectors."""
+
+    def asks_for(self, attribute: str) -> bool:
+        """Whether requests tell this of what is asked."""
+        return any(isinstance(value, Slot) and value.attribute == attribute for value in self.request.values())
 
 
-def _set(body: Body, **optional: object) -> Body:
-    """`body` and those of the optional fields that are set."""
-    return body | {name: value for name, value in optional.items() if value is not None}
+def fill_request(template: Mapping[str, object], ask: Struct) -> dict[str, object]:
+    """The body of a request for `ask`."""
+    body: dict[str, object] = {}
+    for name, value in template.items():
+        if isinstance(value, Slot):
+            value = value.fill(ask)
+        elif isinstance(value, Mapping):
+            value = fill_request(value, ask)
+        if value is not None:
+            body[name] = value
+    return body
 
+
+_MODEL, _TEXTS, _DIM, _CUT = Slot("model"), Slot("texts"), Slot("dim"), Slot("truncates")
 
 # --- embedding
 
+# No encoding_format: floats are what all send without it, and some know only "base64".
+_OPENAI_EMBED = {"model": _MODEL, "input": _TEXTS, "dimensions": _DIM}
+_OLLAMA_EMBED = {**_OPENAI_EMBED, "truncate": _CUT}
+_JINA_EMBED = {**_OLLAMA_EMBED, "task": Slot("is_query", "retrieval.query", "retrieval.passage")}
+_TEI_EMBED = {"inputs": _TEXTS, "truncate": _CUT, "dimensions": _DIM}
+_VOYAGE_EMBED = {
+    "model": _MODEL,
+    "input": _TEXTS,
+    "input_type": Slot("is_query", "query", "document"),
+    "truncation": _CUT,
+    "output_dimension": _DIM,
+}
+_COHERE_EMBED = {
+    "model": _MODEL,
+    "texts": _TEXTS,
+    "input_type": Slot("is_query", "search_query", "search_document"),
+    "embedding_types": ["float"],
+    "truncate": Slot("truncates", "END", "NONE"),
+    "output_dimension": _DIM,
+}
+_OF_COHERE = ("api.cohere.com", "api.cohere.ai")
 
-def _openai_embed(ask: EmbedAsk) -> Body:
-    # No encoding_format: floats are what all send without it, and some know only "base64".
-    return _set({"model": ask.model, "input": list(ask.texts)}, dimensions=ask.dim)
-
-
-def _tei_embed(ask: EmbedAsk) -> Body:
-    return _set({"inputs": list(ask.texts), "truncate": ask.truncates}, dimensions=ask.dim)
-
-
-def _ollama_embed(ask: EmbedAsk) -> Body:
-    body = {"model": ask.model, "input": list(ask.texts), "truncate": ask.truncates}
-    return _set(body, dimensions=ask.dim)
-
-
-def _cohere_embed(ask: EmbedAsk) -> Body:
-    body: Body = {
-        "model": ask.model,
-        "texts": list(ask.texts),
-        "input_type": "search_query" if ask.is_query else "search_document",
-        "embedding_types": ["float"],
-        "truncate": "END" if ask.truncates else "NONE",
-    }
-    return _set(body, output_dimension=ask.dim)
-
-
-def _jina_embed(ask: EmbedAsk) -> Body:
-    body: Body = {
-        "model": ask.model,
-        "input": list(ask.texts),
-        "task": "retrieval.query" if ask.is_query else "retrieval.passage",
-        "truncate": ask.truncates,
-    }
-    return _set(body, dimensions=ask.dim)
+EMBED_APIS = (
+    Api("openai", "/embeddings", "/v1", _OPENAI_EMBED, "data", ("/embeddings",), is_guessed=True),
+    Api("tei", "/embed", None, _TEI_EMBED, "", ("/embed",), is_guessed=True),
+    Api("ollama", "/api/embed", None, _OLLAMA_EMBED, "embeddings", ("/api/embed",)),
+    Api("cohere", "/embed", "/v2", _COHERE_EMBED, "embeddings.float", ("/v1/embed", "/v2/embed"), hosts=_OF_COHERE),
+    Api("jina", "/embeddings", "/v1", _JINA_EMBED, "data", hosts=("api.jina.ai",)),
+    Api("voyage", "/embeddings", "/v1", _VOYAGE_EMBED, "data", hosts=("api.voyageai.com",)),
+)
 
 
-def _voyage_embed(ask: EmbedAsk) -> Body:
-    body: Body = {
-        "model": ask.model,
-        "input": list(ask.texts),
-        "input_type": "query" if ask.is_query else "document",
-        "truncation": ask.truncates,
-    }
-    return _set(body, output_dimension=ask.dim)
+def read_vectors(api: Api, answer: Any) -> list[Vector]:
+    """Vectors in the order of the texts, bare or in rows with numbers.
 
-
-def _numbered_vectors(answer: Any) -> list[Vector]:
-    """Of OpenAI's form; a bare list of rows, each a list of one vector, is what llama.cpp's `/embeddings` answers."""
-    rows = answer["data"] if isinstance(answer, dict) else answer
-    return [_floats(row["embedding"]) for row in _in_order(rows)]
+    Raises:
+        KeyError, IndexError, TypeError, ValueError, AttributeError: An answer of another form.
+    """
+    rows = answer
+    # A bare list, whose rows hold a list of one vector each, is what llama.cpp's `/embeddings` answers.
+    for name in api.rows_at.split(".") if isinstance(answer, dict) else ():
+        rows = rows[name]
+    if not isinstance(rows, list):
+        raise TypeError("no list of vectors")
+    if any(isinstance(row, dict) for row in rows):
+        rows = [row["embedding"] for row in _in_order(rows)]
+    return [_floats(row) for row in rows]
 
 
 def _floats(value: Any) -> Vector:
@@ -154,102 +184,44 @@ def _floats(value: Any) -> Vector:
     return [float(number) for number in value]
 
 
-def _in_order(rows: Any) -> list[Any]:
+def _in_order(rows: list[Any]) -> list[Any]:
     """Rows by their numbers; rows that have none stand in the order of the texts."""
     if all("index" not in row for row in rows):
-        return list(rows)
+        return rows
     by_number = {int(row["index"]): row for row in rows}
     if sorted(by_number) != list(range(len(rows))):
         raise ValueError("rows with wrong numbers")
     return [by_number[number] for number in range(len(rows))]
 
 
-def _plain_vectors(rows: Any) -> list[Vector]:
-    if not isinstance(rows, list):
-        raise TypeError("no list of vectors")
-    return [_floats(row) for row in rows]
+# --- reranking
 
+_QUERY, _PASSAGES, _ALL = Slot("query"), Slot("passages"), Slot("n_passages")
+_COHERE_RERANK = {"model": _MODEL, "query": _QUERY, "documents": _PASSAGES, "top_n": _ALL}
+# It sends the documents back unless told not to.
+_JINA_RERANK = {**_COHERE_RERANK, "return_documents": False}
+_TEI_RERANK = {"query": _QUERY, "texts": _PASSAGES, "raw_scores": False, "truncate": True}
+_VOYAGE_RERANK = {"model": _MODEL, "query": _QUERY, "documents": _PASSAGES, "truncation": True}
+_MIXEDBREAD_RERANK = {"model": _MODEL, "query": _QUERY, "input": _PASSAGES, "top_k": _ALL, "return_input": False}
+_SCORE = {"model": _MODEL, "text_1": _QUERY, "text_2": _PASSAGES}
+_RERANK_ENDINGS = ("/v1/rerank", "/v2/rerank", "/rerank", "/reranking")
 
-EMBED_APIS: tuple[Api[EmbedAsk, list[Vector]], ...] = (
-    Api("openai", "/embeddings", "/v1", ("/embeddings",), _openai_embed, _numbered_vectors, is_guessed=True),
-    Api("tei", "/embed", None, ("/embed",), _tei_embed, _plain_vectors, is_guessed=True, can_truncate=True),
-    Api(
-        "ollama",
-        "/api/embed",
-        None,
-        ("/api/embed",),
-        _ollama_embed,
-        lambda answer: _plain_vectors(answer["embeddings"]),
-        can_truncate=True,
-    ),
-    Api(
-        "cohere",
-        "/embed",
-        "/v2",
-        ("/v1/embed", "/v2/embed"),
-        _cohere_embed,
-        lambda answer: _plain_vectors(answer["embeddings"]["float"]),
-        hosts=("api.cohere.com", "api.cohere.ai"),
-        can_truncate=True,
-        has_kinds=True,
-    ),
-    Api(
-        "jina",
-        "/embeddings",
-        "/v1",
-        (),
-        _jina_embed,
-        _numbered_vectors,
-        hosts=("api.jina.ai",),
-        can_truncate=True,
-        has_kinds=True,
-    ),
-    Api(
-        "voyage",
-        "/embeddings",
-        "/v1",
-        (),
-        _voyage_embed,
-        _numbered_vectors,
-        hosts=("api.voyageai.com",),
-        can_truncate=True,
-        has_kinds=True,
-    ),
+RERANK_APIS = (
+    Api("cohere", "/rerank", "/v1", _COHERE_RERANK, endings=_RERANK_ENDINGS, is_guessed=True),
+    Api("tei", "/rerank", None, _TEI_RERANK, endings=("/rerank",), is_guessed=True),
+    Api("score", "/score", None, _SCORE, endings=("/score",)),
+    Api("jina", "/rerank", "/v1", _JINA_RERANK, hosts=("api.jina.ai",)),
+    Api("voyage", "/rerank", "/v1", _VOYAGE_RERANK, hosts=("api.voyageai.com",)),
+    Api("mixedbread", "/reranking", "/v1", _MIXEDBREAD_RERANK, hosts=("api.mixedbread.com",)),
 )
 
 
-# --- reranking
+def read_scores(api: Api, answer: Any) -> dict[int, float]:
+    """Scores by the number of the passage: in `results` (Cohere, Jina), `data` (Voyage, Mixedbread, vLLM), or bare.
 
-
-def _cohere_rerank(ask: RerankAsk) -> Body:
-    n = len(ask.passages)
-    return {"model": ask.model, "query": ask.query, "documents": list(ask.passages), "top_n": n}
-
-
-def _tei_rerank(ask: RerankAsk) -> Body:
-    return {"query": ask.query, "texts": list(ask.passages), "raw_scores": False, "truncate": True}
-
-
-def _jina_rerank(ask: RerankAsk) -> Body:
-    # It sends the documents back unless told not to.
-    return _cohere_rerank(ask) | {"return_documents": False}
-
-
-def _voyage_rerank(ask: RerankAsk) -> Body:
-    return {"model": ask.model, "query": ask.query, "documents": list(ask.passages), "truncation": True}
-
-
-def _mixedbread_rerank(ask: RerankAsk) -> Body:
-    n = len(ask.passages)
-    return {"model": ask.model, "query": ask.query, "input": list(ask.passages), "top_k": n, "return_input": False}
-
-
-def _score(ask: RerankAsk) -> Body:
-    return {"model": ask.model, "text_1": ask.query, "text_2": list(ask.passages)}
-
-
-def _scores(answer: Any) -> dict[int, float]:
-    """Scores by the number of the passage: in `results` (Cohere, Jina), `data` (Voyage, Mixedbread, vLLM), or bare."""
+    Raises:
+        KeyError, IndexError, TypeError, ValueError, AttributeError: An answer of another form.
+    """
     rows = answer if isinstance(answer, list) else answer["results" if "results" in answer else "data"]
     scores: dict[int, float] = {}
     for row in rows:
@@ -260,58 +232,94 @@ def _scores(answer: Any) -> dict[int, float]:
     return scores
 
 
-RERANK_APIS: tuple[Api[RerankAsk, dict[int, float]], ...] = (
-    Api(
-        "cohere",
-        "/rerank",
-        "/v1",
-        ("/v1/rerank", "/v2/rerank", "/rerank", "/reranking"),
-        _cohere_rerank,
-        _scores,
-        is_guessed=True,
-    ),
-    Api("tei", "/rerank", None, ("/rerank",), _tei_rerank, _scores, is_guessed=True),
-    Api("score", "/score", None, ("/score",), _score, _scores),
-    Api("jina", "/rerank", "/v1", (), _jina_rerank, _scores, hosts=("api.jina.ai",)),
-    Api("voyage", "/rerank", "/v1", (), _voyage_rerank, _scores, hosts=("api.voyageai.com",)),
-    Api("mixedbread", "/reranking", "/v1", (), _mixedbread_rerank, _scores, hosts=("api.mixedbread.com",)),
-)
-
-
 # --- chat
 
+DRAWING: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.8, "presence_penalty": 0.5, "seed": 0}
+_DRAWING = {name: Slot("draws", value, None) for name, value in DRAWING.items()}
+_LIMITS = {name: Slot(name) for name in ("max_tokens", "max_completion_tokens")}
+_OPENAI_CHAT = {"model": _MODEL, "messages": Slot("messages"), **_LIMITS, **_DRAWING}
+_OLLAMA_CHAT = {
+    "model": _MODEL,
+    "messages": Slot("messages"),
+    "stream": False,
+    "think": False,
+    "options": {"num_predict": Slot("num_predict"), **_DRAWING},
+}
 
-def _openai_chat(ask: ChatAsk) -> Body:
-    return {"model": ask.model, "messages": list(ask.messages), ask.limit_name: ask.max_tokens, **ask.sampling}
-
-
-def _ollama_chat(ask: ChatAsk) -> Body:
-    return {
-        "model": ask.model,
-        "messages": list(ask.messages),
-        "stream": False,
-        "think": False,
-        "options": {"num_predict": ask.max_tokens, **ask.sampling},
-    }
-
-
-def _openai_text(answer: Any) -> ChatAnswer:
-    choice = answer["choices"][0]
-    return ChatAnswer(_text(choice["message"].get("content")), choice.get("finish_reason") == "length")
-
-
-def _ollama_text(answer: Any) -> ChatAnswer:
-    return ChatAnswer(_text(answer["message"].get("content")), answer.get("done_reason") == "length")
-
-
-def _text(content: Any) -> str:
-    """A message's text; some servers send it in parts, of which thinking is one."""
-    if isinstance(content, list):
-        return "".join(str(part["text"]) for part in content if part.get("type") == "text")
-    return str(content or "")
-
-
-CHAT_APIS: tuple[Api[ChatAsk, ChatAnswer], ...] = (
-    Api("openai", "/chat/completions", "/v1", ("/chat/completions",), _openai_chat, _openai_text, is_guessed=True),
-    Api("ollama", "/api/chat", None, ("/api/chat",), _ollama_chat, _ollama_text),
+CHAT_APIS = (
+    Api("openai", "/chat/completions", "/v1", _OPENAI_CHAT, endings=("/chat/completions",), is_guessed=True),
+    Api("ollama", "/api/chat", None, _OLLAMA_CHAT, endings=("/api/chat",)),
 )
+
+
+def read_chat(api: Api, answer: Any) -> ChatAnswer:
+    """A message, and whether it is whole: among OpenAI's `choices`, or by itself as Ollama's.
+
+    Raises:
+        KeyError, IndexError, TypeError, ValueError, AttributeError: An answer of another form.
+    """
+    said = answer if api.name == "ollama" else answer["choices"][0]
+    content = said["message"].get("content")
+    if isinstance(content, list):
+        # Some servers send a text in parts, of which thinking is one.
+        content = "".join(str(part["text"]) for part in content if part.get("type") == "text")
+    return ChatAnswer(str(content or ""), "length" in (said.get("finish_reason"), said.get("done_reason")))
+
+
+# --- addresses
+
+
+def endpoints(url: str, api: str | None, apis: Sequence[Api]) -> tuple[tuple[Api, str], ...]:
+    """Interfaces and addresses to try, in that order; one alone where the address, its host or `api` tells.
+
+    Args:
+        url: Base (`http://host:8000/v1`), host alone, or the whole address of an endpoint.
+        api: The interface that the user named.
+        apis: Those of the role.
+
+    Raises:
+        ModelError: The URL is not http(s) or names no host, or no interface has that name.
+    """
+    parts = split_url(url)
+    path = parts.path.rstrip("/")
+    named = _named(api, parts.hostname or "", apis)
+    paths = _paths_of_endpoint(path, named, apis) or [(one, _below(path, one)) for one in named] or _guesses(path, apis)
+    unique = {(one.name, tried): (one, parts._replace(path=tried, fragment="").geturl()) for one, tried in paths}
+    return tuple(unique.values())
+
+
+def _named(api: str | None, host: str, apis: Sequence[Api]) -> list[Api]:
+    """The interface that the user named, else the one that the service of this host speaks."""
+    if api is None:
+        return [one for one in apis if host.lower() in one.hosts]
+    named = [one for one in apis if one.name == api.strip().lower()]
+    if not named:
+        known = ", ".join(f"'{one.name}'" for one in apis)
+        raise ModelError(f"no interface of model servers is called '{api}' here", f"one of {known}")
+    return named
+
+
+def _paths_of_endpoint(path: str, named: Sequence[Api], apis: Sequence[Api]) -> list[tuple[Api, str]]:
+    """The address itself, where it is that of an endpoint."""
+    ending = max((ending for one in apis for ending in one.endings if path.endswith(ending)), key=len, default=None)
+    if ending is None:
+        return []
+    return [(one, path) for one in named or [one for one in apis if ending in one.endings]]
+
+
+def _guesses(path: str, apis: Sequence[Api]) -> list[tuple[Api, str]]:
+    guessed = [one for one in apis if one.is_guessed]
+    of_ollama = [one for one in apis if path.endswith("/api") and one.path.startswith("/api/")]
+    at_root = [(one, _root(path) + one.path) for one in guessed if one.version is not None]
+    return [*((one, _below(path, one)) for one in [*of_ollama, *guessed]), *at_root]
+
+
+def _below(path: str, api: Api) -> str:
+    """The endpoint under the base that the user wrote."""
+    if api.version is None:
+        return _root(path) + api.path
+    return (path or api.version) + api.path
+
+
+def _root(path: str) -> str:
+    return _VERSION.sub("", path).removesuffix("/api")

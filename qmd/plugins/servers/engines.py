@@ -1,7 +1,7 @@
 """Engines that are model servers: the same protocols, the work done elsewhere.
 
-For a bigger machine, an inference cluster or a service. Which server a role has is settled in `remote_settings`, what
-servers speak in `remote_apis`, at which address in `remote_addresses`; `remote_expander` is the third engine.
+For a bigger machine, an inference cluster or a service. Which server a role has is settled in `settings`, what servers
+speak, and at which address, in `apis`; `expander` is the third engine.
 """
 
 from __future__ import annotations
@@ -11,19 +11,32 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from qmd.batches import batches
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.records import Role
-from qmd.plugins.servers.addresses import AnswerT, AskT, endpoints, shown_url
-from qmd.plugins.servers.apis import EMBED_APIS, RERANK_APIS, Api, EmbedAsk, RerankAsk, Vector
-from qmd.plugins.servers.client import DeadlineError, RemoteClient
-from qmd.plugins.servers.refusals import RefusalError
+from qmd.plugins.servers.apis import (
+    EMBED_APIS,
+    RERANK_APIS,
+    Api,
+    EmbedAsk,
+    RerankAsk,
+    Vector,
+    endpoints,
+    fill_request,
+    read_scores,
+    read_vectors,
+)
+from qmd.plugins.servers.client import DeadlineError, RefusalError, RemoteClient
+from qmd.plugins.servers.settings import shown_url
+
+AnswerT = TypeVar("AnswerT")
 
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_]{1,4}|[^\w\s]|_")
 """A cautious guess at a token: a word piece of four letters, one ideograph or syllable, one mark."""
@@ -34,15 +47,16 @@ _LEAST_CHARS = 64
 _WANTED: Mapping[Role, str] = {"embed": "usable vectors", "rerank": "usable scores", "expand": "a message"}
 
 
-class ServerEngine(Generic[AskT, AnswerT]):
+class ServerEngine(Generic[AnswerT]):
     """What the engines have in common: a server, and the interfaces it may speak, until one has been answered."""
 
     role: Role
     also_by_form = True
     """Whether a refusal of the request's form may mean that the server speaks another interface."""
 
-    def __init__(self, client: RemoteClient, apis: Sequence[Api[AskT, AnswerT]]) -> None:
+    def __init__(self, client: RemoteClient, apis: Sequence[Api], read: Callable[[Api, Any], AnswerT]) -> None:
         self.client = client
+        self._read_answer = read
         self.settings = client.settings
         self._endpoints = endpoints(client.settings.url, client.settings.api, apis)
 
@@ -55,7 +69,7 @@ class ServerEngine(Generic[AskT, AnswerT]):
     def _name(self) -> str:
         return self.client.named(self._endpoints[0][1])
 
-    def ask(self, ask: AskT, *, deadline_s: float | None = None, limit_s: float | None = None) -> AnswerT:
+    def ask(self, ask: Struct, *, deadline_s: float | None = None, limit_s: float | None = None) -> AnswerT:
         """The answer; the first interface that has one is kept, so that none is tried in vain twice.
 
         Raises:
@@ -68,7 +82,7 @@ class ServerEngine(Generic[AskT, AnswerT]):
             if address in absent:
                 continue
             try:
-                raw = self.client.post(address, api.body(ask), deadline_s=deadline_s, limit_s=limit_s)
+                raw = self.client.post(address, fill_request(api.request, ask), deadline_s=deadline_s, limit_s=limit_s)
                 answer = self._read(api, address, raw)
             except RefusalError as exc:
                 if not exc.is_of_form or (exc.status in (400, 422) and not self.also_by_form):
@@ -81,9 +95,9 @@ class ServerEngine(Generic[AskT, AnswerT]):
             return answer
         raise max(refusals, key=lambda exc: exc.weight)
 
-    def _read(self, api: Api[AskT, AnswerT], address: str, raw: Any) -> AnswerT:
+    def _read(self, api: Api, address: str, raw: Any) -> AnswerT:
         try:
-            return api.read(raw)
+            return self._read_answer(api, raw)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise RefusalError(f"{self.client.named(address)} answered without {_WANTED[self.role]}", 200) from exc
 
@@ -91,13 +105,13 @@ class ServerEngine(Generic[AskT, AnswerT]):
         return ModelError(f"{self._name} answered {what}", "check the URL and the model's name")
 
 
-class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
+class RemoteEmbedder(ServerEngine[list[Vector]]):
     """The Embedder over a server."""
 
     role = "embed"
 
     def __init__(self, client: RemoteClient) -> None:
-        super().__init__(client, EMBED_APIS)
+        super().__init__(client, EMBED_APIS, read_vectors)
         self._dim = client.settings.dim
         self._asks_for_dim = False
         self._truncates = False
@@ -117,7 +131,7 @@ class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
         """Over model, size, prompts and window. The address is left out: the same model may move."""
         settings, api = self.settings, self._endpoints[0][0]
         parts = [settings.model, self.dim, settings.document_prompt, settings.query_prompt, settings.max_tokens]
-        parts += [api.name] if api.has_kinds else []
+        parts += [api.name] if api.asks_for("is_query") else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property
@@ -191,7 +205,7 @@ class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
             self._cut = (
                 f"{self._name} takes shorter texts: the ends of longer ones are not embedded; see QMD_EMBED_MAX_TOKENS"
             )
-        if self._endpoints[0][0].can_truncate and not self._truncates:
+        if self._endpoints[0][0].asks_for("truncates") and not self._truncates:
             self._truncates = True
             return self._embed_batch(texts, is_query)
         return self._embed_batch([text[: len(text) // 2]], is_query)
@@ -234,14 +248,14 @@ class RemoteEmbedder(ServerEngine[EmbedAsk, list[Vector]]):
         return vectors / norms
 
 
-class RemoteReranker(ServerEngine[RerankAsk, dict[int, float]]):
+class RemoteReranker(ServerEngine[dict[int, float]]):
     """The Reranker over a server."""
 
     role = "rerank"
     _has_raw_scores = False
 
     def __init__(self, client: RemoteClient) -> None:
-        super().__init__(client, RERANK_APIS)
+        super().__init__(client, RERANK_APIS, read_scores)
 
     def score(
         self,

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 from urllib.parse import urlsplit
 
 from qmd.inference.base import Expansion
 from qmd.inference.engines.expansion_checks import check_expansions
-from qmd.plugins.servers.apis import CHAT_APIS, ChatAnswer, ChatAsk
-from qmd.plugins.servers.client import DeadlineError, RemoteClient
+from qmd.plugins.servers.apis import CHAT_APIS, DRAWING, ChatAnswer, ChatAsk, read_chat
+from qmd.plugins.servers.client import DeadlineError, RefusalError, RemoteClient
 from qmd.plugins.servers.engines import ServerEngine
-from qmd.plugins.servers.refusals import RefusalError
 from qmd.records import SubQuery, SubQueryKind
 
 _ANSWER_TOKENS = 300
 _THINKING_TOKENS = 2_000
 """Limit for models that think before they answer, which counts, too."""
-_SAMPLING: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.8, "presence_penalty": 0.5, "seed": 0}
 _TYPED_LINE = re.compile(r"^\s*[-*]?\s*(lex|vec|hyde)\s*:\s*(.+)$", re.IGNORECASE)
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*</think(?:ing)?>", re.DOTALL)
 """Some templates hold the opening tag, so that the answer begins in the midst of thinking."""
@@ -33,19 +31,19 @@ _INSTRUCTIONS = (
 )
 
 
-class RemoteExpander(ServerEngine[ChatAsk, ChatAnswer]):
+class RemoteExpander(ServerEngine[ChatAnswer]):
     """The Expander over a chat server."""
 
     role = "expand"
     also_by_form = False
 
     def __init__(self, client: RemoteClient) -> None:
-        super().__init__(client, CHAT_APIS)
+        super().__init__(client, CHAT_APIS, read_chat)
         is_openai = urlsplit(client.settings.url).hostname == "api.openai.com"
-        self._max_tokens = _THINKING_TOKENS if is_openai else _ANSWER_TOKENS
+        self._limit = _THINKING_TOKENS if is_openai else _ANSWER_TOKENS
         self._limit_name = "max_completion_tokens" if is_openai else "max_tokens"
-        # OpenAI's own models refuse these or have better ones of their own.
-        self._sampling = {} if is_openai else _SAMPLING
+        # OpenAI's own models refuse to be told, or know better.
+        self._draws = not is_openai
 
     def expand(
         self,
@@ -71,7 +69,7 @@ class RemoteExpander(ServerEngine[ChatAsk, ChatAnswer]):
             return Expansion((), ((query, "no time was left for expansion"),))
         proposed, other = parse_typed_lines(answer.text)
         if answer.is_cut and not proposed:
-            return Expansion((), ((query, f"the model thought for {self._max_tokens} tokens and gave no answer"),))
+            return Expansion((), ((query, f"the model thought for {self._limit} tokens and gave no answer"),))
         checked = check_expansions(query, proposed, intent=intent)
         dropped = (*checked.dropped, *((line, "is not a typed line") for line in other))
         return Expansion(checked.subqueries, dropped)
@@ -80,26 +78,27 @@ class RemoteExpander(ServerEngine[ChatAsk, ChatAnswer]):
         """The model's answer; what the server refuses is asked for in the other form, or not, from then on."""
         messages = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": asked}]
         while True:
-            ask = ChatAsk(self.settings.model, messages, self._max_tokens, self._limit_name, self._sampling)
+            limit = {self._limit_name: self._limit}
+            ask = ChatAsk(self.settings.model, messages, self._limit, draws=self._draws, **limit)
             try:
                 answer = self.ask(ask, deadline_s=deadline_s, limit_s=self.settings.timeout_s)
             except RefusalError as exc:
                 if not self._adapts(exc):
                     raise
                 continue
-            if answer.is_cut and self._max_tokens < _THINKING_TOKENS and not parse_typed_lines(answer.text)[0]:
-                self._max_tokens = _THINKING_TOKENS
+            if answer.is_cut and self._limit < _THINKING_TOKENS and not parse_typed_lines(answer.text)[0]:
+                self._limit = _THINKING_TOKENS
                 continue
             return answer
 
     def _adapts(self, refusal: RefusalError) -> bool:
         """Whether the next request differs from the one that was refused; true at most twice."""
         if self._limit_name == "max_tokens" and "max_tokens" in refusal.words:
-            self._limit_name, self._max_tokens = "max_completion_tokens", _THINKING_TOKENS
+            self._limit_name, self._limit = "max_completion_tokens", _THINKING_TOKENS
             return True
-        if self._sampling and any(name in refusal.words for name in self._sampling):
+        if self._draws and any(name in refusal.words for name in DRAWING):
             # Models that refuse one of them think, and refuse all.
-            self._sampling, self._max_tokens = {}, _THINKING_TOKENS
+            self._draws, self._limit = False, _THINKING_TOKENS
             return True
         return False
 

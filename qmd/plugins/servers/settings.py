@@ -8,8 +8,10 @@ servers on this machine are used.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
@@ -103,3 +105,40 @@ def _positive(env: Mapping[str, str], name: str) -> float | None:
     if not 0 < number < math.inf:
         raise ModelError(f"{name} is '{text}', not a number above 0", f"unset {name}, or write a number")
     return number
+
+
+# --- addresses -------------------------------------------------------------------------------------
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of a model server's address.
+
+    Raises:
+        ModelError: If the URL is not http(s), names no host, or holds a password.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        host = parts.hostname
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise ModelError(f"model server URL '{url}' is not an http address", "write it like http://localhost:8000/v1")
+    if parts.username or parts.password:
+        # The address is shown in messages and in the engine's description.
+        raise ModelError(f"URL of model server '{host}' holds a password", "put the key into QMD_API_KEY")
+    return parts
+
+
+def shown_url(url: str) -> str:
+    """For messages: without what follows the question mark, which may be a key."""
+    return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
+def is_loopback(host: str) -> bool:
+    """True for this machine's own addresses."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.base import Embedder
-from qmd.plugins.servers.addresses import endpoints
-from qmd.plugins.servers.apis import CHAT_APIS, EMBED_APIS, RERANK_APIS
+from qmd.plugins.servers.apis import CHAT_APIS, EMBED_APIS, RERANK_APIS, endpoints
 from qmd.plugins.servers.client import RemoteClient
 from qmd.plugins.servers.engines import RemoteEmbedder, RemoteReranker
 from qmd.plugins.servers.expander import RemoteExpander
@@ -76,7 +75,11 @@ CHATS = (
     ("ollama", "/api/chat", None, 1),
 )
 Served = tuple[str, str, str | None, int]
-Make = Callable[..., Any]
+
+
+def _one_of_each(servers: Sequence[Served]) -> list[Served]:
+    """The first row of each kind of server."""
+    return list({one[0]: one for one in reversed(servers)}.values())
 
 
 @pytest.fixture
@@ -151,7 +154,7 @@ def test_queries_and_documents_are_told_apart_where_the_server_does(server: Mode
 # --- sizes
 
 
-@pytest.mark.parametrize("served", EMBEDDERS, ids=str)
+@pytest.mark.parametrize("served", _one_of_each(EMBEDDERS), ids=str)
 def test_a_batch_that_is_too_large_is_embedded_in_parts(server: ModelServer, served: Served) -> None:
     server.max_batch = 2
     texts = [f"word{number}" for number in range(7)]
@@ -160,7 +163,7 @@ def test_a_batch_that_is_too_large_is_embedded_in_parts(server: ModelServer, ser
     assert embedder.warnings == ()
 
 
-@pytest.mark.parametrize("served", EMBEDDERS, ids=str)
+@pytest.mark.parametrize("served", _one_of_each(EMBEDDERS), ids=str)
 def test_a_text_that_is_too_long_is_cut_and_that_is_told(server: ModelServer, served: Served) -> None:
     server.max_chars = 200
     long = "seat " * 100
@@ -172,7 +175,7 @@ def test_a_text_that_is_too_long_is_cut_and_that_is_told(server: ModelServer, se
     assert "QMD_EMBED_MAX_TOKENS" in warning and server.url in warning
 
 
-@pytest.mark.parametrize("served", RERANKERS, ids=str)
+@pytest.mark.parametrize("served", _one_of_each(RERANKERS), ids=str)
 def test_passages_that_are_too_many_or_too_long_are_reranked_in_parts(server: ModelServer, served: Served) -> None:
     server.max_batch, server.max_chars = 2, 200
     scores = _reranker(server, served).score("seat", ["seat " * 100, "none", "a seat", "chair", "table"])
@@ -186,7 +189,7 @@ def test_a_text_that_no_cut_makes_short_enough_is_named(server: ModelServer, ser
         _embedder(server, served).embed_documents(["The zebra has stripes. " * 20])
 
 
-@pytest.mark.parametrize("served", [one for one in EMBEDDERS if one[1] != "/embeddings"], ids=str)
+@pytest.mark.parametrize("served", _one_of_each(EMBEDDERS), ids=str)
 def test_a_size_of_vectors_is_asked_for_where_the_model_has_a_larger_one(server: ModelServer, served: Served) -> None:
     server.dim = 2 * DIM
     vectors = _embedder(server, served, dim=DIM).embed_documents(["a seat", "b"])
@@ -232,13 +235,19 @@ def _changed(change: Callable[[list[Any]], Any]) -> Callable[[Any], Answer]:
     return answer
 
 
-FAULTS: dict[str, tuple[Callable[[Any], Answer], str]] = {
+Fault = tuple[Callable[[Any], Answer], str]
+
+ROW_FAULTS: dict[str, Fault] = {
     "fewer rows than asked": (_changed(lambda rows: rows.pop()), "answered|without usable"),
     "a number twice": (_changed(_renumbered), "without usable|answered"),
     "not a number": (_changed(lambda rows: _first_number(rows[0], float("nan"))), "that are no numbers"),
     "null for a number": (_changed(lambda rows: _first_number(rows[0], None)), "without usable"),
     "words for a number": (_changed(lambda rows: _first_number(rows[0], "high")), "without usable"),
     "no rows": (_changed(lambda rows: rows.clear()), "answered"),
+}
+"""In the rows of an answer, which stand in another place of another form for each of a few servers."""
+
+WIRE_FAULTS: dict[str, Fault] = {
     "an empty object": (lambda right: (200, {}), "answered without usable"),
     "an error with status 200": (lambda right: (200, {"error": {"message": "out of memory"}}), "200: out of memory$"),
     "a web page": (lambda right: (200, b"<!doctype html><title>Sign in</title>"), "answers something that is not JSON"),
@@ -250,29 +259,34 @@ FAULTS: dict[str, tuple[Callable[[Any], Answer], str]] = {
     "status 404 with a reason": (lambda right: (404, {"error": "model 'm' not found"}), "404: model 'm' not found$"),
     "status 422 without a reason": (lambda right: (422, b""), "answered 422"),
 }
+"""In what comes instead of an answer, whichever form that would have."""
 
+_FORMS = {
+    "embed": [one for one in _one_of_each(EMBEDDERS) if one[0] in ("openai", "tei", "llama.cpp", "cohere")],
+    "rerank": [one for one in _one_of_each(RERANKERS) if one[0] in ("vllm", "tei", "voyage")],
+}
+"""Numbered, bare, bare and numbered, below names; in `results`, bare, in `data`."""
 
-def _one_of_each(servers: Sequence[Served]) -> Iterator[Served]:
-    """The first row of each kind of server."""
-    seen: set[str] = set()
-    for one in servers:
-        if one[0] not in seen:
-            seen.add(one[0])
-            yield one
+_WAYS = {
+    "embed": [("openai", "/v1/embeddings", None, 1), ("tei", "", None, 1)],
+    "rerank": [("infinity", "", None, 3)],
+}
+"""Asked at one address, and after guesses."""
 
-
-_WITH_ROLE = [
-    *(("embed", one) for one in _one_of_each(EMBEDDERS)),
-    *(("rerank", one) for one in _one_of_each(RERANKERS)),
+_CASES = [
+    pytest.param(role, served, fault, id=f"{role} {served[0]} {name}")
+    for ways, faults in ((_FORMS, ROW_FAULTS), (_WAYS, WIRE_FAULTS))
+    for role, servers in ways.items()
+    for served in servers
+    for name, fault in faults.items()
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(("role", "served"), _WITH_ROLE, ids=lambda one: one if isinstance(one, str) else one[0])
+@pytest.mark.parametrize(("role", "served", "fault"), _CASES)
 def test_a_fault_is_one_line_that_names_server_and_cause(
-    server: ModelServer, served: Served, role: str, fault: str
+    server: ModelServer, served: Served, role: str, fault: Fault
 ) -> None:
-    change, expected = FAULTS[fault]
+    change, expected = fault
     usual = ModelServer(server.kind)
 
     def misbehave(path: str, body: dict[str, Any]) -> Answer:

@@ -16,12 +16,11 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.settings import EngineSettings
-from qmd.plugins.servers.addresses import endpoints, is_loopback
-from qmd.plugins.servers.apis import RERANK_APIS
+from qmd.plugins.servers.apis import RERANK_APIS, endpoints
 from qmd.plugins.servers.client import DeadlineError, RemoteClient
 from qmd.plugins.servers.engines import RemoteEmbedder, RemoteReranker, connect_embedder
 from qmd.plugins.servers.expander import RemoteExpander, parse_typed_lines
-from qmd.plugins.servers.settings import RemoteSettings, remote_settings
+from qmd.plugins.servers.settings import RemoteSettings, is_loopback, remote_settings
 
 Answer = tuple[int, Any, dict[str, str]]
 
