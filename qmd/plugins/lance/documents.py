@@ -126,12 +126,6 @@ def settle_anchors(tables: OpenTables, collection: str, since: int) -> int:
     return newest
 
 
-def rename_documents(tables: OpenTables, old: str, new: str) -> None:
-    """Move the documents of a collection to another name."""
-    rows = tables.select("documents", ("id",), f"collection = {literal(old)}")
-    tables.patch_documents([{"id": row["id"], "collection": new} for row in rows])
-
-
 class LanceLinks:
     """The `LinkTables` of an index."""
 
