@@ -135,7 +135,7 @@ def _document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
 
 
 def skipped_text(skipped: SkippedDocument) -> str:
-    """The line that stands for a document left out."""
+    """The line that stands for a document that is not shown."""
     file = file_of(skipped.document)
     return f"[SKIPPED: {file} - {skipped.reason}. Use 'get' with file=\"{file}\" to retrieve.]"
 
@@ -151,7 +151,7 @@ def file_of(document: StoredDocument) -> str:
 
 
 def structured_status(status: IndexStatus) -> dict[str, Any]:
-    """`structuredContent` of `status`: collections that hold documents, newest first; `embedding` while it goes on."""
+    """`structuredContent` of `status`: collections with documents, newest first; `embedding` while it goes on."""
     used = [collection for collection in status.collections if collection.documents]
     used.sort(key=lambda collection: collection.updated_at or "", reverse=True)
     embedding = {} if status.embedding is None else {"embedding": embedding_row(status.embedding)}
@@ -199,7 +199,7 @@ def instructions(overview: Overview | None, error: QmdError | None = None) -> st
     """What a client tells its model about this server at the start of a session.
 
     Args:
-        overview: What the index holds; None where there is none, or none that can be read.
+        overview: What is indexed; None where there is none, or none that can be read.
         error: Why it cannot be read.
     """
     if error is not None:
