@@ -78,12 +78,32 @@ class TokenEncoder:
         return map_ahead(self.encode, batch, self.threads)
 
 
-class OnnxEmbedder:
+class ReadingEmbedder:
+    """What an embedder says of a text by its model's record and tokenizer."""
+
+    def __init__(self, record: ModelRecord, tokenizer: Tokenizer) -> None:
+        self._record = record
+        self._tokenizer = tokenizer
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Code-point offset of the first character of every token of `text`, ascending."""
+        return self._tokenizer.token_starts(text)
+
+    def embeds(self, text: str) -> bool:
+        """False when most letters of a chunk are in scripts the model was not trained on."""
+        return foreign_share(text, self._record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
+
+    def query_trust(self, text: str) -> float:
+        """See `trust_in`."""
+        return trust_in(text, self._record, self._tokenizer)
+
+
+class OnnxEmbedder(ReadingEmbedder):
     """An `Embedder` over an ONNX encoder, pooled as its record says and L2-normalised."""
 
     def __init__(self, encoder: TokenEncoder, record: ModelRecord, fingerprint: str, dim: int) -> None:
+        super().__init__(record, encoder.tokenizer)
         self.encoder = encoder
-        self._record = record
         self.session = encoder.session
         self.fingerprint = fingerprint
         """See `encoder_fingerprint`."""
@@ -116,10 +136,6 @@ class OnnxEmbedder:
             f"length: {record.context} tokens ({origins['length']})",
         )
 
-    def token_starts(self, text: str) -> Sequence[int]:
-        """Code-point offset of the first character of every token of `text`, ascending."""
-        return self.encoder.tokenizer.token_starts(text)
-
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
@@ -129,14 +145,6 @@ class OnnxEmbedder:
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors of queries, shape (len(texts), dim)."""
         return self._embed(texts, self._record.query_prompt, None)
-
-    def embeds(self, text: str) -> bool:
-        """False when most letters of a chunk are in scripts the model was not trained on."""
-        return foreign_share(text, self._record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
-
-    def query_trust(self, text: str) -> float:
-        """See `trust_in`."""
-        return trust_in(text, self._record, self.encoder.tokenizer)
 
     def embed_documents_in(
         self, runs: BatchRuns, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
