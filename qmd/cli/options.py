@@ -13,6 +13,8 @@ from qmd.errors import UsageError
 from qmd.plugins import STORES
 from qmd.render.hits import FORMATS, Format
 
+SCREEN_LIMIT = 30
+"""Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
 LARGEST_NUMBER = 1_000_000_000
 """More results, lines, milliseconds or minutes than anyone can mean; SQLite and clocks have limits of their own."""
 

@@ -10,6 +10,7 @@ from qmd.app.disk_paths import missing_warning
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
+    SCREEN_LIMIT,
     All,
     Budget,
     CandidateLimit,
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
 _TERMINAL_LIMIT = 5
-SCREEN_LIMIT = 30
-"""Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
