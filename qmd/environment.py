@@ -102,16 +102,13 @@ def command_on(
     }
 
 
-def start_process(
-    arguments: Sequence[str], log: Path, environ: Mapping[str, str], *, gives_way: bool = False
-) -> subprocess.Popen[bytes]:
+def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start `qmd ARGUMENTS` so that it outlives this process and its terminal, and writes to a new log.
 
     Args:
         arguments: What follows the program's name.
         log: Its stdout and stderr.
         environ: Its variables.
-        gives_way: Whether it runs at a low priority.
 
     Raises:
         OSError: It cannot be started.
@@ -122,22 +119,18 @@ def start_process(
 
     make_private_folder(log.parent)
     with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "qmd", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
             env=dict(environ),
             start_new_session=sys.platform != "win32",
-            creationflags=_low_priority() if gives_way else 0,
         )
-    if gives_way:
-        give_way(process.pid)
-    return process
 
 
 def give_way(pid: int = 0) -> None:
-    """Run a process (0 for this one) at a low priority, as far as the system can; Windows sets it at the start alone.
+    """Run a process (0 for this one) at a low priority, as far as the system can.
 
     Disks take a process's niceness for their own, where they know priorities.
     """
@@ -157,14 +150,6 @@ def thread_gives_way() -> None:
         import threading
 
         give_way(threading.get_native_id())
-
-
-def _low_priority() -> int:
-    if sys.platform == "win32":
-        import subprocess
-
-        return subprocess.BELOW_NORMAL_PRIORITY_CLASS
-    return 0
 
 
 def last_line(log: Path) -> str:

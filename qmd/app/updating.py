@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.app.records import EmbeddingStart, EmbedRequest
-from qmd.environment import usable_cpus
+from qmd.environment import thread_gives_way, usable_cpus
 from qmd.errors import ModelError
 from qmd.indexing.update import UpdateReport, update_collection
 
@@ -209,7 +209,6 @@ class PatientEmbedder:
         import numpy as np
 
         from qmd.batches import batches
-        from qmd.environment import thread_gives_way
 
         done: list[npt.NDArray[np.float32]] = []
         # A text alone is run by the thread that asks for it, so its priority is that of these threads.

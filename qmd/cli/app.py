@@ -1,4 +1,4 @@
-"""Entry point: finds the command, has typer parse its options, runs it, and turns failures into messages and a status.
+"""Entry point: finds the command, has it read its line, runs it, and turns failures into messages and a status.
 
 Typer is imported with the module of the command, not here: `qmd --version` and mistaken commands do without.
 """
@@ -7,40 +7,44 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
 import qmd
-from qmd.cli.commands import (
-    COMMANDS,
-    COMPLETION_REQUEST,
-    IDLE_OPTIONS,
-    NAMES,
-    CommandSpec,
-    build_command,
-    declared_options,
-    find_spec,
-    group_of,
-)
-from qmd.cli.failures import report, report_unforeseen
+from qmd.cli.commands import COMPLETION_REQUEST, IDLE_OPTIONS, NAMES, foreign_commands, group_of, usage_of
 from qmd.cli.output import (
+    find_screen,
     flush_result,
     out,
     prepare_streams,
+    report,
+    report_unforeseen,
     say,
     settle_streams,
     stderr_is_terminal,
     stdout_is_terminal,
     warn,
 )
-from qmd.cli.spelling import Arguments, Declared, Options, arrange, find_command, is_option
-from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
+from qmd.cli.parser import (
+    Arguments,
+    BuiltCommand,
+    Declared,
+    all_options,
+    arrange,
+    build_command,
+    find_command,
+    is_option,
+)
+from qmd.errors import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    QmdError,
+    UsageError,
+    nearest_name,
+)
 from qmd.names import typed_text
-
-if TYPE_CHECKING:
-    from qmd.render.drawing import Screen
 
 EXIT_BROKEN_PIPE = 141
 
@@ -87,7 +91,7 @@ def _run_reporting(argv: list[str]) -> int:
 
 def _run(argv: list[str]) -> int:
     if os.environ.get(COMPLETION_REQUEST):
-        from qmd.cli.completion import answer_shell
+        from qmd.cli.shell import answer_shell
 
         return answer_shell()
     if any("\0" in argument for argument in argv):
@@ -95,12 +99,14 @@ def _run(argv: list[str]) -> int:
     if argv[:1] in (["--version"], ["-v"]) or argv == ["version"]:
         return _print_version()
     if argv in ([], ["--help"], ["-h"]):
-        return _print_help(arrange(argv, Declared("", (), dict)))
-    found = find_built_command(argv)
-    if found is None:
-        return _run_without_command(argv)
-    spec, command, args = found
-    arguments = arrange(args, Declared(spec.name, declared_options(command), all_options))
+        return _print_help(arrange(argv, Declared()))
+    found = find_command(argv, NAMES)
+    return _run_without_command(argv) if found is None else _run_command(*found)
+
+
+def _run_command(command: BuiltCommand, args: Sequence[str]) -> int:
+    spec = command.spec
+    arguments = arrange(args, command.declared)
     if "--version" in arguments.asked:
         return _print_version()
     if "--skill" in arguments.asked:
@@ -108,85 +114,26 @@ def _run(argv: list[str]) -> int:
     if "--help" in arguments.asked:
         from qmd.cli.help import command_help, describe
 
-        return _show_help(command_help(describe(spec, command)), arguments)
-    for warning in (*arguments.warnings, *_without_effect(spec, arguments)):
+        return _show_help(command_help(describe(command)), arguments)
+    idle = [name for name in dict.fromkeys(arguments.options) if name in IDLE_OPTIONS.get(spec.name, ())]
+    for warning in (*arguments.warnings, *(f"option '{name}' has no effect on 'qmd {spec.name}'" for name in idle)):
         warn(warning)
-    values = parse(spec, command, arguments)
+    values = command.read(arguments)
     from qmd.cli.invocation import Invocation, working_folder
 
+    colour = arguments.settings.get("--color", "auto")
     invocation = Invocation(
         spec.name,
-        spec.usage,
+        usage_of(spec),
         dict(os.environ),
         working_folder(),
-        _screen_for(arguments, is_terminal=stdout_is_terminal()),
+        find_screen(os.environ, colour, stdout_is_terminal()),
         "--no-pager" in arguments.settings,
         # Messages are for people: neither --color nor the environment makes a program read drawn ones.
-        _screen_for(arguments, is_terminal=True) if stderr_is_terminal() else None,
+        find_screen(os.environ, colour, is_terminal=True) if stderr_is_terminal() else None,
     )
-    return spec.load()(invocation, **values)
-
-
-def _without_effect(spec: CommandSpec, arguments: Arguments) -> Iterator[str]:
-    for name in dict.fromkeys(arguments.options):
-        if name in IDLE_OPTIONS.get(spec.name, ()):
-            yield f"option '{name}' has no effect on 'qmd {spec.name}'"
-
-
-def _screen_for(arguments: Arguments, *, is_terminal: bool) -> Screen | None:
-    """What a person sees a stream on; None where a program reads it."""
-    from qmd.cli.screen import find_screen
-
-    return find_screen(os.environ, arguments.settings.get("--color", "auto"), is_terminal)
-
-
-def find_built_command(argv: Sequence[str]) -> tuple[CommandSpec, Any, list[str]] | None:
-    """The command that an argument list names, typer's command for it, and the list without its name."""
-
-    @cache
-    def build(name: str) -> Any:
-        return build_command(find_spec(name))
-
-    name, args = find_command(argv, NAMES, lambda name: Declared(name, declared_options(build(name)), all_options))
-    return None if name is None else (find_spec(name), build(name), args)
-
-
-@cache
-def all_options() -> Options:
-    """Every option of any command, and whether it takes a value; imports the modules of all commands."""
-    return dict(option for spec in COMMANDS for option in declared_options(build_command(spec)))
-
-
-def parse(spec: CommandSpec, command: Any, arguments: Arguments) -> Mapping[str, object]:
-    """The values of the command's parameters.
-
-    Raises:
-        UsageError: The command line is wrong.
-    """
-    import typer
-
-    from qmd.cli.options import check_numbers
-
-    # The base of every parser error, whichever copy of click this typer brings along.
-    parser_error: type[Any] = typer.BadParameter.__mro__[1]
-    try:
-        # Not command.main: that one swallows interrupts and closed pipes, each with a status of its own.
-        with command.make_context(f"qmd {spec.name}", arguments.argv) as context:
-            values: dict[str, object] = command.invoke(context)
-    except parser_error as exc:
-        message = " ".join(exc.format_message().split())
-        raise UsageError(f"{message[:1].lower()}{message[1:].rstrip('.')}", _remedy(spec, command, arguments)) from exc
-    check_numbers(values, {one.name: one.opts[0] for one in command.params})
-    return values
-
-
-def _remedy(spec: CommandSpec, command: Any, arguments: Arguments) -> str:
-    """What to do about a line that cannot be parsed: a word where none belongs is mostly the name of a collection."""
-    takes_words = any(one.param_type_name == "argument" for one in command.params)
-    takes_collection = any(one.name == "collection" for one in command.params)
-    if arguments.words and takes_collection and not takes_words:
-        return f"did you mean 'qmd {spec.name} -c {arguments.words[0]}'? usage: qmd {spec.usage}"
-    return f"usage: qmd {spec.usage}"
+    status: int = command.function(invocation, **command.bind(values))
+    return status
 
 
 # --- without a command ----------------------------------------------------------------------------
@@ -198,39 +145,33 @@ def _print_version() -> int:
 
 
 def _run_without_command(argv: list[str]) -> int:
-    arguments = Arguments((), tuple(argv))
+    arguments = Arguments([], argv, [], [], {})
     is_known = is_option(argv[0]) or argv[0] == "help" or group_of(argv[0])
     if is_known and any(is_option(argument) for argument in argv):
-        everything = all_options()
-        arguments = arrange(argv, Declared("", everything.items(), lambda: everything))
+        arguments = arrange(argv, Declared(options=all_options()))
     if "--version" in arguments.asked:
         return _print_version()
     if "--skill" in arguments.asked:
         return _run(["skill", "show"])
-    name, *rest = arguments.words or ("help",)
+    name, *rest = arguments.words or ["help"]
     if group_of(name):
         return _run_group(name, rest, arguments)
     if name == "help":
         return _run_help(rest, arguments)
+    foreign = find_command(argv, foreign_commands())
+    if foreign is not None:
+        return _run_command(*foreign)
     from qmd.cli.suggestions import is_question, unknown_command
 
-    if is_question(name, rest, lambda: _words_of_query(argv)):
+    if is_question(name, rest, lambda: arrange(argv, build_command("query").declared).words):
         _mention_question(argv)
         return _run(["query", *argv])
     raise unknown_command(name, rest)
 
 
-def _words_of_query(argv: Sequence[str]) -> Sequence[str]:
-    """The words of a line that names no command, its options read as those of `query`."""
-    options = declared_options(build_command(find_spec("query")))
-    return arrange(argv, Declared("query", options, all_options)).words
-
-
 def _mention_question(argv: Sequence[str]) -> None:
     """Say in one line which command runs."""
     from shlex import join
-
-    from qmd.cli.screen import find_screen
 
     line = f"running: qmd query {join(argv)}"
     screen = find_screen(os.environ, "auto", stderr_is_terminal())
@@ -248,7 +189,7 @@ def _run_help(words: Sequence[str], arguments: Arguments) -> int:
     """`qmd help`, `qmd help search`, `qmd help collection`, `qmd help collection add`."""
     if not words or words == ["help"]:
         return _print_help(arguments)
-    if group_of(words[0]) or find_built_command(words) is not None:
+    if group_of(words[0]) or find_command(words, NAMES) or find_command(words, foreign_commands()):
         return _run([*words, "--help", *(f"{name}={value}" for name, value in arguments.settings.items())])
     from qmd.cli.suggestions import unknown_command
 
@@ -262,10 +203,11 @@ def _print_help(arguments: Arguments) -> int:
     index = next((value for option, value in pairwise(arguments.options) if option == "--index"), None)
     locations = locate(index, working_folder(), os.environ)
     if arguments.words or "--help" in arguments.asked:
+        from qmd.cli.commands import all_commands
         from qmd.cli.help import general_help
 
-        return _show_help(general_help(COMMANDS, locations.place), arguments)
-    from qmd.cli.first_page import first_page
+        return _show_help(general_help(all_commands(), locations.place), arguments)
+    from qmd.cli.help import first_page
 
     _show_help(first_page(locations, os.environ), arguments)
     # Programs that probe for qmd this way have always been told that they asked for nothing.
@@ -273,7 +215,7 @@ def _print_help(arguments: Arguments) -> int:
 
 
 def _show_help(text: str, arguments: Arguments) -> int:
-    screen = _screen_for(arguments, is_terminal=stdout_is_terminal())
+    screen = find_screen(os.environ, arguments.settings.get("--color", "auto"), stdout_is_terminal())
     if screen is None:
         out(text)
         return EXIT_OK

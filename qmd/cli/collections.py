@@ -1,9 +1,9 @@
-"""`collection …`: which folders are searched."""
+"""`collection …`, which folders are searched, and `status`, what is indexed of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -14,7 +14,14 @@ from qmd.cli.output import out, say
 from qmd.config.paths import expand_home
 from qmd.errors import QmdError
 from qmd.names import to_text
-from qmd.records import DEFAULT_PATTERN
+from qmd.plugins import hook
+from qmd.records import DEFAULT_PATTERN, Collection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qmd.config.paths import Locations
+    from qmd.status import IndexStatus
 
 Name = Annotated[str | None, Argument(help="Name of the collection.", autocompletion=completion.collections)]
 Mask = Annotated[str, Option("--mask", "--glob", metavar="GLOB", help="Files to index.")]
@@ -167,3 +174,42 @@ def update_command(
         opened.set_update_command(name, command)
     out(f"✓ Set update command for '{name}': {command}\n" if command else f"✓ Cleared update command for '{name}'\n")
     return 0
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def status(invocation: Invocation, json: Json = False, index: Index = None) -> int:
+    """Show what the index holds."""
+    from qmd.clock import utc_now
+    from qmd.render.listings import StatusReport, render_status, status_json
+
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
+        counts, collections = opened.status(), opened.indexed_collections()
+    report = StatusReport(counts, collections, _tips(counts, collections), _daemon_pid(locations))
+    if json:
+        out(status_json(report))
+    elif invocation.screen:
+        from qmd.render.tables import draw_status
+
+        invocation.page(draw_status(invocation.screen, report, utc_now(), locations.home, locations.index_name))
+    else:
+        out(render_status(report, utc_now()))
+    return 0
+
+
+def _daemon_pid(locations: Locations) -> int | None:
+    """The process of a running `qmd mcp --http`; its module is imported only where there is a pid file to judge."""
+    if not any(locations.cache.glob("mcp*.pid")):
+        return None
+    pid: int | None = hook("status: server")(locations)
+    return pid
+
+
+def _tips(counts: IndexStatus, collections: Sequence[Collection]) -> tuple[str, ...]:
+    bare = [one.name for one in collections if not one.context]
+    if not bare or not counts.documents:
+        return ()
+    names = ", ".join(bare[:3]) + (", …" if len(bare) > 3 else "")
+    return (f'Add context to collections for better results: {names} (qmd context add qmd://NAME/ "what is there")',)

@@ -1,159 +1,157 @@
-"""The commands of the program, and what typer makes of the function that each of them names."""
+"""The commands of the program: our own, those of our plug-ins, and those that other packages bring."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from importlib import import_module
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 
 from qmd import plugins
-
-CommandFunction = Callable[..., int]
-"""Takes the invocation, then what its signature declares by name; returns the exit status."""
+from qmd.plugins import Command
 
 COMPLETION_REQUEST = "_QMD_COMPLETE"
 """The variable by which a shell asks how a line may go on; typer derives it from the program's name."""
 
-
-class CommandSpec(NamedTuple):
-    """One command: `place` is the module below `qmd.cli` and the function in it, `words` what follows the name."""
-
-    name: str
-    place: str
-    words: str
-    help: str
-
-    @property
-    def usage(self) -> str:
-        """What follows `qmd ` on a command line."""
-        return f"{self.name} {self.words}".rstrip()
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """Two lines that show its use; kept where only its help reads them."""
-        from qmd.cli.examples import EXAMPLES
-
-        return EXAMPLES.get(self.name, ())
-
-    def load(self) -> CommandFunction:
-        """The function, its module imported."""
-        module, _, name = self.place.partition(":")
-        function: CommandFunction = getattr(import_module(module if "." in module else f"qmd.cli.{module}"), name)
-        return function
-
-
-_OWN: tuple[CommandSpec, ...] = (
-    CommandSpec(
-        "index", "indexing:index", "[options] [path…]", "Make folders or files searchable; without a path, refresh all."
+_OWN: tuple[Command, ...] = (
+    Command(
+        "index",
+        "qmd.cli.indexing:index",
+        "[options] [path…]",
+        "Make folders or files searchable; without a path, refresh all.",
     ),
-    CommandSpec("search", "search:find", "[options] <query>", "Search by words (BM25); no models."),
-    CommandSpec("vsearch", "search:find", "[options] <query>", "Search by meaning (vectors)."),
-    CommandSpec("query", "search:find", "[options] <query>", "Search by words and meaning, reranked: best results."),
-    CommandSpec(
+    Command("search", "qmd.cli.search:find", "[options] <query>", "Search by words (BM25); no models."),
+    Command("vsearch", "qmd.cli.search:find", "[options] <query>", "Search by meaning (vectors)."),
+    Command(
+        "query", "qmd.cli.search:find", "[options] <query>", "Search by words and meaning, reranked: best results."
+    ),
+    Command(
         "get",
-        "documents:get",
+        "qmd.cli.documents:get",
         "<filepath>[:from[:count]] [--from <line>] [-l <lines>] [--no-line-numbers] [--full-path]",
         "Show a document, some of its lines, or the target of a [[link]].",
     ),
-    CommandSpec(
+    Command(
         "multi-get",
-        "documents:multi_get",
-        "<pattern> [-l <lines>] [--max-bytes <bytes>] [--no-line-numbers] [--full-path]"
-        " [--format json|csv|md|xml|files]",
+        "qmd.cli.documents:multi_get",
+        "<pattern> [-l <lines>] [--max-bytes <bytes>] [--no-line-numbers] [--full-path] [--format {formats}]",
         "Show several documents: a glob, or a comma-separated list.",
     ),
-    CommandSpec(
-        "open", "opening:open_note", "<note[:line]|#docid|N> [--print]", "Open a note, or hit N of the last search."
+    Command(
+        "open",
+        "qmd.cli.notes:open_note",
+        "<note[:line]|#docid|N> [--print]",
+        "Open a note, or hit N of the last search.",
     ),
-    CommandSpec("links", "links:links", "<note> [--json]", "List the links from a note and to it."),
-    CommandSpec(
+    Command("links", "qmd.cli.notes:links", "<note> [--json]", "List the links from a note and to it."),
+    Command(
         "related",
-        "links:related",
+        "qmd.cli.notes:related",
         "<note> [-n <count>] [-c <collection>] [--json]",
         "List notes that are similar to a note, by meaning and links.",
     ),
-    CommandSpec("ls", "documents:list_files", "[collection[/prefix]]", "List collections or their files."),
-    CommandSpec("status", "status:status", "[--json]", "Show what the index holds."),
-    CommandSpec(
+    Command("ls", "qmd.cli.documents:list_files", "[collection[/prefix]]", "List collections or their files."),
+    Command("status", "qmd.cli.collections:status", "[--json]", "Show what the index holds."),
+    Command(
         "collection add",
-        "collections:add",
+        "qmd.cli.collections:add",
         "<path> [--name <name>] [--mask <glob>] [--no-ignore]",
         "Add a folder as a collection and index its words.",
     ),
-    CommandSpec("collection list", "collections:list_collections", "[--json]", "List the collections."),
-    CommandSpec("collection show", "collections:show", "<name>", "Show one collection."),
-    CommandSpec("collection rename", "collections:rename", "<old> <new>", "Rename a collection."),
-    CommandSpec("collection remove", "collections:remove", "<name>", "Remove a collection; its files stay."),
-    CommandSpec(
-        "collection include", "collections:include", "<name>", "Include it in searches that name no collection."
+    Command("collection list", "qmd.cli.collections:list_collections", "[--json]", "List the collections."),
+    Command("collection show", "qmd.cli.collections:show", "<name>", "Show one collection."),
+    Command("collection rename", "qmd.cli.collections:rename", "<old> <new>", "Rename a collection."),
+    Command("collection remove", "qmd.cli.collections:remove", "<name>", "Remove a collection; its files stay."),
+    Command(
+        "collection include", "qmd.cli.collections:include", "<name>", "Include it in searches that name no collection."
     ),
-    CommandSpec("collection exclude", "collections:exclude", "<name>", "Leave it out of searches that do not name it."),
-    CommandSpec(
+    Command(
+        "collection exclude", "qmd.cli.collections:exclude", "<name>", "Leave it out of searches that do not name it."
+    ),
+    Command(
         "collection update-cmd",
-        "collections:update_command",
+        "qmd.cli.collections:update_command",
         "<name> [command]",
         "Set or clear the command that 'update' runs first.",
     ),
-    CommandSpec(
+    Command(
         "context add",
-        "contexts:add",
+        "qmd.cli.contexts:add",
         '[path] "text" [-c <collection>]',
         "Describe a folder; results from it show the text.",
     ),
-    CommandSpec("context list", "contexts:list_contexts", "", "List the contexts."),
-    CommandSpec("context rm", "contexts:remove", "<path>", "Remove a context."),
-    CommandSpec("context check", "contexts:check", "", "List collections and folders without a context."),
-    CommandSpec("update", "indexing:update", "[-c <collection>]", "Index the words of new and changed files."),
-    CommandSpec("embed", "indexing:embed", "[-f] [-c <collection>]", "Compute missing vectors."),
-    CommandSpec("cleanup", "indexing:cleanup", "[--dry-run]", "Remove unused data and make the index file smaller."),
-    CommandSpec(
+    Command("context list", "qmd.cli.contexts:list_contexts", "", "List the contexts."),
+    Command("context rm", "qmd.cli.contexts:remove", "<path>", "Remove a context."),
+    Command("context check", "qmd.cli.contexts:check", "", "List collections and folders without a context."),
+    Command("update", "qmd.cli.indexing:update", "[-c <collection>]", "Index the words of new and changed files."),
+    Command("embed", "qmd.cli.indexing:embed", "[-f] [-c <collection>]", "Compute missing vectors."),
+    Command(
+        "cleanup", "qmd.cli.indexing:cleanup", "[--dry-run]", "Remove unused data and make the index file smaller."
+    ),
+    Command(
         "store copy",
-        "store_command:copy",
+        "qmd.cli.store_command:copy",
         "<from> <to>",
         "Copy an index with its vectors to another place.",
     ),
-    CommandSpec("init", "project:init", "", "Create an index for this folder only, in ./.qmd."),
-    CommandSpec(
-        "trust", "project:trust", "[list|revoke]", "Allow this project's .qmd to run commands and choose models."
+    Command("init", "qmd.cli.project:init", "", "Create an index for this folder only, in ./.qmd."),
+    Command(
+        "trust",
+        "qmd.cli.project:trust",
+        "[list|revoke]",
+        "Allow this project's .qmd to run commands and choose models.",
     ),
-    CommandSpec("skill show", "skills:show", "", "Print the instructions for agents that use qmd."),
-    CommandSpec(
-        "skill install", "skills:install", "[--global] [--yes] [-f]", "Install the skill where agents look for it."
+    Command("skill show", "qmd.cli.skills:show", "", "Print the instructions for agents that use qmd."),
+    Command(
+        "skill install",
+        "qmd.cli.skills:install",
+        "[--global] [--yes] [-f]",
+        "Install the skill where agents look for it.",
     ),
-    CommandSpec("skills list", "skills:list_skills", "[--json]", "List the skills."),
-    CommandSpec("skills get", "skills:get", "<name>… [--full] [--all] [--json]", "Print skills."),
-    CommandSpec("skills path", "skills:path", "[name] [--json]", "Print the folders of skills."),
-    CommandSpec(
-        "pull", "models:pull", "[name…] [--no-prepare]", "Download the larger models (the same as 'models pull')."
+    Command("skills list", "qmd.cli.skills:list_skills", "[--json]", "List the skills."),
+    Command("skills get", "qmd.cli.skills:get", "<name>… [--full] [--all] [--json]", "Print skills."),
+    Command("skills path", "qmd.cli.skills:path", "[name] [--json]", "Print the folders of skills."),
+    Command(
+        "pull",
+        "qmd.cli.models:pull",
+        "[name…] [--no-prepare]",
+        "Download the larger models (the same as 'models pull').",
     ),
-    CommandSpec("models list", "models:list_models", "[--available] [--json]", "List known models."),
-    CommandSpec(
-        "models pull", "models:pull", "[name…] [--no-prepare]", "Download models; continues an interrupted download."
+    Command("models list", "qmd.cli.models:list_models", "[--available] [--json]", "List known models."),
+    Command(
+        "models pull",
+        "qmd.cli.models:pull",
+        "[name…] [--no-prepare]",
+        "Download models; continues an interrupted download.",
     ),
-    CommandSpec("models path", "models:path", "<name>", "Print the folder of a model."),
-    CommandSpec("models verify", "models:verify", "[name…]", "Check model files."),
-    CommandSpec("models remove", "models:remove", "<name>", "Delete the files of a model."),
-    CommandSpec("models export", "models:export", "<name> <target>", "Copy a model to a folder or archive."),
-    CommandSpec(
+    Command("models path", "qmd.cli.models:path", "<name>", "Print the folder of a model."),
+    Command("models verify", "qmd.cli.models:verify", "[name…]", "Check model files."),
+    Command("models remove", "qmd.cli.models:remove", "<name>", "Delete the files of a model."),
+    Command("models export", "qmd.cli.models:export", "<name> <target>", "Copy a model to a folder or archive."),
+    Command(
         "completion",
-        "completion:print_script",
+        "qmd.cli.shell:print_script",
         "bash|zsh|fish|powershell",
         "Print the completion script for a shell.",
     ),
 )
 
 
-def _all() -> Iterator[CommandSpec]:
-    """Our own commands, each followed by those of plug-ins that help lists after it."""
-    waiting = {row.after: CommandSpec(*row[:4]) for row in plugins.COMMANDS}
-    for spec in _OWN:
-        follower: CommandSpec | None = spec
-        while follower is not None:
-            yield follower
-            follower = waiting.get(follower.name)
+def _in_order(rows: Sequence[Command]) -> Iterator[Command]:
+    """Our own commands, each followed by the rows that name it, and then the others."""
+    waiting: dict[str, list[Command]] = {}
+    for row in rows:
+        waiting.setdefault(row.after, []).append(row)
+
+    def with_followers(command: Command) -> Iterator[Command]:
+        yield command
+        for follower in waiting.pop(command.name, ()):
+            yield from with_followers(follower)
+
+    for command in _OWN:
+        yield from with_followers(command)
+    yield from (row for after in list(waiting) for row in waiting.pop(after, ()))
 
 
-COMMANDS = tuple(_all())
+COMMANDS = tuple(_in_order(plugins.COMMANDS))
 
 ALIASES: Mapping[str, str] = {
     "vector-search": "vsearch",
@@ -178,41 +176,50 @@ IDLE_OPTIONS: Mapping[str, Collection[str]] = {
 }
 """Options that a command takes because programs pass them, and that change nothing there: its help does without."""
 
-NAMES: Collection[str] = (*(spec.name for spec in COMMANDS), *ALIASES)
+NAMES: Collection[str] = (*(command.name for command in COMMANDS), *ALIASES)
 
 
-def find_spec(name: str) -> CommandSpec:
-    """The command of that name or alias, which must be one of ours."""
+@cache
+def foreign_commands() -> Mapping[str, Command]:
+    """The commands that other packages bring, by name; asked for by `--help` and for a word that is none of ours."""
+    from qmd.cli.output import warn
+
+    found: dict[str, Command] = {}
+    for module in plugins.foreign():
+        for row in getattr(module, "COMMANDS", ()):
+            if not isinstance(row, Command) or row.name.partition(" ")[0] in _FIRST_WORDS:
+                warn(f"a command of the plug-in '{module.__name__}' is not used: {row!r}")
+            else:
+                found[row.name] = row
+    return found
+
+
+_FIRST_WORDS = {"help", *(name.partition(" ")[0] for name in NAMES)}
+
+
+def all_commands() -> list[Command]:
+    """Every command, in the order of help."""
+    return list(_in_order((*plugins.COMMANDS, *foreign_commands().values())))
+
+
+def find_spec(name: str) -> Command:
+    """The command of that name or alias, which there must be."""
     wanted = ALIASES.get(name, name)
-    return next(spec for spec in COMMANDS if spec.name == wanted)
+    own = next((command for command in COMMANDS if command.name == wanted), None)
+    return own or foreign_commands()[wanted]
 
 
-def group_of(name: str) -> list[CommandSpec]:
+def group_of(name: str) -> list[Command]:
     """The commands whose names begin with the word `name`."""
-    return [spec for spec in COMMANDS if spec.name.startswith(f"{name} ")]
+    return [command for command in COMMANDS if command.name.startswith(f"{name} ")]
 
 
-def build_command(spec: CommandSpec) -> Any:
-    """Typer's command for `spec`; when invoked it returns the values of the function's parameters by name."""
-    from inspect import signature
+def usage_of(command: Command) -> str:
+    """What follows `qmd ` on a command line."""
+    usage = f"{command.name} {command.words}".rstrip()
+    if "{formats}" in usage:
+        from qmd.render.formats import FORMATS
 
-    import typer
-
-    def collect(**values: object) -> dict[str, object]:
-        return values
-
-    declared = signature(spec.load(), eval_str=True)
-    # The invocation is no matter of the command line.
-    collect.__signature__ = declared.replace(parameters=list(declared.parameters.values())[1:])  # type: ignore[attr-defined]
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-    app.command(name=spec.name, help=spec.help, context_settings=settings)(collect)
-    return typer.main.get_command(app)
-
-
-def declared_options(command: Any) -> Iterator[tuple[str, bool]]:
-    """Each spelling of an option of typer's `command`, and whether it takes a value."""
-    for one in command.params:
-        if one.param_type_name == "option":
-            for spelling in (*one.opts, *one.secondary_opts):
-                yield spelling, not one.is_flag
+        # What a terminal shows is nothing to ask for.
+        usage = usage.replace("{formats}", "|".join(name for name in FORMATS if name != "cli"))
+    return usage

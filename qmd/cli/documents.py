@@ -7,32 +7,25 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
+from msgspec import Struct
 from msgspec.structs import replace
 from typer import Argument, Option
 
 from qmd.app.disk_paths import linker, missing_warning
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
-from qmd.cli.failures import report
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
-    LARGEST_NUMBER,
-    Csv,
-    Files,
-    FormatName,
     FullPath,
     Index,
-    Json,
-    Markdown,
     NoLineNumbers,
-    Xml,
-    choose_format,
+    Output,
     positive_number,
 )
-from qmd.cli.output import out, say, warn
+from qmd.cli.output import out, report, say, warn
+from qmd.cli.parser import LARGEST_NUMBER
 from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
-from qmd.render.documents import FetchedDocument, render_document, render_documents
-from qmd.render.hits import file_identifier
+from qmd.render.formats import FetchedDocument, file_identifier, render_document, render_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,21 +48,30 @@ Pattern = Annotated[
 Folder = Annotated[
     list[str] | None, Argument(help="Collection, or collection/prefix.", autocompletion=completion.folders)
 ]
+Lines = Annotated[str | None, Option("-l", "--l", metavar="N", help="Show at most N lines.")]
 _FOLDERS_NAMED = 5
-_LINE_OPTION = Option("-l", "--l", metavar="N", help="Show at most N lines.")
-Plain = Annotated[bool, Option("--plain", help="Show the text as it is, also on a terminal.")]
-_LINE_NUMBERS = Option("--line-numbers", help="Show line numbers (the default).")
+
+
+class LineOptions(Struct, frozen=True):
+    """Which numbers the lines of a document have, and what the document is called."""
+
+    line_numbers: Annotated[bool, Option("--line-numbers", help="Show line numbers (the default).")] = True
+    no_line_numbers: NoLineNumbers = False
+    full_path: FullPath = False
+    plain: Annotated[bool, Option("--plain", help="Show the text as it is, also on a terminal.")] = False
+
+    @property
+    def numbered(self) -> bool:
+        """Whether lines have numbers."""
+        return self.line_numbers and not self.no_line_numbers
 
 
 def get(
     invocation: Invocation,
     file: File = None,
     from_line: Annotated[str | None, Option("--from", metavar="N", help="Start at line N.")] = None,
-    lines: Annotated[str | None, _LINE_OPTION] = None,
-    line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
-    no_line_numbers: NoLineNumbers = False,
-    full_path: FullPath = False,
-    plain: Plain = False,
+    lines: Lines = None,
+    shown: LineOptions = LineOptions(),
     index: Index = None,
 ) -> int:
     """Show one document."""
@@ -85,17 +87,22 @@ def get(
     locations = invocation.locate(index)
     with invocation.open(locations) as opened:
         documents, problems = _find_each(invocation, opened, words, first, count)
-        if invocation.screen and not plain:
-            _show_pages(invocation, opened, documents, full_path=full_path, line_numbers=not no_line_numbers)
+        if invocation.screen and not shown.plain:
+            _show_pages(invocation, opened, documents, shown)
         else:
-            shown: list[str] = []
-            for found in documents:
-                header = f"{file_identifier(found.document.uri, locations.index_name)}  {found.document.docid}"
-                if full_path:
-                    header = _on_disk(opened, found.document) or header
-                shown.append(render_document(header, found, line_numbers and not no_line_numbers))
-            invocation.page("\n".join(shown))
+            texts = [_plain_text(opened, found, shown, locations.index_name) for found in documents]
+            invocation.page("\n".join(texts))
     return max((report(problem) for problem in problems), default=0)
+
+
+def _plain_text(index: OpenIndex, found: DocumentText, shown: LineOptions, index_name: str) -> str:
+    header = f"{file_identifier(found.document.uri, index_name)}  {found.document.docid}"
+    if shown.full_path:
+        path = index.disk_paths([found.document], relative=True).get(found.document.uri)
+        if path is None:
+            warn(missing_warning(1, 1))
+        header = path or header
+    return render_document(header, found, shown.numbered)
 
 
 def _find_each(
@@ -128,30 +135,15 @@ def _find_each(
     return found, others
 
 
-def _on_disk(index: OpenIndex, document: StoredDocument) -> str | None:
-    path = index.disk_paths([document], relative=True).get(document.uri)
-    if path is None:
-        warn(missing_warning(1, 1))
-    return path
-
-
 def multi_get(
     invocation: Invocation,
     pattern: Pattern = None,
-    lines: Annotated[str | None, _LINE_OPTION] = None,
+    lines: Lines = None,
     max_bytes: Annotated[
         str | None, Option("--max-bytes", metavar="N", help="Skip documents larger than N bytes.")
     ] = None,
-    line_numbers: Annotated[bool, _LINE_NUMBERS] = True,
-    no_line_numbers: NoLineNumbers = False,
-    full_path: FullPath = False,
-    plain: Plain = False,
-    format: FormatName = None,
-    json: Json = False,
-    csv: Csv = False,
-    md: Markdown = False,
-    xml: Xml = False,
-    files: Files = False,
+    shown: LineOptions = LineOptions(),
+    output: Output = Output(),
     index: Index = None,
 ) -> int:
     """Show several documents."""
@@ -159,7 +151,7 @@ def multi_get(
         usage = invocation.missing_argument()
         usage.hint = "pattern: glob (e.g., 'journals/2025-05*.md') or comma-separated list"
         raise usage
-    chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
+    chosen = output.chosen()
     max_lines = positive_number(lines, "-l", LARGEST_NUMBER) if lines is not None else None
     limit = positive_number(max_bytes, "--max-bytes", DEFAULT_MAX_BYTES)
     locations = invocation.locate(index)
@@ -169,16 +161,16 @@ def multi_get(
             say(problem)
         if not found.entries:
             return EXIT_NOT_FOUND
-        if invocation.screen and not plain and chosen == "cli":
-            _show_pages(invocation, opened, found.entries, full_path=full_path, line_numbers=not no_line_numbers)
+        if invocation.screen and not shown.plain and chosen == "cli":
+            _show_pages(invocation, opened, found.entries, shown)
             return 0
         documents = [entry.document for entry in found.entries]
-        on_disk = opened.disk_paths(documents, relative=True) if full_path else {}
-    if full_path and len(on_disk) < len(documents):
+        on_disk = opened.disk_paths(documents, relative=True) if shown.full_path else {}
+    if shown.full_path and len(on_disk) < len(documents):
         warn(missing_warning(len(documents) - len(on_disk), len(documents)))
     names = _identifiers(found, locations.index_name)
-    shown = [_fetched(entry, names[entry.document.uri], on_disk.get(entry.document.uri)) for entry in found.entries]
-    invocation.page(render_documents(shown, chosen, line_numbers and not no_line_numbers))
+    fetched = [_fetched(entry, names[entry.document.uri], on_disk.get(entry.document.uri)) for entry in found.entries]
+    invocation.page(render_documents(fetched, chosen, shown.numbered))
     return 0
 
 
@@ -186,9 +178,7 @@ def _show_pages(
     invocation: Invocation,
     index: OpenIndex,
     entries: Sequence[DocumentText | SkippedDocument],
-    *,
-    full_path: bool,
-    line_numbers: bool,
+    shown: LineOptions,
 ) -> None:
     """Draw documents for the person who asked for them."""
     from qmd.clock import utc_now
@@ -197,7 +187,7 @@ def _show_pages(
     assert invocation.screen is not None
     documents = [entry.document for entry in entries]
     paths = index.disk_paths(documents)
-    if full_path and len(paths) < len(documents):
+    if shown.full_path and len(paths) < len(documents):
         warn(missing_warning(len(documents) - len(paths), len(documents)))
     link = linker(index.editor_uri())
     pages = []
@@ -206,13 +196,13 @@ def _show_pages(
         page = Page(
             document, f"{document.collection}/{document.path}", entry.context, link=link(path, 1) if path else None
         )
-        if full_path and path is not None:
+        if shown.full_path and path is not None:
             page = replace(page, name=path)
         if isinstance(entry, SkippedDocument):
             pages.append(replace(page, reason=f"{entry.reason}: qmd get {document.uri}"))
         else:
             pages.append(replace(page, text=entry, address_of=_addresses(index, entry)))
-    invocation.page(draw_pages(invocation.screen, pages, utc_now(), line_numbers=line_numbers))
+    invocation.page(draw_pages(invocation.screen, pages, utc_now(), line_numbers=not shown.no_line_numbers))
 
 
 def _addresses(index: OpenIndex, found: DocumentText) -> Callable[[str], str | None]:

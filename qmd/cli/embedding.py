@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from qmd.cli.output import flush_result, out, say, warn
-from qmd.errors import AlreadyEmbeddingError, QmdError
+from qmd.errors import AlreadyEmbeddingError
+from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
@@ -25,11 +25,6 @@ _FIRST_STATES = 20
 _SLOW_S = 5.0
 _LONG_S = 20.0
 """Runs that take longer are announced to whoever waits for them."""
-
-_START_S = 3.0
-"""Longest wait for a background process to fail, to find nothing to do, or to have begun."""
-
-_POLL_S = 0.2
 
 _ALREADY = "Another embed process is already running. Skipping.\n"
 
@@ -90,63 +85,11 @@ def embed_index(
         say("stopped at the time limit; run 'qmd embed' again to continue")
 
 
-def embed_in_background(
-    invocation: Invocation,
-    index: Index,
-    locations: Locations,
-    collections: Sequence[str] | None,
-    no_gpu: bool,
-    **options: Unpack[EmbedOptions],
-) -> None:
-    """Have a process of its own bring the vectors up to date, at a low priority, and say where to look.
-
-    Raises:
-        QmdError: It failed at once.
-    """
-    from qmd.environment import command_on, last_line, start_process
-
-    run = index.status().embedding
-    if run is not None and not run.gives_way:
-        out(_ALREADY)
-        say(f"It is {run.state}; see: qmd status")
-        return
-    words = ["embed", *(word for name in collections or () for word in ("-c", name)), *_as_words(options)]
-    arguments, environ = command_on(locations, invocation.environ, [*words, *(["--no-gpu"] if no_gpu else ())])
-    log = locations.cache / f"embed-{locations.key}.log"
-    process = start_process(arguments, log, environ, gives_way=True)
-    deadline = time.monotonic() + _START_S
-    while process.poll() is None and time.monotonic() < deadline:
-        run = index.status().embedding
-        if run is not None and run.pid == process.pid and run.total:
-            break
-        time.sleep(_POLL_S)
-    if process.returncode is None:
-        out("Searches and queries work now. Vectors are computed in the background.\n")
-        out(f"To see how far: qmd status\nProcess {process.pid}, log: {log}\n")
-    elif process.returncode:
-        raise QmdError(f"the background process ended at once: {last_line(log)}", f"see {log}")
-    else:
-        out(f"{last_line(log)}\n")
-
-
 def _how_to_go_on(invocation: Invocation, index: Index, locations: Locations, *, force: bool) -> str:
     """Who computes the vectors that an interrupted command leaves; a server only those that are missing."""
-    from qmd.plugins import hook
-
     serves = index.embeds_behind and not force
     pid = hook("embed: serving process")(locations, invocation.environ) if serves else None
     return "run 'qmd embed' to continue" if pid is None else f"the server (process {pid}) continues when it is idle"
-
-
-def _as_words(options: EmbedOptions) -> Iterator[str]:
-    """The options of `embed` as they are typed."""
-    if options.get("force"):
-        yield "--force"
-    if not options.get("cut_declarations", True):
-        yield from ("--chunk-strategy", "regex")
-    timeout_s = options.get("timeout_s")
-    if timeout_s is not None:
-        yield from ("--timeout", str(timeout_s / 60))
 
 
 class _Shown:

@@ -1,4 +1,4 @@
-"""Help: what each command takes, as pages for people, the reference and the man page; and `qmd --help`.
+"""What people read about the program: `qmd` alone, `qmd --help`, and what each command takes, with examples.
 
 Through a pipe the text is plain and at most 80 columns wide; on a terminal the same text has colours.
 """
@@ -6,13 +6,18 @@ Through a pipe the text is plain and at most 80 columns wide; on a terminal the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qmd.cli.commands import ALIASES, IDLE_OPTIONS, CommandSpec
+import qmd
+from qmd.cli.commands import ALIASES, IDLE_OPTIONS, usage_of
+from qmd.errors import QmdError
+from qmd.plugins import Command
 
 if TYPE_CHECKING:
+    from qmd.cli.parser import BuiltCommand
+    from qmd.config.paths import Locations
     from qmd.render.drawing import Screen
 
 WIDTH = 80
@@ -62,7 +67,7 @@ class Row(NamedTuple):
 class CommandPage(NamedTuple):
     """All there is to say of a command."""
 
-    spec: CommandSpec
+    spec: Command
     aliases: Sequence[str]
     arguments: Sequence[Row]
     options: Sequence[Row]
@@ -71,20 +76,24 @@ class CommandPage(NamedTuple):
     examples: Sequence[str]
 
 
-def describe(spec: CommandSpec, command: Any) -> CommandPage:
-    """The page of a command; `command` is what typer makes of it."""
-    shown = [one for one in command.params if not one.hidden]
-    options = [one for one in shown if one.param_type_name == "option"]
+def describe(command: BuiltCommand) -> CommandPage:
+    """The page of a command."""
+    spec = command.spec
+    shown = [one for one in command.typer.params if not one.hidden]
+    options = {one.name: one for one in shown if one.param_type_name == "option"}
+    index = ["--index NAME"] if options.pop("index", None) else []
     idle = IDLE_OPTIONS.get(spec.name, ())
-    own = [one for one in options if one.name != "index" and one.opts[0] not in idle]
-    index = ["--index NAME"] if any(one.name == "index" for one in options) else []
     return CommandPage(
         spec,
         sorted(alias for alias, name in ALIASES.items() if name == spec.name),
         [Row((_argument(one),), one.help) for one in shown if one.param_type_name == "argument" and one.help],
-        [Row(_spellings(one), _meaning(one), "" if one.is_flag else one.metavar or "") for one in own],
+        [
+            Row(_spellings(one), _meaning(one), "" if one.is_flag else one.metavar or "")
+            for one in options.values()
+            if one.opts[0] not in idle
+        ],
         [*index, "--color auto|always|never", "--no-pager", "-h, --help"],
-        spec.examples,
+        (spec.examples or EXAMPLES.get(spec.name, ())),
     )
 
 
@@ -114,7 +123,7 @@ def _meaning(option: Any) -> str:
 
 def command_help(page: CommandPage) -> str:
     """What `qmd COMMAND --help` prints."""
-    usage = wrap(f"Usage: qmd {page.spec.usage}", WIDTH, subsequent_indent=" " * 11, break_on_hyphens=False)
+    usage = wrap(f"Usage: qmd {usage_of(page.spec)}", WIDTH, subsequent_indent=" " * 11, break_on_hyphens=False)
     lines = [*usage, "", page.spec.help]
     if page.aliases:
         lines += wrap(f"Also: {', '.join(f'qmd {alias}' for alias in page.aliases)}", WIDTH, break_on_hyphens=False)
@@ -127,7 +136,7 @@ def command_help(page: CommandPage) -> str:
     return "\n".join([*lines, ""])
 
 
-def general_help(commands: Sequence[CommandSpec], place: str) -> str:
+def general_help(commands: Sequence[Command], place: str) -> str:
     """What `qmd --help` prints; `place` is the index that a command would use here."""
     width = max(len(spec.name) for spec in commands)
     lines = ["Usage: qmd <command> [options]", "", "Search your own markdown files, on this machine."]
@@ -148,11 +157,11 @@ def general_help(commands: Sequence[CommandSpec], place: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def grouped(commands: Sequence[CommandSpec]) -> list[tuple[str, list[CommandSpec]]]:
+def grouped(commands: Sequence[Command]) -> list[tuple[str, list[Command]]]:
     """The commands below their titles, in the order of `GROUPS`."""
     titles = {first: title for title, names in GROUPS.items() for first in names}
     order = [*titles]
-    found: dict[str, list[CommandSpec]] = {title: [] for title in (*GROUPS, _REST)}
+    found: dict[str, list[Command]] = {title: [] for title in (*GROUPS, _REST)}
     for spec in commands:
         found[titles.get(spec.name.partition(" ")[0], _REST)].append(spec)
     for members in found.values():
@@ -160,10 +169,10 @@ def grouped(commands: Sequence[CommandSpec]) -> list[tuple[str, list[CommandSpec
     return [(title, members) for title, members in found.items() if members]
 
 
-def group_help(name: str, commands: Sequence[CommandSpec]) -> str:
+def group_help(name: str, commands: Sequence[Command]) -> str:
     """What `qmd collection` prints: the sub-commands with their arguments."""
-    rows = [Row((f"qmd {spec.usage}",), spec.help) for spec in commands]
-    examples = [f"  {spec.examples[0]}" for spec in commands[:2] if spec.examples]
+    rows = [Row((f"qmd {usage_of(spec)}",), spec.help) for spec in commands]
+    examples = [f"  {one}" for spec in commands[:2] for one in (spec.examples or EXAMPLES[spec.name])[:1]]
     lines = [f"Usage: qmd {name} <subcommand> [options]", "", *_columns(rows, 36), "", "Examples:", *examples]
     return "\n".join([*lines, ""])
 
@@ -183,6 +192,133 @@ def _columns(rows: Sequence[Row], left: int | None = None) -> list[str]:
         lines.append(f"  {row.typed:<{left}}  {texts[0] if texts else ''}".rstrip())
         lines += [f"{'':<{left + 4}}{text}" for text in texts[1:]]
     return lines
+
+
+# --- examples ---------------------------------------------------------------------------------
+
+FIRST_EXAMPLES = ('qmd query "why did we choose per-seat pricing"', 'qmd search "rate limiter" -n 10')
+"""What a newcomer sees of `qmd` alone."""
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "index": ("qmd index ~/notes", "qmd index ~/notes --glob '**/*.{md,txt}' --name texts"),
+    "search": ('qmd search "rate limiter"', "qmd search pricing -c notes -n 10 --sort date"),
+    "vsearch": ('qmd vsearch "how customers pay"', 'qmd vsearch "saving money" -c notes --json'),
+    "query": (FIRST_EXAMPLES[0], 'qmd query "what did we decide last week" -c notes --explain'),
+    "get": ("qmd get pricing.md", "qmd get notes/daily/2026-03-01.md:5-9"),
+    "multi-get": ("qmd multi-get 'daily/*.md'", "qmd multi-get pricing.md ideas.md --format json"),
+    "open": ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),
+    "links": ("qmd links pricing.md", 'qmd links "ideas" --json'),
+    "related": ("qmd related pricing.md", "qmd related ideas -n 3 -c notes"),
+    "ls": ("qmd ls", "qmd ls notes/daily"),
+    "status": ("qmd status", "qmd status --json"),
+    "collection add": (
+        "qmd collection add ~/notes --name texts --mask '**/*.txt'",
+        "qmd collection add . --name here",
+    ),
+    "collection list": ("qmd collection list", "qmd collection list --json"),
+    "collection show": ("qmd collection show notes", "qmd collection info notes"),
+    "collection rename": ("qmd collection rename notes vault", "qmd collection mv notes vault"),
+    "collection remove": ("qmd collection remove notes", "qmd collection remove notes && qmd cleanup"),
+    "collection include": ("qmd collection include notes", "qmd collection include notes && qmd collection list"),
+    "collection exclude": ("qmd collection exclude notes", "qmd collection exclude notes && qmd collection list"),
+    "collection update-cmd": (
+        "qmd collection update-cmd notes git pull --rebase",
+        "qmd collection update-cmd notes",
+    ),
+    "context add": (
+        'qmd context add qmd://notes/daily "what I did, day by day"',
+        'qmd context add / "Everything I have written since 2019"',
+    ),
+    "context list": ("qmd context list", "qmd context list | head"),
+    "context rm": ("qmd context rm qmd://notes/daily", "qmd context rm /"),
+    "context check": ("qmd context check", "qmd context check | head"),
+    "update": ("qmd update", "qmd update -c notes --pull"),
+    "embed": ("qmd embed", "qmd embed -c notes --timeout 5"),
+    "cleanup": ("qmd cleanup --dry-run", "qmd cleanup"),
+    "store copy": ("qmd store copy index spare", "qmd store copy index notes.sqlite"),
+    "init": ("cd ~/projects/site && qmd init", "qmd init && qmd index ."),
+    "trust": ("qmd trust", "qmd trust list"),
+    "skill show": ("qmd skill show", "qmd --skill"),
+    "skill install": ("qmd skill install", "qmd skill install --global --yes"),
+    "skills list": ("qmd skills list", "qmd skills list --json"),
+    "skills get": ("qmd skills get qmd", "qmd skills get --all --json"),
+    "skills path": ("qmd skills path", "qmd skills path qmd --json"),
+    "pull": ("qmd pull", "qmd pull Qwen3-Reranker-0.6B"),
+    "models list": ("qmd models list", "qmd models list --json"),
+    "models pull": ("qmd models pull", "qmd models pull Qwen3-0.6B"),
+    "models path": ("qmd models path all-MiniLM-L6-v2", "ls $(qmd models path all-MiniLM-L6-v2)"),
+    "models verify": ("qmd models verify", "qmd models verify all-MiniLM-L6-v2"),
+    "models remove": (
+        "qmd models remove Qwen3-Reranker-0.6B",
+        "qmd models remove Qwen3-0.6B",
+    ),
+    "models export": (
+        "qmd models export all-MiniLM-L6-v2 minilm.tar.gz",
+        "qmd models export all-MiniLM-L6-v2 ~/models/minilm",
+    ),
+    "completion": (
+        "source <(qmd completion bash)",
+        "qmd completion fish > ~/.config/fish/completions/qmd.fish",
+    ),
+}
+"""Two of each command of our own, for a folder of notes that holds `pricing.md`, `ideas.md` and `daily/2026-03-01.md`,
+and is the collection `notes`; a test runs them there. Each fits a line of 80 columns."""
+
+
+# --- alone ----------------------------------------------------------------------------------------
+
+_PAGE = """\
+qmd {version}: search your own markdown, on this machine
+
+Usage: qmd <command> [options]
+
+Index: {state}
+       {database}
+
+Commands:
+  qmd index ~/notes        make a folder searchable; again, to refresh it
+  qmd query "how do I …"   ask: the best answers first; also: qmd "how do I …"
+  qmd open 1               open the first hit in your editor (qmd get: print it)
+
+Examples:
+  {examples}
+
+All commands: qmd --help    One command: qmd help query
+"""
+
+
+def first_page(locations: Locations, environ: Mapping[str, str]) -> str:
+    """The page for the index that a command would use here; at most 25 lines of 80 columns, but for a long path."""
+    return _PAGE.format(
+        version=qmd.__version__,
+        state=_state(locations, environ),
+        database=locations.place,
+        examples="\n  ".join(FIRST_EXAMPLES),
+    )
+
+
+def _state(locations: Locations, environ: Mapping[str, str]) -> str:
+    from qmd.app.configuration import FileConfiguration
+    from qmd.app.index import Index
+    from qmd.app.notices import Notices
+    from qmd.clock import utc_now
+    from qmd.render.text import relative_time
+
+    try:
+        # Nobody is asked for trust, and nothing is warned of, who only wants to know what this is.
+        with Index(locations, FileConfiguration(locations, environ, Notices()), environ) as index:
+            counts = index.status()
+    except QmdError as error:
+        return f"cannot be read, {error.message} (see: qmd doctor)"
+    if not counts.documents:
+        return "nothing indexed yet"
+    noun = "document" if counts.documents == 1 else "documents"
+    vectors = "all with vectors"
+    if counts.embedding is not None:
+        vectors = f"vectors being computed ({counts.embedding.percent} %)"
+    elif counts.pending_documents:
+        vectors = f"{counts.pending_documents} without vectors (qmd embed)"
+    return f"{counts.documents} {noun}, {vectors}, updated {relative_time(counts.updated_at, utc_now())}"
 
 
 # --- on a terminal --------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,15 +20,16 @@ from qmd.names import to_text
 from qmd.records import DEFAULT_PATTERN, Collection
 
 if TYPE_CHECKING:
-    from qmd.app.records import EmbedOptions
+    from qmd.app.index import Index as OpenIndex
+    from qmd.app.records import EmbedOptions, Part
     from qmd.app.updating import Update
+    from qmd.config.paths import Locations
     from qmd.indexing.update import UpdateReport
 
 Glob = Annotated[str | None, Option("--glob", "--mask", metavar="GLOB", help="Files to index [default: **/*.md].")]
 Verify = Annotated[
     bool, Option("--verify", help="Read all files again, even unchanged ones, and check the whole index.")
 ]
-Background = Annotated[bool, Option("--background", help="Compute the vectors in a background process.")]
 Pull = Annotated[bool, Option("--pull", help="First run 'git pull' in folders that are git checkouts.")]
 
 _WARNINGS_SHOWN = 10
@@ -42,7 +43,6 @@ def index(
     glob: Glob = None,
     no_ignore: NoIgnore = False,
     no_embed: Annotated[bool, Option("--no-embed", help="Index words only; compute no vectors.")] = False,
-    background: Background = False,
     verify: Verify = False,
     chunk_strategy: ChunkStrategy = None,
     yes: Annotated[bool, Option("--yes", help="Index a whole disk or home folder without asking.")] = False,
@@ -50,9 +50,6 @@ def index(
     index: Index = None,
 ) -> int:
     """Make folders searchable, or refresh all."""
-    from qmd.app.engines import is_words_only
-    from qmd.cli.embedding import embed_in_background, embed_index
-
     cut_declarations = cuts_declarations(chunk_strategy)
     locations = invocation.locate(index)
     absolute = [_existing(invocation, path) for path in paths or ()]
@@ -66,24 +63,37 @@ def index(
         with opened.updating(names, verify=verify) as update:
             if not update.collections:
                 raise NotFoundError("there is nothing to index yet", "name a folder: qmd index ~/notes")
-            failures = [
-                _refresh(invocation, update, collection, below, is_named=parts is not None)
-                for collection in update.collections
-                for below in _folders_to_refresh(
-                    part.below for part in parts or () if part.collection == collection.name
-                )
-            ]
-        try:
-            if background and not no_embed:
-                embed_in_background(invocation, opened, locations, names, no_gpu, cut_declarations=cut_declarations)
-            elif not no_embed:
-                embed_index(invocation, opened, locations, names, cut_declarations=cut_declarations)
-        except ModelError as exc:
-            if not is_words_only():
-                raise
-            warn(f"no vectors: {exc.message}")
-            say("words are searchable: qmd search")
-    return NotFoundError.exit_code if any(failures) else 0
+            failed = _refresh_all(invocation, update, parts)
+        if not no_embed:
+            _embed_if_possible(invocation, opened, locations, names, cut_declarations)
+    return NotFoundError.exit_code if failed else 0
+
+
+def _refresh_all(invocation: Invocation, update: Update, parts: Sequence[Part] | None) -> bool:
+    """Update the collections, or the parts of them that were named; True when the folder of one cannot be read."""
+    failures = []
+    for collection in update.collections:
+        named = dict.fromkeys(part.below for part in parts or () if part.collection == collection.name)
+        # All of it where it, or nothing, was named.
+        for below in named if named and "" not in named else ("",):
+            failures.append(_refresh(invocation, update, collection, below, is_named=parts is not None))
+    return any(failures)
+
+
+def _embed_if_possible(
+    invocation: Invocation, opened: OpenIndex, locations: Locations, names: Sequence[str] | None, cut_declarations: bool
+) -> None:
+    """Compute the vectors; where words alone are wanted, that they cannot be computed is a warning."""
+    from qmd.app.engines import is_words_only
+    from qmd.cli.embedding import embed_index
+
+    try:
+        embed_index(invocation, opened, locations, names, cut_declarations=cut_declarations)
+    except ModelError as exc:
+        if not is_words_only():
+            raise
+        warn(f"no vectors: {exc.message}")
+        say("words are searchable: qmd search")
 
 
 def _existing(invocation: Invocation, path: Path) -> Path:
@@ -110,12 +120,6 @@ def _confirm_all(path: Path, pattern: str) -> None:
     found = f"'{to_text(path)}' is a whole disk or home folder; files that match {pattern}: {more}{n_files:,}"
     if not confirm(f"{found}. Index them all?"):
         raise UsageError(found, f"name the folder of your notes, or: qmd index {shlex.quote(to_text(path))} --yes")
-
-
-def _folders_to_refresh(folders: Iterable[str]) -> Sequence[str]:
-    """What there is to refresh of a collection: all of it where it, or nothing, was named."""
-    named = dict.fromkeys(folders)
-    return tuple(named) if named and "" not in named else ("",)
 
 
 def _refresh(invocation: Invocation, update: Update, collection: Collection, below: str, *, is_named: bool) -> bool:
@@ -224,13 +228,12 @@ def embed(
     max_docs: Annotated[str | None, Option("--max-docs-per-batch", hidden=True)] = None,
     max_megabytes: Annotated[str | None, Option("--max-batch-mb", hidden=True)] = None,
     timeout: Annotated[float | None, Option("--timeout", metavar="MIN", help="Stop after MIN minutes.")] = None,
-    background: Background = False,
     chunk_strategy: ChunkStrategy = None,
     no_gpu: NoGpu = False,
     index: Index = None,
 ) -> int:
     """Compute the vectors that are missing."""
-    from qmd.cli.embedding import embed_in_background, embed_index
+    from qmd.cli.embedding import embed_index
 
     cut_declarations = cuts_declarations(chunk_strategy)
     for value, label in ((max_docs, "maxDocsPerBatch"), (max_megabytes, "maxBatchBytes")):
@@ -248,8 +251,6 @@ def embed(
     with invocation.open(locations, allow_gpu=not no_gpu) as opened:
         if not opened.exists() and not opened.collections():
             out("No collections found. Run 'qmd index .' to create one.\n")
-        elif background:
-            embed_in_background(invocation, opened, locations, collection or None, no_gpu, **options)
         else:
             embed_index(invocation, opened, locations, collection or None, **options)
     return 0

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
+from msgspec import Struct
 from typer import Argument, Option
 
 from qmd.cli import completion
 from qmd.cli.output import warn
+from qmd.cli.parser import LARGEST_NUMBER
 from qmd.errors import UsageError
 from qmd.plugins import STORES
-from qmd.render.hits import FORMATS, Format
+from qmd.render.formats import FORMATS
 
 SCREEN_LIMIT = 30
 """Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
-LARGEST_NUMBER = 1_000_000_000
-"""More results, lines, milliseconds or minutes than anyone can mean; SQLite and clocks have limits of their own."""
 
 Index = Annotated[
     str | None,
@@ -47,7 +46,7 @@ FormatName = Annotated[
     Option(
         "--format",
         metavar="NAME",
-        help="cli, json, csv, md, xml or files.",
+        help=f"{', '.join([*FORMATS][:-1])} or {[*FORMATS][-1]}.",
         show_default=False,
         autocompletion=completion.one_of(*FORMATS),
     ),
@@ -101,22 +100,31 @@ Interactive = Annotated[bool, Option("-i", "--interactive", help="Choose a hit o
 Budget = Annotated[int | None, Option("--budget", metavar="MS", min=1, help="Answer within MS milliseconds.")]
 
 
-def choose_format(name: str | None, flags: dict[Format, bool]) -> Format:
-    """The output format: `--format`, else the first flag that is set, else `cli`.
+class Output(Struct, frozen=True):
+    """Which of the formats is wanted."""
 
-    Raises:
-        UsageError: An unknown name.
-    """
-    asked = [known for known, is_set in flags.items() if is_set]
-    chosen: Format = asked[0] if asked else "cli"
-    if name and name.strip():
-        wanted = name.strip().lower()
-        if wanted not in FORMATS:
-            raise UsageError(f"Unknown --format value: {name}", f"Valid: {', '.join(FORMATS)}")
-        chosen = next(known for known in FORMATS if known == wanted)
-    if ignored := [f"--{known}" for known in asked if known != chosen]:
-        warn(f"one format at a time: {chosen} is used, {' and '.join(ignored)} has no effect")
-    return chosen
+    format: FormatName = None
+    json: Json = False
+    csv: Csv = False
+    md: Markdown = False
+    xml: Xml = False
+    files: Files = False
+
+    def chosen(self) -> str:
+        """`--format`, else the first option that names one, JSON last, else `cli`.
+
+        Raises:
+            UsageError: An unknown name.
+        """
+        flags = [name for name in FORMATS if getattr(self, name, False)]
+        asked = sorted(flags, key="json".__eq__)
+        wanted = (self.format or "").strip().lower()
+        if wanted and wanted not in FORMATS:
+            raise UsageError(f"Unknown --format value: {self.format}", f"Valid: {', '.join(FORMATS)}")
+        chosen = wanted or (asked[0] if asked else "cli")
+        if ignored := [f"--{name}" for name in asked if name != chosen]:
+            warn(f"one format at a time: {chosen} is used, {' and '.join(ignored)} has no effect")
+        return chosen
 
 
 def positive_number(text: str | None, option: str, default: int) -> int:
@@ -145,15 +153,3 @@ def cuts_declarations(chunk_strategy: str | None) -> bool:
     if chunk_strategy not in (None, "auto", "regex"):
         raise UsageError(f"unknown --chunk-strategy '{chunk_strategy}'", "Valid: auto, regex")
     return chunk_strategy != "regex"
-
-
-def check_numbers(values: Mapping[str, object], spellings: Mapping[str, str]) -> None:
-    """Refuse numbers that nothing can count: `nan`, `inf`, beyond `LARGEST_NUMBER`.
-
-    Raises:
-        UsageError: A value is one of those; `spellings` has what its option is called.
-    """
-    for name, value in values.items():
-        if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
-            text = f"{spellings[name]} '{value}' is not a number from -{LARGEST_NUMBER} to {LARGEST_NUMBER}"
-            raise UsageError(text)

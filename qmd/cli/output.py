@@ -9,12 +9,20 @@ from __future__ import annotations
 import codecs
 import os
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from io import BufferedIOBase, BufferedWriter, RawIOBase, TextIOWrapper
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
-from qmd.errors import QmdError
+from qmd.errors import EXIT_FAILURE, BusyError, BusyModelError, QmdError, UsageError
+
+if TYPE_CHECKING:
+    from qmd.render.drawing import Colours, Screen
 
 _UNENCODABLE = "qmd-unencodable"
+
+COLOUR_CHOICES = ("auto", "always", "never")
+_NO = ("", "0", "false")
 
 
 class OutputError(QmdError):
@@ -160,6 +168,32 @@ def settle_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def report(error: QmdError) -> int:
+    """Print a failure; the exit status."""
+    with suppress(OutputError):  # what was written so far comes first where both streams are one terminal
+        flush_result()
+    if error.message.startswith("Usage: "):
+        say(error.message)
+    else:
+        # Programs that drive qmd wait and try again when they read SQLite's own words.
+        is_index = isinstance(error, BusyError) and not isinstance(error, BusyModelError)
+        suffix = " (database is locked)" if is_index and "locked" not in error.message else ""
+        say(f"error: {error.message}{suffix}")
+    if error.hint:
+        say(f"hint: {error.hint}")
+    return error.exit_code
+
+
+def report_unforeseen(error: Exception) -> int:
+    """Print a failure that nothing has foreseen; what the system says of a file is none of the program's faults."""
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
+        return report(QmdError(f"cannot use '{os.fsdecode(error.filename)}': {error.strerror}"))
+    detail = " ".join(str(error).split())
+    say(f"error: unexpected {type(error).__name__}: {detail}")
+    say("hint: run it again with QMD_DEBUG=1 for the traceback, and report it")
+    return EXIT_FAILURE
+
+
 # --- who reads ------------------------------------------------------------------------------------
 
 
@@ -176,3 +210,43 @@ def stderr_is_terminal() -> bool:
 def is_interactive() -> bool:
     """Whether a person can answer a question."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def find_screen(environ: Mapping[str, str], colour: str, is_terminal: bool) -> Screen | None:
+    """The screen to draw results for; None where a program reads them, which gets plain lines that never change.
+
+    What was asked on the command line beats `NO_COLOR`, that beats `FORCE_COLOR` and `CLICOLOR_FORCE`, and these beat
+    `TERM=dumb` and `CLICOLOR=0`.
+
+    Args:
+        environ: The environment variables.
+        colour: The value of `--color`.
+        is_terminal: Whether stdout is one.
+
+    Raises:
+        UsageError: `colour` is none of `COLOUR_CHOICES`.
+    """
+    import shutil
+
+    from qmd.render.drawing import Screen
+
+    if colour not in COLOUR_CHOICES:
+        raise UsageError(f"unknown --color '{colour}'", f"Valid: {', '.join(COLOUR_CHOICES)}")
+    is_forced = any(environ.get(name, "").lower() not in _NO for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
+    if colour == "auto":
+        if environ.get("NO_COLOR"):
+            colour = "never"
+        elif is_forced:
+            colour = "always"
+        elif environ.get("TERM") == "dumb" or environ.get("CLICOLOR") == "0":
+            colour = "never"
+    if not is_terminal and colour != "always":
+        return None
+    size = shutil.get_terminal_size()
+    return Screen(size.columns, size.lines, None if colour == "never" else _colours(environ))
+
+
+def _colours(environ: Mapping[str, str]) -> Colours:
+    if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") or environ.get("WT_SESSION"):
+        return "truecolor"
+    return "256" if environ.get("TERM", "").endswith("256color") else "standard"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.app.disk_paths import missing_warning
@@ -16,34 +17,29 @@ from qmd.cli.options import (
     CandidateLimit,
     ChunkStrategy,
     Collections,
-    Csv,
     Expand,
     Explain,
-    Files,
-    FormatName,
     Full,
     FullPath,
     Index,
     Intent,
     Interactive,
-    Json,
     Limit,
     LineNumbers,
-    Markdown,
     MinScore,
     NoGpu,
     NoLineNumbers,
+    Output,
     QueryWords,
     Rerank,
     SortBy,
-    Xml,
-    choose_format,
     cuts_declarations,
     positive_number,
 )
 from qmd.cli.output import out, say, warn
 from qmd.errors import UsageError
-from qmd.render.hits import Format, HitOptions, render_hits, snippet_characters
+from qmd.plugins import hook
+from qmd.render.formats import FORMATS, HitOptions, render_hits
 from qmd.render.text import refreshed_line
 from qmd.retrieval.query import CANDIDATES
 
@@ -53,10 +49,9 @@ if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.records import SearchResponse
+    from qmd.render.drawing import Screen
     from qmd.retrieval.query import Mode
 
-_DEFAULT_LIMITS: Mapping[Format, int] = {"json": 20, "files": 20}
-_TERMINAL_LIMIT = 5
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
@@ -66,108 +61,124 @@ _START_MS = 150
 _STALE_DAYS = 14
 
 
-def find(
-    invocation: Invocation,
-    query: QueryWords = None,
-    n: Limit = None,
-    all_results: All = False,
-    min_score: MinScore = 0.0,
-    sort: SortBy = None,
-    collection: Collections = None,
-    full: Full = False,
-    line_numbers: LineNumbers = False,
-    no_line_numbers: NoLineNumbers = False,
-    full_path: FullPath = False,
-    format: FormatName = None,
-    json: Json = False,
-    csv: Csv = False,
-    md: Markdown = False,
-    xml: Xml = False,
-    files: Files = False,
-    explain: Explain = False,
-    intent: Intent = None,
-    candidate_limit: CandidateLimit = None,
-    rerank: Rerank = True,
-    expand: Expand = None,
-    budget: Budget = None,
-    chunk_strategy: ChunkStrategy = None,
-    no_gpu: NoGpu = False,
-    interactive: Interactive = False,
-    index: Index = None,
-) -> int:
-    """Search, and print the results."""
-    text = " ".join(query or ())
-    if not text and not interactive:
-        raise invocation.missing_argument()
-    cuts_declarations(chunk_strategy)  # only checked: the chunks are those of the index
-    chosen = choose_format(format, {"csv": csv, "md": md, "xml": xml, "files": files, "json": json})
-    if min_score > 1:
-        raise UsageError(
-            f"--min-score '{min_score:g}' is not from 0 to 1",
-            f"50 % is 0.5: qmd {invocation.command} … --min-score 0.5",
-        )
-    mode = _MODES[invocation.command]
-    everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
-    default = SCREEN_LIMIT if interactive else _DEFAULT_LIMITS.get(chosen, _TERMINAL_LIMIT)
-    request = SearchRequest(
-        text,
-        mode=mode,
-        collections=tuple(collection or ()),
-        intent=intent,
-        limit=everything if all_results else positive_number(n, "-n", default),
-        min_relevance=min_score,
-        rerank=rerank,
-        expand=expand,
-        candidate_limit=positive_number(candidate_limit, "-C", CANDIDATES) if candidate_limit is not None else None,
-        budget_ms=budget,
-        overhead_ms=_START_MS,
-        explain=explain,
-        full_body=full,
-        sort=sort,
-        snippet_chars=snippet_characters(chosen),
-    )
-    locations = invocation.locate(index)
-    with invocation.open(locations, allow_gpu=not no_gpu) as opened:
-        if interactive:
-            from qmd.plugins import hook
+class SearchOptions(Struct, frozen=True):
+    """What is searched for, and how the hits are shown."""
 
-            status: int = hook("search --interactive")(invocation, opened, request, full_path=full_path)
+    query: QueryWords = None
+    n: Limit = None
+    all_results: All = False
+    min_score: MinScore = 0.0
+    sort: SortBy = None
+    collection: Collections = None
+    full: Full = False
+    line_numbers: LineNumbers = False
+    no_line_numbers: NoLineNumbers = False
+    full_path: FullPath = False
+    output: Output = Output()
+    explain: Explain = False
+    intent: Intent = None
+    candidate_limit: CandidateLimit = None
+    rerank: Rerank = True
+    expand: Expand = None
+    budget: Budget = None
+    chunk_strategy: ChunkStrategy = None
+    no_gpu: NoGpu = False
+    interactive: Interactive = False
+    index: Index = None
+
+    @property
+    def text(self) -> str:
+        """The query."""
+        return " ".join(self.query or ())
+
+    def request(self, command: str, format: str) -> SearchRequest:
+        """What a command asks the index for.
+
+        Raises:
+            UsageError: A value that cannot be meant.
+        """
+        cuts_declarations(self.chunk_strategy)  # only checked: the chunks are those of the index
+        if self.min_score > 1:
+            raise UsageError(
+                f"--min-score '{self.min_score:g}' is not from 0 to 1",
+                f"50 % is 0.5: qmd {command} … --min-score 0.5",
+            )
+        mode = _MODES[command]
+        everything = _ALL_LEXICAL if mode == "lexical" else _ALL_DENSE
+        default = SCREEN_LIMIT if self.interactive else FORMATS[format].limit
+        limit = self.candidate_limit
+        return SearchRequest(
+            self.text,
+            mode=mode,
+            collections=tuple(self.collection or ()),
+            intent=self.intent,
+            limit=everything if self.all_results else positive_number(self.n, "-n", default),
+            min_relevance=self.min_score,
+            rerank=self.rerank,
+            expand=self.expand,
+            candidate_limit=None if limit is None else positive_number(limit, "-C", CANDIDATES),
+            budget_ms=self.budget,
+            overhead_ms=_START_MS,
+            explain=self.explain,
+            full_body=self.full,
+            sort=self.sort,
+            snippet_chars=FORMATS[format].snippet_characters,
+        )
+
+
+def find(invocation: Invocation, options: SearchOptions) -> int:
+    """Search, and print the results."""
+    if not options.text and not options.interactive:
+        raise invocation.missing_argument()
+    format = options.output.chosen()
+    request = options.request(invocation.command, format)
+    locations = invocation.locate(options.index)
+    screen = invocation.screen if format == "cli" else None
+    with invocation.open(locations, allow_gpu=not options.no_gpu) as opened:
+        if options.interactive:
+            status: int = hook("search --interactive")(invocation, opened, request, full_path=options.full_path)
             return status
         response = opened.search(request)
         shown = HitOptions(
             index_name=locations.index_name,
-            full=full,
-            line_numbers=line_numbers and not no_line_numbers,
-            explain=explain,
-            disk_paths=_paths_shown(opened, response) if full_path else None,
-            empty_note="No results found above minimum score threshold." if min_score > 0 else "No results found.",
+            full=options.full,
+            line_numbers=options.line_numbers and not options.no_line_numbers,
+            explain=options.explain,
+            disk_paths=_paths_shown(opened, response) if options.full_path else None,
+            empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
         )
-        screen = invocation.screen if chosen == "cli" else None
         if screen is not None:
             shown = replace(shown, links=opened.openers([(hit.document, hit.passage.line) for hit in response.hits]))
-            if response.verdict == "none":
-                shown = replace(shown, next_step=_next_step(invocation.command, text, index, response))
         if invocation.command != "search" and not response.is_fresh:
             _mention_age(opened)
     for warning in response.warnings:
         warn(warning)
-    if response.refreshed and chosen == "cli":
+    if response.refreshed and format == "cli":
         say(refreshed_line(response.refreshed))
-    if explain and screen is None:
+    if options.explain and screen is None:
         _explain_expansion(response)
     if invocation.command == "query":
         _mention_built_in_models(locations, response)
     if screen is not None:
-        from qmd.app.disk_paths import remember_hits
-        from qmd.render.hit_screen import draw_hits
-
-        invocation.page(draw_hits(response, shown, screen))
-        remember_hits(locations, response.hits)
+        if response.verdict == "none":
+            shown = replace(shown, next_step=_next_step(invocation.command, options, response))
+        _show(invocation, screen, locations, response, shown)
         return 0
-    if chosen == "cli" and response.hits:
+    if format == "cli" and response.hits:
         _mention_verdict(response)
-    out(render_hits(response, chosen, shown))
+    out(render_hits(response, format, shown))
     return 0
+
+
+def _show(
+    invocation: Invocation, screen: Screen, locations: Locations, response: SearchResponse, shown: HitOptions
+) -> None:
+    """Draw the hits for a person, who may then name them by their number."""
+    from qmd.app.disk_paths import remember_hits
+    from qmd.render.hit_screen import draw_hits
+
+    invocation.page(draw_hits(response, shown, screen))
+    remember_hits(locations, response.hits)
 
 
 def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str]:
@@ -179,11 +190,11 @@ def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str
     return paths
 
 
-def _next_step(command: str, text: str, index: str | None, response: SearchResponse) -> tuple[str, str]:
+def _next_step(command: str, options: SearchOptions, response: SearchResponse) -> tuple[str, str]:
     """The command that may help where nothing matches well, and what it does."""
     import shlex
 
-    asked = [shlex.quote(text), *(["--index", shlex.quote(index)] if index else [])]
+    asked = [shlex.quote(options.text), *(["--index", shlex.quote(options.index)] if options.index else [])]
     if command == "search" and response.terms:
         return " ".join(["qmd query", *asked]), "search by meaning as well"
     if len(response.hits) > 1:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
 from qmd.cli.commands import NAMES
-from qmd.cli.spelling import is_option
+from qmd.cli.parser import is_option
 from qmd.errors import UsageError, nearest_name
 
 _ASK = ('qmd query "{}"', 'qmd search "{}"')

@@ -6,6 +6,7 @@ entry point names a module that has one or more of these tables, and is read onl
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -21,7 +22,9 @@ class Command(NamedTuple):
     place: str
     words: str
     help: str
-    after: str
+    after: str = ""
+    examples: tuple[str, ...] = ()
+    """Two lines that show its use, for a folder as in `qmd.cli.help`."""
 
 
 class Store(NamedTuple):
@@ -102,9 +105,15 @@ COMMANDS: tuple[Command, ...] = (
         "[options] [query]",
         "Search as you type and read what is found, on a full screen.",
         "query",
+        ("qmd browse", "qmd browse pricing -c notes"),
     ),
     Command(
-        "doctor", "qmd.plugins.doctor.command:doctor", "[--json]", "Check the installation and the index.", "status"
+        "doctor",
+        "qmd.plugins.doctor.command:doctor",
+        "[--json]",
+        "Check the installation and the index.",
+        "status",
+        ("qmd doctor", "qmd doctor --json"),
     ),
     Command(
         "bench",
@@ -112,6 +121,7 @@ COMMANDS: tuple[Command, ...] = (
         "<fixture.json> [--names [N]] [--json] [-c <collection>]",
         "Measure how well and how fast it searches.",
         "doctor",
+        ("qmd bench --names", "qmd bench --names 50 --backends bm25"),
     ),
     Command(
         "serve",
@@ -119,6 +129,7 @@ COMMANDS: tuple[Command, ...] = (
         "[--port <n>] [--open] [--watch]",
         "Search on a page in the browser; nothing leaves this machine.",
         "trust",
+        ("qmd serve --open", "qmd serve --port 9000 --watch"),
     ),
     Command(
         "mcp",
@@ -126,6 +137,7 @@ COMMANDS: tuple[Command, ...] = (
         "[stop] [--http [--host <name>] [--port <n>] [--daemon] [--watch]] [--print-config <client>]",
         "Serve editors and agents over MCP.",
         "serve",
+        ("qmd mcp --print-config claude", "qmd mcp --http --daemon"),
     ),
     Command(
         "watch",
@@ -133,6 +145,7 @@ COMMANDS: tuple[Command, ...] = (
         "[-c <collection>] [--interval <s>] [--no-embed]",
         "Keep the index up to date while files change.",
         "mcp",
+        ("qmd watch", "qmd watch -c notes --no-embed"),
     ),
     Command(
         "models prepare",
@@ -140,6 +153,7 @@ COMMANDS: tuple[Command, ...] = (
         "[name…] [--form <form>]",
         "Convert downloaded models into faster forms for the CPU.",
         "models pull",
+        ("qmd models prepare", "qmd models prepare Qwen3-0.6B --form q8"),
     ),
     Command(
         "models import",
@@ -147,6 +161,7 @@ COMMANDS: tuple[Command, ...] = (
         "<file|folder|ollama:name> [--name <name>] [--role <role>]",
         "Add a model that lies on this machine: a GGUF file, ollama:NAME, an archive.",
         "models export",
+        ("qmd models import minilm.tar.gz", "qmd models import ~/models/minilm --name all-MiniLM-L6-v2"),
     ),
 )
 
@@ -159,6 +174,8 @@ HOOKS: Mapping[str, str] = {
     "models list --available": "qmd.plugins.fastembed.available:list_available",
     "models list: importable": "qmd.plugins.forms.command:importable_models",
     "models pull: prepare": "qmd.plugins.forms.command:prepare_fetched",
+    "models prepare: logits of prompts": "qmd.plugins.qwen.rerank_runs:prompt_logits",
+    "doctor: inputs of a decoder": "qmd.plugins.qwen.decoder_signature:read_signature",
     "GGUF address: file": "qmd.plugins.forms.sources:cached_file_of",
     "server: routes of the page": "qmd.plugins.page.page:page_routes",
     "server: watching": "qmd.plugins.watch.command:watching_beside",
@@ -217,7 +234,31 @@ def room_of(name: str) -> str | None:
 
 @cache
 def foreign() -> tuple[Any, ...]:
-    """The modules of rows that other packages bring; to ask who brings any costs 50 ms."""
+    """The modules of rows that other packages bring; one that cannot be imported is left out with a line of warning."""
+    if not any(_declares_rows(folder) for folder in sys.path):
+        return ()
     from importlib.metadata import entry_points
 
-    return tuple(one.load() for one in entry_points(group=GROUP))
+    found = []
+    for one in entry_points(group=GROUP):
+        try:
+            found.append(one.load())
+        except (Exception, SystemExit) as exc:
+            import logging
+
+            reason = " ".join(str(exc).split())
+            logging.getLogger("qmd").warning(
+                "warning: the plug-in '%s' is not used: %s: %s", one.name, type(exc).__name__, reason
+            )
+    return tuple(found)
+
+
+def _declares_rows(folder: str) -> bool:
+    """Whether a package that is installed in a folder has rows; to have the standard library look costs 50 ms."""
+    from pathlib import Path
+
+    try:
+        files = Path(folder).glob("*-info/entry_points.txt")
+        return any(f"[{GROUP}]" in file.read_text("utf-8", "replace") for file in files)
+    except OSError:
+        return False

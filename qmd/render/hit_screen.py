@@ -9,7 +9,7 @@ from qmd.ingest.markdown import plain_text
 from qmd.names import file_name
 from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw
-from qmd.render.hits import LEAST_SHOWN, HitOptions, Row, make_rows
+from qmd.render.formats import LEAST_SHOWN, HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
 from qmd.render.terminal import Styled, visible, visible_name
 from qmd.render.text import VERDICT_NOTES

@@ -1,6 +1,6 @@
 """Fetched documents, drawn for a terminal: notes rendered, source files in colours, lines numbered.
 
-The forms that programs read are in `qmd.render.documents`.
+The forms that programs read are in `qmd.render.formats`.
 """
 
 from __future__ import annotations

@@ -133,15 +133,17 @@ class Layout:
         kind = self._kind(line)
         if kind == "heading":
             return kind, line, line + (line < self.last and self._is_underline(line + 1))
-        if kind != "text":
-            return kind, line, line
+        return (kind, *self._paragraph(line)) if kind == "text" else (kind, line, line)
+
+    def _paragraph(self, line: int) -> tuple[int, int]:
+        """First and last line of the paragraph or list item that holds a line."""
         first = line
         while first > max(self.first, line - _MOST_LINES) and not self._begins(first) and self._continues(first - 1):
             first -= 1
         last = line
         while last < min(self.last, line + _MOST_LINES) and not self._begins(last + 1) and self._continues(last + 1):
             last += 1
-        return kind, first, last
+        return first, last
 
     def _kind(self, line: int) -> Kind:
         text = self.lines[line]

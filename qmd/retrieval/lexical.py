@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -74,6 +74,16 @@ class Words(Struct, frozen=True):
         """Those of the user's own words, by which texts are measured and passages chosen."""
         return self.queries[0].weighted
 
+    @property
+    def searched(self) -> tuple[LexicalTerm, ...]:
+        """Every term that a text may hold for it."""
+        return tuple({term: None for query in self.queries for term in query.terms if not term.excluded})
+
+    @property
+    def found(self) -> set[int]:
+        """Ids of the documents in any of the rankings."""
+        return {candidate.document_id for ranking in self.rankings for candidate in ranking.candidates}
+
 
 def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *, lex_syntax: bool) -> LexicalQuery:
     """Analyse `text` and replace terms that no document holds.
@@ -88,20 +98,28 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
     terms = parse_lex(text) if lex_syntax else analyze_query(text)
     frequencies = reader.document_frequencies(terms, scope)
     weighted = weigh_terms(terms, frequencies, reader.count_documents(scope))
-    unknown = [
-        term
-        for term, frequency in zip(terms, frequencies, strict=True)
-        if not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
-    ]
+    unknown = [term for term, frequency in zip(terms, frequencies, strict=True) if _is_unknown(term, frequency)]
     is_alone = not any(frequencies)
     instead = {term: _substitutes(reader, term, scope, trace, is_alone=is_alone) for term in unknown[:MOST_UNKNOWN]}
     if len(unknown) > MOST_UNKNOWN:
         trace.warn(f"{len(unknown) - MOST_UNKNOWN} further words do not appear in any note")
     searched = tuple(one for term in terms for one in instead.get(term) or [term])
+    return LexicalQuery(text, searched, _reweighed(weighted, instead))
+
+
+def _is_unknown(term: LexicalTerm, frequency: int) -> bool:
+    """Whether a term is a word that no document holds, which something else may be searched for."""
+    return not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
+
+
+def _reweighed(
+    weighted: Sequence[WeightedTerm], instead: Mapping[LexicalTerm, Sequence[LexicalTerm]]
+) -> tuple[WeightedTerm, ...]:
+    """The terms, those with substitutes behind the others with what they still weigh, and then the substitutes."""
     replaced = {term: found for term, found in instead.items() if found and not term.required}
     halves = [_shared_weight(entry, found) for entry in weighted if (found := replaced.get(entry.term))]
     kept = [entry for entry in weighted if entry.term not in replaced]
-    return LexicalQuery(text, searched, (*kept, *(own for own, _ in halves), *(other for _, other in halves)))
+    return (*kept, *(own for own, _ in halves), *(other for _, other in halves))
 
 
 def _shared_weight(entry: WeightedTerm, found: Sequence[LexicalTerm]) -> tuple[WeightedTerm, WeightedTerm]:

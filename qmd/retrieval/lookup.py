@@ -18,10 +18,11 @@ from qmd.names import is_below, places_on_disk, split_address, storable, to_disk
 from qmd.records import Collection, MetadataFilter, Scope, StoredDocument
 from qmd.store.base import IndexReader
 
-_DOCID = re.compile(r"#?([0-9a-fA-F]{6,64})\Z")
-_RANGE = re.compile(r"(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-(?P<end>\d{1,15}))?\Z", re.DOTALL)
-_WIKI_LINK = re.compile(r"!?\[\[([^\[\]|#]+)(?:#([^\[\]|]*))?(?:\|[^\[\]]*)?\]\]\Z")
-_LIST_PART = re.compile(r"(?:\[\[[^\[\]]*\]\]|[^,])+")
+# Kept as text: a search imports this for the notes on a path, and asks none of them.
+_DOCID = r"#?([0-9a-fA-F]{6,64})\Z"
+_RANGE = r"(?s)(?P<name>.+?):(?P<start>\d{1,15})(?::(?P<count>\d{1,15})|-(?P<end>\d{1,15}))?\Z"
+_WIKI_LINK = r"!?\[\[([^\[\]|#]+)(?:#([^\[\]|]*))?(?:\|[^\[\]]*)?\]\]\Z"
+_LIST_PART = r"(?:\[\[[^\[\]]*\]\]|[^,])+"
 _MAX_EDITS = 5
 """Largest edit distance of a suggestion."""
 _AMBIGUOUS_SHOWN = 10
@@ -46,7 +47,7 @@ class Resolution(Struct, frozen=True):
 
 def parse_line_range(reference: str) -> LineRange:
     """Split `notes/a.md:10:5` and `notes/a.md:10-14` into name, first line 10 and count 5; line 0 is line 1."""
-    match = _RANGE.match(reference)
+    match = re.match(_RANGE, reference)
     if match is None or match["name"].endswith(":") or match["name"].lower() in ("qmd", "#"):
         return LineRange(reference, None, None)
     start = max(_line_number(match["start"]), 1)
@@ -58,7 +59,7 @@ def parse_line_range(reference: str) -> LineRange:
 
 def split_wiki_link(reference: str) -> tuple[str, str] | None:
     """(note, heading or `^block`) of `[[Note#Heading|shown]]`; None for other names."""
-    match = _WIKI_LINK.match(reference.strip())
+    match = re.match(_WIKI_LINK, reference.strip())
     return (match[1].strip(), (match[2] or "").strip()) if match is not None else None
 
 
@@ -144,7 +145,7 @@ def resolve_many(reader: IndexReader, pattern: str, folder: Path | None = None) 
         "[" in wanted and "]" in wanted and "," not in wanted and not _exact(reader, wanted)
     )
     if not is_glob or wanted.startswith(("[[", "![[")):
-        return _resolve_list(reader, [part.strip() for part in _LIST_PART.findall(wanted) if part.strip()], folder)
+        return _resolve_list(reader, [part.strip() for part in re.findall(_LIST_PART, wanted) if part.strip()], folder)
     found = _matching(reader, wanted)
     return Resolution(found, () if found else (f"No files matched pattern: {wanted}",), is_glob=True)
 
@@ -241,7 +242,7 @@ def _exact(reader: IndexReader, name: str) -> list[StoredDocument]:
 
 def _by_docid(reader: IndexReader, name: str) -> list[StoredDocument]:
     """Documents of a docid; the first when all share one text: a docid names a content, and either copy will do."""
-    docid = _DOCID.match(name)
+    docid = re.match(_DOCID, name)
     found = list(reader.find_docid(docid[1])) if docid else []
     return found[:1] if len({document.hash for document in found}) == 1 else found
 
@@ -332,8 +333,6 @@ def _matching(reader: IndexReader, pattern: str) -> tuple[StoredDocument, ...]:
 
     address = without_scheme(pattern)
     compiled = compile_globs((pattern if address is None else address,))
-    if compiled is None:
-        return ()
     return tuple(
         document
         for document in reader.iter_documents()

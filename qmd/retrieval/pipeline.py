@@ -67,6 +67,10 @@ def search(
     """
     texts = [subquery.text for subquery in query.subqueries] or [query.text]
     run = Run(reader, engines, query, options, Trace(options.budget_ms, listener, strict=options.strict))
+    # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
+    for note in engines.notes if options.mode != "lexical" else ():
+        if note not in engines.standing:
+            run.trace.warn(note)
     if not query.text.strip() and not query.subqueries:
         response = _list_by_date(run)
     elif any(map(str.isalnum, "".join(texts))):
@@ -82,10 +86,6 @@ def _answer(
 ) -> SearchResponse:
     """Every stage in its order."""
     reader, query, options, trace = run.reader, run.query, run.options, run.trace
-    # Another model, or another form of it, than the one that was asked for is worth a line as well as none.
-    for note in run.engines.notes if options.mode != "lexical" else ():
-        if note not in run.engines.standing:
-            trace.warn(note)
     depth = max(SCORE_DEPTH, options.limit, options.candidate_limit)
     with trace.stage("lexical"):
         dated = dating.find_dated(reader, "" if query.subqueries else query.text, query.scope)
@@ -95,12 +95,10 @@ def _answer(
         with trace.stage("expand"):
             expansion = expand(run)
             words = _search_proposed(run, words, expansion.subqueries)
-    own: Sequence[SubQuery | str] = query.subqueries or (query.text,)
-    texts = [text for text in (*own, *expansion.subqueries) if isinstance(text, str) or text.kind != "lex"]
-    if texts and options.mode != "lexical":
-        found = {candidate.document_id for ranking in words.rankings for candidate in ranking.candidates}
+    texts = _texts_for_vectors(run, expansion.subqueries)
+    if texts:
         with trace.stage("dense"):
-            meaning = search_dense(run, texts, words, found | dated.documents.keys(), depth, open_source)
+            meaning = search_dense(run, texts, words, words.found | dated.documents.keys(), depth, open_source)
     if options.mode != "lexical" and not words.rankings and not meaning.rankings:
         words = replace(words, rankings=(lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),))
     ranked = _candidates(run, words, meaning, dated)
@@ -121,7 +119,7 @@ def _answer(
         dropped_expansions=expansion.dropped,
         timings=tuple(trace.timings),
         models=tuple(trace.models),
-        terms=tuple({term: None for one in words.queries for term in one.terms if not term.excluded}),
+        terms=words.searched,
     )
 
 
@@ -157,6 +155,14 @@ def _search_proposed(run: Run, words: Words, proposed: Sequence[SubQuery]) -> Wo
             query = lexical_query(run.reader, subquery.text, run.query.scope, Trace(None), lex_syntax=False)
             rankings.append(lexical_ranking(run, query, "lex", SCORE_DEPTH))
     return replace(words, rankings=tuple(rankings))
+
+
+def _texts_for_vectors(run: Run, proposed: Sequence[SubQuery]) -> list[SubQuery | str]:
+    """What is searched by meaning: the query itself, or its sub-queries, and those that a model proposed."""
+    if run.options.mode == "lexical":
+        return []
+    own: Sequence[SubQuery | str] = run.query.subqueries or (run.query.text,)
+    return [text for text in (*own, *proposed) if isinstance(text, str) or text.kind != "lex"]
 
 
 def _candidates(run: Run, words: Words, meaning: Dense, dated: dating.Dated) -> list[RankedCandidate]:

@@ -251,16 +251,14 @@ def _read_line(number: int, line: str, lines: _Lines) -> None:
             lines.typed.append(SubQuery(cast(SubQueryKind, kind), text, number))
 
 
-def _assemble(lines: _Lines) -> Query:
-    if lines.expand is not None:
-        number, expanded = lines.expand
-        if lines.plain or lines.typed or lines.intent is not None:
-            raise UsageError(
-                f"Line {number} starts with expand:, but query documents cannot mix expand with typed lines. "
-                "Submit a single expand query instead."
-            )
-        lines.plain.append((number, expanded))
+def _check_document(lines: _Lines) -> None:
+    """Refuse lines that do not go together."""
     is_document = bool(lines.typed or lines.intent is not None)
+    if lines.expand is not None and (lines.plain or is_document):
+        raise UsageError(
+            f"Line {lines.expand[0]} starts with expand:, but query documents cannot mix expand with typed lines. "
+            "Submit a single expand query instead."
+        )
     if lines.plain and (is_document or len(lines.plain) > 1):
         raise UsageError(
             f"Line {lines.plain[0][0]} is missing a lex:/vec:/hyde:/intent: prefix. "
@@ -268,12 +266,17 @@ def _assemble(lines: _Lines) -> Query:
         )
     if lines.intent is not None and not lines.typed:
         raise UsageError("intent: cannot appear alone. Add at least one lex:, vec:, or hyde: line.")
+
+
+def _assemble(lines: _Lines) -> Query:
+    _check_document(lines)
+    plain = lines.plain if lines.expand is None else [lines.expand]
     # Positive `collection:` filters unite and become the scope's collections; everything else must hold together.
     named = [one for one in lines.filters if one.field == "collection" and one.op == "="]
     orders = [_order(one.value) for one in lines.filters if one.field == "sort"]
     rest = tuple(one for one in lines.filters if one not in named and one.field != "sort")
     scope = Scope(tuple(dict.fromkeys(one.value for one in named)) or None, filters=rest)
-    text = lines.plain[0][1] if lines.plain else primary_text(lines.typed)
+    text = plain[0][1] if plain else primary_text(lines.typed)
     query = Query(text, tuple(lines.typed), lines.intent, scope, orders[-1] if orders else "relevance")
     if query == Query(""):
         raise UsageError("the query is empty", hint="qmd query 'how do I …', or qmd --help")

@@ -33,16 +33,16 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from qmd.inference.engines.embedder import load_embedder  # noqa: E402
-from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner  # noqa: E402
 from qmd.inference.models.catalogue import JINA_ZH  # noqa: E402
 from qmd.inference.records import ModelFile, ModelFormat  # noqa: E402
-from qmd.inference.runtime.decoder_signature import read_signature  # noqa: E402
 from qmd.inference.runtime.sessions import Session, open_session  # noqa: E402
 from qmd.inference.settings import EngineSettings  # noqa: E402
 from qmd.plugins.fastembed.bulk import load_fastembed_embedder  # noqa: E402
 from qmd.plugins.fastembed.catalogue import fastembed_record  # noqa: E402
 from qmd.plugins.qwen.cross_encoder import SharedPrefixRunner  # noqa: E402
+from qmd.plugins.qwen.decoder_signature import read_signature  # noqa: E402
 from qmd.plugins.qwen.decoding import Decoder  # noqa: E402
+from qmd.plugins.qwen.rerank_runs import BatchRunner, PassageRunner  # noqa: E402
 
 PROMPT, NEW = 100, 30
 PREFIX, SUFFIX = 75, 9

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qmd.cli.commands import ALIASES, COMMANDS, CommandSpec, build_command
+from qmd.cli.commands import ALIASES, COMMANDS
 from tests.program import Qmd
 
 SLOW_TO_IMPORT = ("dataclasses", "_hashlib", "email", "http", "logging")
@@ -28,14 +28,6 @@ def test_no_arguments_print_help_and_fail(qmd: Qmd) -> None:
     run = qmd()
     assert run.status == 1
     assert "\nUsage: qmd <command>" in run.out
-
-
-@pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
-def test_every_command_can_be_built_and_explains_itself(qmd: Qmd, spec: CommandSpec) -> None:
-    build_command(spec)
-    run = qmd(*spec.name.split(), "--help")
-    assert (run.status, run.err) == (0, "")
-    assert f"Usage: qmd {spec.name}" in run.out
 
 
 def test_every_alias_means_a_command() -> None:

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.cli.app import all_options, find_built_command, parse
-from qmd.cli.commands import COMMANDS, CommandSpec, build_command, declared_options
-from qmd.cli.spelling import Arguments, Declared, arrange
+from qmd.cli.commands import COMMANDS, NAMES
+from qmd.cli.parser import Arguments, BuiltCommand, all_options, arrange, build_command, find_command
 from qmd.errors import UsageError
+from qmd.plugins import Command
 from tests.program import Qmd
 
 
-def read(*argv: str) -> tuple[CommandSpec, Any, Arguments]:
-    """The command that a line names, typer's form of it, and its arguments in order."""
-    found = find_built_command(argv)
+def read(*argv: str) -> tuple[BuiltCommand, Arguments]:
+    """The command that a line names, and its arguments in order."""
+    found = find_command(argv, NAMES)
     assert found is not None, argv
-    spec, command, args = found
-    return spec, command, arrange(args, Declared(spec.name, declared_options(command), all_options))
+    command, args = found
+    return command, arrange(args, command.declared)
 
 
 def parsed(*argv: str) -> tuple[str, dict[str, object]]:
     """The name of the command, and what is not left at its default."""
-    spec, command, arguments = read(*argv)
-    values = parse(spec, command, arguments)
-    assert values is not None
-    defaults = {one.name: one.default for one in command.params}
-    return spec.name, {name: value for name, value in values.items() if value != defaults[name]}
+    command, arguments = read(*argv)
+    values = command.read(arguments)
+    defaults = {one.name: one.default for one in command.typer.params}
+    return command.spec.name, {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def warnings(*argv: str) -> tuple[str, ...]:
-    return read(*argv)[2].warnings
+    return tuple(read(*argv)[1].warnings)
 
 
 # --- which command --------------------------------------------------------------------------------
@@ -69,7 +67,7 @@ def test_a_command_is_found_behind_its_options_and_their_values(argv: list[str],
     "argv", [["serach", "get"], ["-n", "5", "serach", "get"], ["--", "search", "x"], ["--index", "search"], ["--help"]]
 )
 def test_a_word_behind_another_word_or_two_dashes_is_no_command(argv: list[str]) -> None:
-    assert find_built_command(argv) is None
+    assert find_command(argv, NAMES) is None
 
 
 _NAMES = st.sampled_from(["get", "search", "list", "add", "collection", "a b", "-5", "--json", "--", "ä/ö.md", "x"])
@@ -77,18 +75,18 @@ _WORDS = st.sampled_from(["list", "get", "collection", "docs/b.md", "7", "ä ö"
 
 
 @st.composite
-def _command_lines(draw: st.DrawFn) -> tuple[CommandSpec, list[list[str]], list[str]]:
+def _command_lines(draw: st.DrawFn) -> tuple[Command, list[list[str]], list[str]]:
     """A command, some of its options with their values, and words for it."""
     spec = draw(st.sampled_from(COMMANDS))
-    command = build_command(spec)
-    flags = [(spelling, takes_value) for spelling, takes_value in declared_options(command) if spelling != "--help"]
-    kinds = {spelling: one.type for one in command.params for spelling in one.opts}
+    command = build_command(spec.name)
+    flags = [(spelling, takes_value) for spelling, takes_value in command.options() if spelling != "--help"]
+    kinds = {spelling: one.type for one in command.typer.params for spelling in one.opts}
     options = []
     for spelling, takes_value in draw(st.lists(st.sampled_from(flags), max_size=4)) if flags else []:
         is_number = "int" in kinds[spelling].name or "float" in kinds[spelling].name if takes_value else False
         value = draw(st.sampled_from(["1", "7"]) if is_number else _NAMES) if takes_value else None
         options.append([spelling] if value is None else [spelling, value])
-    slots = [one for one in command.params if one.param_type_name == "argument"]
+    slots = [one for one in command.typer.params if one.param_type_name == "argument"]
     least = sum(1 for one in slots if one.required)
     most = 3 if any(one.nargs == -1 for one in slots) else len(slots)
     return spec, options, draw(st.lists(_WORDS, min_size=least, max_size=most))
@@ -96,7 +94,7 @@ def _command_lines(draw: st.DrawFn) -> tuple[CommandSpec, list[list[str]], list[
 
 @given(_command_lines(), st.randoms(use_true_random=False))
 def test_options_mean_the_same_wherever_they_stand(
-    line: tuple[CommandSpec, list[list[str]], list[str]], order: random.Random
+    line: tuple[Command, list[list[str]], list[str]], order: random.Random
 ) -> None:
     spec, options, words = line
     words = [*spec.name.split(), *words]
@@ -112,7 +110,7 @@ def test_options_mean_the_same_wherever_they_stand(
 
 def test_no_two_commands_disagree_on_whether_an_option_takes_a_value() -> None:
     for spec in COMMANDS:
-        for spelling, takes_value in declared_options(build_command(spec)):
+        for spelling, takes_value in build_command(spec.name).options():
             assert all_options()[spelling] == takes_value, (spec.name, spelling)
 
 

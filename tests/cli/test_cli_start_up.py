@@ -13,10 +13,10 @@ from tests.program import Qmd
 PARSER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions"}
 """typer with what it imports or, in older versions, asks for."""
 
-START = {"qmd.cli", "qmd.app", "qmd.config", "qmd.render", "msgspec", "typing_extensions"}
+START = {"qmd.cli", "qmd.plugins", "qmd.app", "qmd.config", "qmd.render", "msgspec", "typing_extensions"}
 INDEX = {*START, "qmd.store", "qmd.retrieval", "qmd.analysis"}
 ALLOWED = {
-    ("--version",): {"qmd.cli"},
+    ("--version",): {"qmd.cli", "qmd.plugins"},
     ("--help",): START,
     ("collection",): START,
     ("search", "--help"): {*PARSER, *START, "qmd.retrieval"},

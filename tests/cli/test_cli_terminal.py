@@ -297,8 +297,7 @@ def test_only_one_module_of_the_command_line_touches_the_streams() -> None:
             )
             if names_stream or prints:
                 touching.add(file.name)
-    # The full screen is Textual's, which takes the streams as they are.
-    assert touching == {"output.py", "browse.py"}
+    assert touching == {"output.py"}
 
 
 def test_only_one_module_makes_escape_sequences() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmd.cli.screen import find_screen
+from qmd.cli.output import find_screen
 from qmd.errors import UsageError
 
 PLAIN = {"TERM": "xterm-256color"}

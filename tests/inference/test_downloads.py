@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,7 @@ from qmd.inference.models.folders import (
 )
 from qmd.inference.models.hub import HubFile
 from qmd.inference.records import ModelFile, ModelFormat
-from tests.inference.model_hub import COMMIT, WEIGHTS, FakeHub, serve_hub
+from tests.inference.model_hub import COMMIT, WEIGHTS, FakeHub
 
 RECORD = replace(
     QWEN_RERANKER,
@@ -34,13 +32,6 @@ RECORD = replace(
     ),
     files=(ModelFile("tokenizer.json"), ModelFile("config.json"), ModelFile("absent.json")),
 )
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    monkeypatch.setenv("no_proxy", "*")
-    with serve_hub() as running:
-        yield running
 
 
 def _pull(hub: FakeHub, models_dir: Path, *formats: str, **env: str) -> tuple[str, ...]:
@@ -70,26 +61,15 @@ def test_a_machine_with_cuda_needs_the_formats_made_for_it() -> None:
     }
 
 
-def test_a_second_pull_fetches_no_large_file_again(hub: FakeHub, tmp_path: Path) -> None:
-    _pull(hub, tmp_path, "fp16")
-    hub.requests.clear()
-    assert "onnx/model.onnx" not in _pull(hub, tmp_path, "fp16")
-    assert ("GET", "onnx/model.onnx", None) not in hub.requests
-
-
-def test_another_format_is_added_beside_the_first(hub: FakeHub, tmp_path: Path) -> None:
-    _pull(hub, tmp_path, "fp16")
-    _pull(hub, tmp_path, "q8")
-    manifest = read_manifest(tmp_path / RECORD.folder)
-    assert manifest is not None
-    assert {"onnx/model.onnx", "model.onnx"} <= {item.path for item in manifest.files}
+def _fetch(hub: FakeHub, target: Path) -> None:
+    url = f"{hub.url}/{RECORD.repository}/resolve/main/onnx/model.onnx"
+    fetch(HubFile("onnx/model.onnx", url, len(WEIGHTS), None, None, {}), target, sleep=lambda s: None)
 
 
 def test_a_dropped_connection_is_resumed_at_the_next_byte(hub: FakeHub, tmp_path: Path) -> None:
     target = tmp_path / "partial"
     hub.drop_after = [1_000_000, 500_000]
-    url = f"{hub.url}/{RECORD.repository}/resolve/main/onnx/model.onnx"
-    fetch(HubFile("onnx/model.onnx", url, len(WEIGHTS), None, None, {}), target, sleep=lambda s: None)
+    _fetch(hub, target)
     assert target.read_bytes() == WEIGHTS
     assert [byte_range for _, _, byte_range in hub.requests] == [None, "bytes=1000000-", "bytes=1500000-"]
 
@@ -99,9 +79,8 @@ def test_a_connection_that_keeps_dropping_keeps_the_partial_file_and_says_how_to
 ) -> None:
     target = tmp_path / "partial"
     hub.drop_after = [1000] + [0] * 20
-    url = f"{hub.url}/{RECORD.repository}/resolve/main/onnx/model.onnx"
     with pytest.raises(ModelError) as caught:
-        fetch(HubFile("onnx/model.onnx", url, len(WEIGHTS), None, None, {}), target, sleep=lambda s: None)
+        _fetch(hub, target)
     assert target.stat().st_size == 1000
     assert "resumes" in (caught.value.hint or "")
 
@@ -133,13 +112,16 @@ def test_a_wrong_checksum_is_refused_and_the_earlier_file_stays(hub: FakeHub, tm
     assert all(check.status == "ok" for check in verify_model(RECORD, tmp_path))
 
 
-def test_offline_no_socket_is_opened(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("switch", ["QMD_OFFLINE", "HF_HUB_OFFLINE"])
+def test_offline_no_socket_is_opened(
+    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: str
+) -> None:
     def refuse(*args: object, **options: object) -> None:
         raise AssertionError("a socket was opened")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    with pytest.raises(ModelError, match="QMD_OFFLINE") as caught:
-        _pull(hub, tmp_path, QMD_OFFLINE="1")
+    with pytest.raises(ModelError, match=f"{switch} is set") as caught:
+        _pull(hub, tmp_path, **{switch: "1"})
     assert "import" in (caught.value.hint or "")
     assert hub.requests == []
 
@@ -155,9 +137,8 @@ def test_a_full_disk_is_told_before_the_first_byte(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_disk_that_fills_up_on_the_way_is_one_clear_line(hub: FakeHub) -> None:
-    url = f"{hub.url}/{RECORD.repository}/resolve/main/onnx/model.onnx"
     with pytest.raises(ModelError, match="No space left") as caught:
-        fetch(HubFile("onnx/model.onnx", url, len(WEIGHTS), None, None, {}), Path("/dev/full"), sleep=lambda s: None)
+        _fetch(hub, Path("/dev/full"))
     assert "\n" not in caught.value.message
 
 
@@ -168,12 +149,6 @@ def test_an_unknown_repository_and_a_dead_hub_are_one_clear_line_each(hub: FakeH
         pull_model(RECORD, tmp_path, env={"HF_ENDPOINT": "http://127.0.0.1:9"})
     for caught in (unknown, dead):
         assert "\n" not in caught.value.message
-
-
-def test_a_required_file_that_the_repository_lacks_is_named(hub: FakeHub, tmp_path: Path) -> None:
-    del hub.files["model.onnx"]
-    with pytest.raises(ModelError, match=r"model\.onnx"):
-        _pull(hub, tmp_path)
 
 
 def test_a_built_in_model_and_an_unknown_format_are_wrong_usage(hub: FakeHub, tmp_path: Path) -> None:
@@ -231,20 +206,13 @@ def test_a_damaged_export_is_refused_and_the_earlier_model_stays(hub: FakeHub, t
     assert (tmp_path / "b" / RECORD.folder / "model.onnx").read_bytes() == WEIGHTS[:5000]
 
 
-def test_a_truncated_or_hostile_archive_is_one_clear_line(hub: FakeHub, tmp_path: Path) -> None:
+def test_a_truncated_archive_is_one_clear_line(hub: FakeHub, tmp_path: Path) -> None:
     _pull(hub, tmp_path / "a", "q8")
     whole = export_model(RECORD, tmp_path / "a", tmp_path / "whole.tar")
-    cut = tmp_path / "cut.tar"
-    cut.write_bytes(whole.read_bytes()[:3000])
-    hostile = tmp_path / "hostile.tar"
-    (tmp_path / "evil").write_text("x", "utf-8")
-    with tarfile.open(hostile, "w") as archive:
-        archive.add(tmp_path / "evil", "../../evil")
-    for source in (cut, hostile):
-        with pytest.raises(QmdError) as caught:
-            import_model(source, tmp_path / "b", RECORD)
-        assert "\n" not in caught.value.message
-    assert not (tmp_path.parent / "evil").exists()
+    whole.write_bytes(whole.read_bytes()[:3000])
+    with pytest.raises(QmdError) as caught:
+        import_model(whole, tmp_path / "b", RECORD)
+    assert "\n" not in caught.value.message
     assert {path.suffix for path in (tmp_path / "b").rglob("*") if path.is_file()} == {".lock"}
     assert not list((tmp_path / "b").rglob("*.importing"))
 

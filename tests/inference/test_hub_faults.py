@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -15,19 +15,10 @@ from msgspec import Struct
 from qmd.errors import ModelError
 from qmd.inference.models.fetching import fetch
 from qmd.inference.models.hub import HubFile, describe_file, pause_asked_for, refusal
-from tests.inference.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply, serve_hub
+from tests.inference.model_hub import COMMIT, WEIGHTS, Asked, FakeHub, Reply
 
 NAME = "onnx/model.onnx"
 SIZE = len(WEIGHTS)
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
-    monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    with serve_hub() as running:
-        yield running
 
 
 def _describe(hub: FakeHub, name: str = NAME, revision: str = "main") -> HubFile | None:
@@ -276,6 +267,8 @@ def test_a_mirror_that_moved_is_followed_without_the_token(
 
 
 def test_a_file_that_the_hub_lacks_is_none_and_a_revision_is_named(hub: FakeHub) -> None:
+    file = _describe(hub)
+    assert file is not None and file.commit == COMMIT
     assert _describe(hub, "absent.json") is None
     hub.reply = lambda asked: Reply(404)
     assert _describe(hub) is None
@@ -330,8 +323,3 @@ def test_a_proxy_that_cannot_be_used_is_one_line(hub: FakeHub, monkeypatch: pyte
     monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:9")
     with pytest.raises(ModelError, match="the proxy of this system cannot be used"):
         _describe(hub)
-
-
-def test_the_file_comes_from_the_commit_that_was_described(hub: FakeHub) -> None:
-    file = _describe(hub)
-    assert file is not None and file.commit == COMMIT

@@ -25,8 +25,8 @@ from qmd.records import (
     Verdict,
 )
 from qmd.render.drawing import Screen
+from qmd.render.formats import HitOptions
 from qmd.render.hit_screen import draw_hits
-from qmd.render.hits import HitOptions
 
 PLAIN = Screen(width=80, colours=None)
 COLOURED = Screen(width=80, colours="256")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from qmd.app.records import DocumentText
 from qmd.records import StoredDocument
-from qmd.render.documents import FetchedDocument, render_document, render_documents
+from qmd.render.formats import FetchedDocument, render_document, render_documents
 
 DOCUMENT = StoredDocument(1, "docs", "a.md", "Alpha", "abcdef" + "0" * 58, "2026-01-01T00:00:00.000Z", 9)
 FETCHED = FetchedDocument(DOCUMENT, "qmd://docs/a.md", "note", "one\ntwo")

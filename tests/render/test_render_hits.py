@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from qmd.records import Contribution, Explanation, Hit, Passage, Query, SearchResponse, StoredDocument, SubQuery
-from qmd.render.hits import FORMATS, HitOptions, display_query, render_hits
+from qmd.render.formats import FORMATS, HitOptions, display_query, render_hits
 
 DOCUMENT = StoredDocument(1, "docs", "a.md", "Alpha Doc", "b9a671" + "0" * 58, "2026-01-01T00:00:00.000Z", 99)
 PASSAGE = Passage(

@@ -12,7 +12,7 @@ from qmd.app.disk_paths import linker
 from qmd.app.launching import launch
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
-from qmd.cli.opening import plan_opening
+from qmd.cli.notes import plan_opening
 from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, stderr_is_terminal
 from qmd.environment import install_command

@@ -17,6 +17,7 @@ from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.inference.models.builtin import MINILM
 from qmd.inference.records import ModelChoice, Role
+from qmd.plugins import hook
 
 if TYPE_CHECKING:
     from qmd.inference.runtime.sessions import Session
@@ -232,11 +233,9 @@ def read_facts(engine: object, context: int | None) -> ModelFacts:
     tokenizer = getattr(inner, "tokenizer", None)
     if session is None or tokenizer is None:
         return ModelFacts(context)
-    from qmd.inference.runtime.decoder_signature import read_signature
-
     ends, vocabulary = tuple(tokenizer.end_tokens), tokenizer.n_tokens
     try:
-        signature = read_signature(session)
+        signature = hook("doctor: inputs of a decoder")(session)
     except ModelError:
         return ModelFacts(context, None, vocabulary, None, ends)
     if not signature.layers:

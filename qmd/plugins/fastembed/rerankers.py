@@ -13,7 +13,6 @@ import numpy as np
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.maxsim import INTENT_WEIGHT, max_similarity
-from qmd.inference.engines.rerank_runs import ScoreHead
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.parallel import map_ahead
 from qmd.inference.settings import EngineSettings
@@ -95,11 +94,11 @@ def load_fastembed_reranker(folder: Path, record: ModelRecord, settings: EngineS
 def pair_scorer(model: OpenModel, query: str, intent: str) -> ScoreRun:
     """P(relevant) of query and passage read together: the sigmoid of the one value that such models give."""
     asked = f"{query}\n{intent}" if intent else query
-    head = ScoreHead(0, 0)
 
     def score_run(passages: list[str]) -> list[float]:
         values = np.array(list(model.own.rerank(asked, passages, batch_size=len(passages))), dtype=np.float32)
-        return [float(value) for value in head.probabilities(values[:, None])]
+        # The two halves of tanh never overflow, as exp would for values beyond 700.
+        return [float(value) for value in 0.5 + 0.5 * np.tanh(0.5 * values.astype(np.float64))]
 
     return score_run
 

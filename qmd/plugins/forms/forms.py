@@ -22,7 +22,6 @@ from msgspec.structs import asdict, replace
 
 from qmd import __version__
 from qmd.errors import ModelError, UsageError
-from qmd.inference.engines.rerank_runs import BatchRunner, RerankPrompt
 from qmd.inference.models.folders import (
     check_space,
     file_list,
@@ -41,9 +40,8 @@ from qmd.inference.models.prepared import (
     prepared_forms,
 )
 from qmd.inference.records import ModelRecord
-from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
-from qmd.inference.runtime.decoder_signature import read_signature
-from qmd.inference.runtime.sessions import import_runtime, open_session
+from qmd.inference.runtime.sessions import import_runtime
+from qmd.plugins import hook
 from qmd.plugins.forms.graph_weights import GraphWeights
 from qmd.plugins.forms.graph_writer import GraphForm
 from qmd.plugins.forms.graphs import Qwen3Writer, graph_bytes
@@ -110,7 +108,7 @@ def prepare_model(
     chosen = _chosen_forms(record, forms)
     source_format, source = _source(record, folder)
     tell = on_progress or (lambda what, done, total: None)
-    check = _Check(record, load_chat_tokenizer(folder), threads, tell)
+    check = _Check(record, folder, threads, tell)
     place, lock = folder / PREPARED_FOLDER, folder / ".prepare.lock"
     # Two runs would take the memory of both, and one would clear away what the other writes.
     with mapped_os_errors(folder), locked(lock, f"model '{record.name}' is being prepared by another process"):
@@ -178,7 +176,7 @@ class _Check(Struct, frozen=True):
     """Asks a model for its answers to the check prompts."""
 
     record: ModelRecord
-    tokenizer: ChatTokenizer
+    folder: Path
     threads: int | None
     tell: Progress
 
@@ -191,12 +189,9 @@ class _Check(Struct, frozen=True):
         # A vocabulary's logits say more than one score: fewer prompts do.
         pairs = CHECK_PAIRS[:12] if self.record.role == "expand" else CHECK_PAIRS
         self.tell(what, 0, len(pairs))
-        session = open_session(path, format=format, threads=self.threads, allow_gpu=False)
-        runner = BatchRunner(session, read_signature(session), 0, batch_tokens=0)
-        prompt = RerankPrompt(self.tokenizer)
         rows = []
-        for query, passage in pairs:
-            rows.append(runner.logits([[*prompt.prefix(query), *prompt.ending(passage)]], "right"))
+        for logits in hook("models prepare: logits of prompts")(self.folder, path, format, pairs, self.threads):
+            rows.append(logits)
             self.tell(what, len(rows), len(pairs))
         return np.concatenate(rows)
 

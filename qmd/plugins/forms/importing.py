@@ -41,9 +41,9 @@ from qmd.inference.models.imported import (
     write_imported,
 )
 from qmd.inference.records import ModelFile, ModelFormat, ModelRecord, Role
-from qmd.inference.runtime.chat_tokens import load_chat_tokenizer
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
+from qmd.plugins import hook
 from qmd.plugins.forms.gemma_graph import GemmaWriter
 from qmd.plugins.forms.graph_writer import Head
 from qmd.plugins.forms.graphs import StoredWriter
@@ -250,16 +250,16 @@ def _try(place: Path, record: ModelRecord) -> None:
     Raises:
         ModelError: It does not.
     """
+    graph, format = place / _GRAPH, record.formats[0].name
     if record.role == "embed":
-        ids = load_tokenizer(place / "tokenizer.json").encode("a word").ids
+        session = open_session(graph, format=format, threads=1, allow_gpu=False, fuse=False)
+        rows = np.array([load_tokenizer(place / "tokenizer.json").encode("a word").ids], np.int64)
+        feeds: dict[str, Any] = {"input_ids": rows, "attention_mask": np.ones_like(rows)}
+        for node in session.ort.get_inputs():
+            if node.name not in feeds:
+                feeds[node.name] = np.zeros((1, node.shape[1], 0, node.shape[3]), np.float32)
+        answer = session.run([session.ort.get_outputs()[0].name], feeds)[0]
     else:
-        ids = tuple(load_chat_tokenizer(place).encode_template("a word"))
-    session = open_session(place / _GRAPH, format=record.formats[0].name, threads=1, allow_gpu=False, fuse=False)
-    rows = np.array([ids], np.int64)
-    feeds: dict[str, Any] = {"input_ids": rows, "attention_mask": np.ones_like(rows)}
-    for node in session.ort.get_inputs():
-        if node.name not in feeds:
-            feeds[node.name] = np.zeros((1, node.shape[1], 0, node.shape[3]), np.float32)
-    answer = session.run([session.ort.get_outputs()[0].name], feeds)[0]
+        (answer,) = hook("models prepare: logits of prompts")(place, graph, format, [("a word", "")], 1)
     if not np.isfinite(answer).all():
         raise ModelError(f"what was made of '{record.name}' answers with values that are no numbers", "is it damaged?")

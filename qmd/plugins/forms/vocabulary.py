@@ -100,19 +100,8 @@ def _byte_level(vocabulary: _Vocabulary) -> dict[str, Any]:
         "normalizer": {"type": "NFC"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
         "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": "",
-            "end_of_word_suffix": "",
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": vocabulary.ids(),
-            # A blank within a token is spelt otherwise, so the first one parts the two.
-            "merges": [merge.split(" ", 1) for merge in vocabulary.setting("merges") or ()],
-        },
+        # A blank within a token is spelt otherwise, so the first one parts the two.
+        "model": _bpe(vocabulary, [merge.split(" ", 1) for merge in vocabulary.setting("merges") or ()]),
     }
 
 
@@ -127,24 +116,25 @@ def _sentence_piece(vocabulary: _Vocabulary) -> dict[str, Any]:
     ]
     if prefixes:
         to_text.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
-    unknown = vocabulary.setting("unknown_token_id")
     return {
         "added_tokens": vocabulary.added(),
         "normalizer": {"type": "Sequence", "normalizers": to_mark},
         "pre_tokenizer": None,
         "decoder": {"type": "Sequence", "decoders": to_text},
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None if unknown is None else vocabulary.tokens[unknown],
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": True,
-            "byte_fallback": True,
-            "ignore_merges": False,
-            "vocab": vocabulary.ids(),
-            "merges": list(_merges(vocabulary)),
-        },
+        "model": _bpe(vocabulary, list(_merges(vocabulary)), falls_back=True),
+    }
+
+
+def _bpe(vocabulary: _Vocabulary, merges: Sequence[Sequence[str]], *, falls_back: bool = False) -> dict[str, Any]:
+    """The model; `falls_back` spells what is not in the vocabulary as bytes, and else as the unknown token."""
+    unknown = vocabulary.setting("unknown_token_id") if falls_back else None
+    return {
+        "type": "BPE",
+        "unk_token": None if unknown is None else vocabulary.tokens[unknown],
+        "fuse_unk": falls_back,
+        "byte_fallback": falls_back,
+        "vocab": vocabulary.ids(),
+        "merges": merges,
     }
 
 

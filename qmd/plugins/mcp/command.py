@@ -18,6 +18,7 @@ from qmd.cli.output import flush_result, out, say
 from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.plugins.mcp.lifecycle import (
+    command_on,
     end_process,
     health_pid,
     reachable_host,
@@ -208,8 +209,6 @@ def _start(
     *,
     watches: bool,
 ) -> int:
-    from qmd.environment import command_on
-
     if port == 0:
         raise UsageError("--daemon needs a fixed port", "qmd mcp --http --daemon --port 8181")
     arguments, environ = command_on(locations, invocation.environ, ("mcp", "--http"))

@@ -1,4 +1,4 @@
-"""The HTTP server as a background process: its pid file and log, starting, stopping, and telling it from strangers."""
+"""Servers as background processes: starting and stopping them, pid file and log, and telling them from strangers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 
-from qmd.environment import last_line, start_process
 from qmd.errors import QmdError, UsageError
-from qmd.files import write_atomically
+from qmd.files import make_private_folder, open_private, write_atomically
 
 if TYPE_CHECKING:
     from qmd.config.paths import Locations
@@ -194,3 +193,47 @@ def _end(what: str, pid: int) -> str:
     if _is_our_server(pid):
         return f"Asked the {what} (PID {pid}) to stop; it is still finishing a request."
     return f"Stopped {what} (PID {pid})."
+
+
+def command_on(
+    locations: Locations, environ: Mapping[str, str], words: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    """Arguments and environment of a `qmd WORDS` on the index of these places, however they were chosen."""
+    if locations.project_root is not None:
+        return list(words), dict(environ)
+    return [*words, "--index", locations.index_name], {
+        **environ,
+        "INDEX_PATH": locations.address or str(locations.database),
+    }
+
+
+def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start `qmd ARGUMENTS` so that it outlives this process and its terminal, and writes to a new log.
+
+    Args:
+        arguments: What follows the program's name.
+        log: Its stdout and stderr.
+        environ: Its variables.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    make_private_folder(log.parent)
+    with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "qmd", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=dict(environ),
+            start_new_session=sys.platform != "win32",
+        )
+
+
+def last_line(log: Path) -> str:
+    """What a process wrote to its log at last."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it wrote nothing"

@@ -14,7 +14,7 @@ from qmd.app.records import DocumentText, Overview, RelatedNotes, SkippedDocumen
 from qmd.errors import QmdError
 from qmd.names import to_text
 from qmd.records import Hit, SearchResponse, StoredDocument
-from qmd.render.hits import mention_object, snippet_text
+from qmd.render.formats import mention_object, snippet_text
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up

@@ -120,7 +120,7 @@ class RemoteIndex(Index):
         )
         if is_of_others or is_starting(self._files, found):
             return
-        from qmd.environment import command_on, start_process
+        from qmd.plugins.mcp.lifecycle import command_on, start_process
 
         # A cache that cannot be written only means that the next search is as slow as this one.
         try:

@@ -19,7 +19,7 @@ from qmd.errors import QmdError
 from qmd.ingest.outline import kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
 from qmd.records import Hit, SearchResponse, StoredDocument
-from qmd.render.hits import LEAST_SHOWN
+from qmd.render.formats import LEAST_SHOWN
 from qmd.render.text import VERDICT_NOTES, stretch
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import find_spans

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines.rerank_runs import BatchRunner, PassageRunner, RerankPrompt, ScoreHead
-from qmd.inference.runtime.chat_tokens import ChatTokenizer
-from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.tokenization import read_json
+from qmd.plugins.qwen.chat_tokens import ChatTokenizer
+from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.kv_context import KeyValueContext
 from qmd.plugins.qwen.language_models import open_language_model
+from qmd.plugins.qwen.rerank_runs import BatchRunner, PassageRunner, RerankPrompt, ScoreHead
 
 if TYPE_CHECKING:
     from qmd.inference.records import ModelRecord

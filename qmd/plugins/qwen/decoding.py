@@ -12,8 +12,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import Session
+from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.kv_context import GrowingContext, InPlaceContext, KeyValueContext
 
 StopReason = Literal["end", "budget", "deadline", "cancelled"]

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.errors import ModelError
-from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.sessions import Session, import_runtime, mapped_errors
+from qmd.plugins.qwen.decoder_signature import DecoderSignature
 
 Rows = Sequence[Sequence[int]]
 

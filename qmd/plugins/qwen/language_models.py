@@ -9,9 +9,9 @@ from msgspec import Struct
 from qmd.inference.base import EngineDescription
 from qmd.inference.models.weights_choice import choose_weights
 from qmd.inference.records import ModelRecord
-from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.qwen.chat_tokens import ChatTokenizer, load_chat_tokenizer
 
 
 class LanguageModel(Struct, frozen=True):

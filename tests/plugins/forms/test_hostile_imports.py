@@ -9,9 +9,9 @@ import os
 import sys
 import tarfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -33,7 +33,7 @@ from qmd.inference.models.folders import (
 from qmd.inference.models.imported import IMPORT_FILE, find_imported, imported_models
 from qmd.inference.models.stored_types import external_files
 from qmd.inference.onnx_files import read_model
-from qmd.inference.records import ModelFile
+from qmd.inference.records import ModelFile, ModelRecord, Role
 from qmd.inference.runtime.tokenization import read_json, read_tokenizer
 from qmd.plugins.forms.importing import import_weights
 from qmd.plugins.forms.onnx_model import Model
@@ -82,14 +82,16 @@ def _model(folder: Path, record: Mapping[str, Any], files: Mapping[str, bytes], 
     return folder
 
 
-def _tar(path: Path, members: Mapping[str, bytes | tarfile.TarInfo], mode: str = "w:gz") -> Path:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
-        for name, content in members.items():
-            if isinstance(content, tarfile.TarInfo):
-                archive.addfile(content)
-                continue
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
+def _plain(members: Mapping[str, bytes]) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    for name, content in members.items():
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        yield member, content
+
+
+def _tar(path: Path, members: Mapping[str, bytes], mode: Literal["w", "w:gz"] = "w:gz") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for member, content in _plain(members):
             archive.addfile(member, io.BytesIO(content))
     return path
 
@@ -97,6 +99,20 @@ def _tar(path: Path, members: Mapping[str, bytes | tarfile.TarInfo], mode: str =
 def _staged(models: Path) -> list[Path]:
     """What an import left besides its locks."""
     return [path for path in models.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def _refused_model(tmp_path: Path, source: Path, record: ModelRecord | None = None) -> str:
+    """As `_refusal`, of an import that leaves nothing behind."""
+    message = _refusal(lambda: import_model(source, tmp_path / "models", record))
+    assert _staged(tmp_path / "models") == []
+    return message
+
+
+def _refused_weights(tmp_path: Path, source: Path, role: Role | None = None) -> str:
+    """The same of weights."""
+    message = _refusal(lambda: import_weights(source, tmp_path / "models", role=role))
+    assert _staged(tmp_path / "models") == []
+    return message
 
 
 # --- names ---
@@ -148,10 +164,9 @@ def test_an_imported_record_replaces_no_file_of_the_home_folder(
         if packed:
             files = {f"m/{path.name}": path.read_bytes() for path in source.iterdir()}
             source = _tar(tmp_path / f"{source.name}.tar", files)
-        _refusal(lambda source=source: import_model(source, tmp_path / "models"))  # type: ignore[misc]
+        _refused_model(tmp_path, source)
     assert (home / ".bashrc").read_text() == "mine"
     assert [path.name for path in home.iterdir()] == [".bashrc"]
-    assert _staged(tmp_path / "models") == []
 
 
 def test_a_foreign_record_gives_facts_and_no_folder_tier_or_repository(tmp_path: Path) -> None:
@@ -166,8 +181,7 @@ def test_a_foreign_record_gives_facts_and_no_folder_tier_or_repository(tmp_path:
 @pytest.mark.parametrize("name", ["Qwen3-0.6B", QWEN_RERANKER.repository, "x\nerror: y", "a" * 5_000, "CON.", ""])
 def test_a_record_that_calls_itself_a_model_of_the_catalogue_or_nothing_is_refused(tmp_path: Path, name: str) -> None:
     source = _model(tmp_path / "m", _record(name=name), {"model.onnx": b"x"})
-    _refusal(lambda: import_model(source, tmp_path / "models"))
-    assert _staged(tmp_path / "models") == []
+    _refused_model(tmp_path, source)
 
 
 def test_a_record_of_an_older_version_with_the_repository_of_the_catalogue_does_not_take_its_place(
@@ -204,8 +218,7 @@ def test_a_manifest_or_a_record_that_is_no_json_of_its_kind_is_one_line(tmp_path
         source.mkdir()
         (source / name).write_bytes(content)
         (source / "model.onnx").write_bytes(b"x")
-        _refusal(lambda source=source: import_model(source, tmp_path / "models"))  # type: ignore[misc]
-    assert _staged(tmp_path / "models") == []
+        _refused_model(tmp_path, source)
 
 
 def test_a_commit_that_is_a_path_is_no_commit(tmp_path: Path) -> None:
@@ -229,8 +242,7 @@ PINNED = replace(
 def test_a_manifest_of_an_archive_does_not_overrule_what_the_catalogue_pins(tmp_path: Path) -> None:
     files = {"model.onnx": b"no", "tokenizer.json": b"{}"}
     source = _model(tmp_path / "m", {}, files, PINNED.repository)
-    assert "pinned" in _refusal(lambda: import_model(source, tmp_path / "models", PINNED))
-    assert _staged(tmp_path / "models") == []
+    assert "pinned" in _refused_model(tmp_path, source, PINNED)
 
 
 def test_verify_says_that_a_file_is_not_the_one_that_is_pinned(tmp_path: Path) -> None:
@@ -258,67 +270,57 @@ def _member(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
     return member
 
 
-@pytest.mark.parametrize(
-    "members",
-    [
-        {"../../x": b"x"},
-        {"/tmp/x": b"x"},
-        {"m/model.onnx": _member("m/model.onnx", tarfile.SYMTYPE, "/etc/passwd")},
-        {"m/model.onnx": _member("m/model.onnx", tarfile.LNKTYPE, "/etc/passwd")},
-        {"m/model.onnx": _member("m/model.onnx", tarfile.FIFOTYPE)},
-        {"m/model.onnx": _member("m/model.onnx", tarfile.CHRTYPE)},
-        {"m/a": b"x", "m/A": b"y"},
-        {"m/" + "x" * 300: b"x"},
-        {f"m/{number}": b"" for number in range(1_001)},
-        {"/".join("abcdefghijk"): b"x"},
-        {"m/CON": b"x"},
-    ],
-    ids=lambda members: next(iter(members))[:20],
-)
-def test_an_archive_with_a_member_that_no_model_has_is_refused(
-    tmp_path: Path, members: Mapping[str, bytes | tarfile.TarInfo]
-) -> None:
-    source = _tar(tmp_path / "m.tar.gz", members)
-    _refusal(lambda: import_model(source, tmp_path / "models", QWEN_RERANKER))
-    assert _staged(tmp_path / "models") == []
-
-
-def test_a_member_whose_long_name_holds_a_null_is_refused(tmp_path: Path) -> None:
-    member = tarfile.TarInfo("m")
-    member.pax_headers = {"path": "m/a\0b"}
-    with tarfile.open(tmp_path / "m.tar", "w", format=tarfile.PAX_FORMAT) as archive:
-        archive.addfile(member)
-    _refusal(lambda: import_model(tmp_path / "m.tar", tmp_path / "models", QWEN_RERANKER))
-
-
-def test_an_archive_that_unpacks_to_many_times_its_size_is_refused_before_it_is_written(tmp_path: Path) -> None:
-    source = _tar(tmp_path / "m.tar.gz", {"m/model.onnx": bytes(40 << 20)})
-    assert source.stat().st_size < 1 << 20
-    assert "more than its model" in _refusal(lambda: import_model(source, tmp_path / "models", QWEN_RERANKER))
-    assert _staged(tmp_path / "models") == []
-
-
-def test_a_header_of_an_archive_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+def _long_name() -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 15 << 20
-    with tarfile.open(tmp_path / "m.tar.gz", "w:gz") as archive:
-        archive.addfile(header, io.BytesIO(bytes(15 << 20)))
-    _refusal(lambda: import_model(tmp_path / "m.tar.gz", tmp_path / "models", QWEN_RERANKER))
+    yield header, bytes(15 << 20)
 
 
-def test_an_archive_of_a_thousand_headers_in_a_row_is_one_line(tmp_path: Path) -> None:
+def _headers_in_a_row() -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 512
-    with tarfile.open(tmp_path / "m.tar", "w") as archive:
-        for _ in range(3_000):
-            archive.addfile(header, io.BytesIO(b"11 path=aa\n" + bytes(501)))
-    _refusal(lambda: import_model(tmp_path / "m.tar", tmp_path / "models", QWEN_RERANKER))
+    yield from ((header, b"11 path=aa\n" + bytes(501)) for _ in range(3_000))
+
+
+def _name_with_a_null() -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    member = tarfile.TarInfo("m")
+    member.pax_headers = {"path": "m/a\0b"}
+    yield member, b""
+
+
+HOSTILE_ARCHIVES: dict[str, Callable[[], Iterable[tuple[tarfile.TarInfo, bytes]]]] = {
+    "up": lambda: _plain({"../../x": b"x"}),
+    "absolute": lambda: _plain({"/tmp/x": b"x"}),
+    "link": lambda: [(_member("m/model.onnx", tarfile.SYMTYPE, "/etc/passwd"), b"")],
+    "hard link": lambda: [(_member("m/model.onnx", tarfile.LNKTYPE, "/etc/passwd"), b"")],
+    "pipe": lambda: [(_member("m/model.onnx", tarfile.FIFOTYPE), b"")],
+    "device": lambda: [(_member("m/model.onnx", tarfile.CHRTYPE), b"")],
+    "names that some systems take for one": lambda: _plain({"m/a": b"x", "m/A": b"y"}),
+    "long name": lambda: _plain({"m/" + "x" * 300: b"x"}),
+    "many members": lambda: _plain({f"m/{number}": b"" for number in range(1_001)}),
+    "deep": lambda: _plain({"/".join("abcdefghijk"): b"x"}),
+    "name of a device": lambda: _plain({"m/CON": b"x"}),
+    "name with a null": _name_with_a_null,
+    "header of 15 MiB": _long_name,
+    "thousands of headers in a row": _headers_in_a_row,
+    "many times its size": lambda: _plain({"m/model.onnx": bytes(40 << 20)}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_ARCHIVES)
+def test_an_archive_that_no_export_makes_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    with tarfile.open(tmp_path / "m.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for member, content in HOSTILE_ARCHIVES[name]():
+            archive.addfile(member, io.BytesIO(content))
+    assert (tmp_path / "m.tar.gz").stat().st_size < 1 << 20
+    message = _refused_model(tmp_path, tmp_path / "m.tar.gz", QWEN_RERANKER)
+    assert ("more than its model" in message) == (name in ("many members", "many times its size"))
 
 
 def test_an_archive_needs_room_on_the_disk_for_what_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = _tar(tmp_path / "m.tar", {"m/model.onnx": b"x" * 1_000}, "w")
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1000})())
-    assert "not enough space" in _refusal(lambda: import_model(source, tmp_path / "models", QWEN_RERANKER))
+    assert "not enough space" in _refused_model(tmp_path, source, QWEN_RERANKER)
 
 
 def test_no_more_is_unpacked_than_a_manifest_lists_and_what_it_does_not_is_not_taken(tmp_path: Path) -> None:
@@ -345,7 +347,7 @@ def test_the_manifest_is_the_first_that_an_export_packs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"PK\3\4", b"", b"\x1f\x8b\x08", b"\x1f\x8bjunk" * 50, b"BZh9", b"x" * 5_000])
 def test_what_is_no_archive_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.tar.gz").write_bytes(content)
-    _refusal(lambda: import_model(tmp_path / "m.tar.gz", tmp_path / "models", QWEN_RERANKER))
+    _refused_model(tmp_path, tmp_path / "m.tar.gz", QWEN_RERANKER)
 
 
 @posix
@@ -355,7 +357,7 @@ def test_a_link_in_a_folder_that_leads_out_of_it_is_not_copied_and_one_of_the_hu
     source.mkdir()
     (source / "model.onnx").write_bytes(b"ok")
     (source / "tokenizer.json").symlink_to(tmp_path / "secret")
-    assert "link" in _refusal(lambda: import_model(source, tmp_path / "models", PINNED))
+    assert "link" in _refused_model(tmp_path, source, PINNED)
     cached = tmp_path / "models--x" / "snapshots" / "abc"
     blobs = tmp_path / "models--x" / "blobs"
     for folder in (cached, blobs):
@@ -449,7 +451,7 @@ def test_a_gguf_file_that_promises_more_than_a_model_holds_is_refused_at_once(tm
         path = _gguf(tmp_path / "m.gguf", 1, body)
         with path.open("r+b") as stream:
             stream.truncate(1 << 35)  # the rest is no bytes on the disk: empty texts by the milliard
-        _refusal(lambda path=path: import_weights(path, tmp_path / "models"))  # type: ignore[misc]
+        _refused_weights(tmp_path, path)
         assert importable_files(tmp_path, tmp_path, {}) == ()
 
 
@@ -459,26 +461,7 @@ def test_a_tensor_without_size_or_of_any_size_is_refused(tmp_path: Path, shape: 
     setting = _text(b"general.architecture") + (8).to_bytes(4, "little") + _text(b"qwen3")
     tensor = _text(b"token_embd.weight" + b"x" * 5_000) + dims + bytes(12)
     path = _gguf(tmp_path / "m.gguf", 1, setting + tensor + bytes(64), 1)
-    assert "has the shape" in _refusal(lambda: import_weights(path, tmp_path / "models"))
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("attn_q", (256, 100)),
-        ("attn_k", (256, 33)),
-        ("ffn_up", (100, 256)),
-        ("ffn_down", (256,)),
-        ("attn_norm", (5,)),
-        ("attn_q_norm", (0,)),
-        ("attn_v", (1, 256)),
-    ],
-)
-def test_tensors_that_do_not_fit_together_are_refused(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
-    write_safetensors(tmp_path / "in", _network({_HF[name]: np.ones(shape, np.float32)}), "F32")
-    _settle(tmp_path / "in")
-    _refusal(lambda: import_weights(tmp_path / "in", tmp_path / "models"))
-    assert _staged(tmp_path / "models") == []
+    assert "has the shape" in _refused_weights(tmp_path, path)
 
 
 _HF = {
@@ -512,19 +495,39 @@ def _settle(folder: Path, **changes: object) -> None:
     (folder / "tokenizer.json").write_text("{}")
 
 
+def _folder(place: Path, tensors: Mapping[str, Any], kind: str = "F32", **settings: Any) -> Path:
+    write_safetensors(place, _network({_HF[name]: value for name, value in tensors.items()}), kind)
+    _settle(place, **settings)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("attn_q", (256, 100)),
+        ("attn_k", (256, 33)),
+        ("ffn_up", (100, 256)),
+        ("ffn_down", (256,)),
+        ("attn_norm", (5,)),
+        ("attn_q_norm", (0,)),
+        ("attn_v", (1, 256)),
+    ],
+)
+def test_tensors_that_do_not_fit_together_are_refused(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    _refused_weights(tmp_path, _folder(tmp_path / "in", {name: np.ones(shape, np.float32)}))
+
+
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("part", ["attn_q", "ffn_norm"])
+@pytest.mark.parametrize(
+    ("value", "part"), [(np.nan, "attn_q"), (np.inf, "attn_q"), (-np.inf, "attn_q"), (np.nan, "ffn_norm")]
+)
 def test_weights_that_are_no_numbers_are_refused_in_one_line_that_names_them(
     tmp_path: Path, kind: str, value: float, part: str
 ) -> None:
     broken = np.ones((256, 256) if part == "attn_q" else 256, np.float32)
     broken.flat[77] = value
-    write_safetensors(tmp_path / "in", _network({_HF[part]: broken}), kind)
-    _settle(tmp_path / "in")
-    message = _refusal(lambda: import_weights(tmp_path / "in", tmp_path / "models"))
+    message = _refused_weights(tmp_path, _folder(tmp_path / "in", {part: broken}, kind))
     assert _HF[part] in message and "no numbers" in message
-    assert _staged(tmp_path / "models") == []
 
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "Q5_1", "Q4_K", "Q6_K"])
@@ -537,7 +540,7 @@ def test_scales_that_are_no_numbers_are_refused(tmp_path: Path, kind: str) -> No
     at = end - 2 if kind == "Q6_K" else end - size
     raw[at : at + 2] = b"\x00\x7e"
     (tmp_path / "m.gguf").write_bytes(raw)
-    assert "no numbers" in _refusal(lambda: import_weights(tmp_path / "m.gguf", tmp_path / "models"))
+    assert "no numbers" in _refused_weights(tmp_path, tmp_path / "m.gguf")
 
 
 @pytest.mark.parametrize(
@@ -555,10 +558,8 @@ def test_scales_that_are_no_numbers_are_refused(tmp_path: Path, kind: str) -> No
     ],
     ids=str,
 )
-def test_settings_that_no_network_has_are_one_line(tmp_path: Path, changes: dict[str, object]) -> None:
-    write_safetensors(tmp_path / "in", _network({}), "F32")
-    _settle(tmp_path / "in", **changes)
-    _refusal(lambda: import_weights(tmp_path / "in", tmp_path / "models", role="rerank"))
+def test_settings_that_no_network_has_are_one_line(tmp_path: Path, changes: dict[str, Any]) -> None:
+    _refused_weights(tmp_path, _folder(tmp_path / "in", {}, **changes), "rerank")
 
 
 def test_a_header_of_safetensors_that_is_deep_or_lies_is_one_line(tmp_path: Path) -> None:
@@ -570,14 +571,13 @@ def test_a_header_of_safetensors_that_is_deep_or_lies_is_one_line(tmp_path: Path
     for header in [*headers, DEEP, b"[]", b"\0"]:
         raw = len(header).to_bytes(8, "little") + header + bytes(64)
         (tmp_path / "in" / "model.safetensors").write_bytes(raw)
-        _refusal(lambda: import_weights(tmp_path / "in", tmp_path / "models"))
+        _refused_weights(tmp_path, tmp_path / "in")
 
 
 def test_a_row_of_yes_beyond_the_table_is_refused(tmp_path: Path) -> None:
-    write_safetensors(tmp_path / "in", _network({}), "F32")
-    _settle(tmp_path / "in")
+    _folder(tmp_path / "in", {})
     (tmp_path / "in" / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"yes": 9_999_999, "no": 1}}}))
-    assert "'yes'" in _refusal(lambda: import_weights(tmp_path / "in", tmp_path / "models", role="rerank"))
+    assert "'yes'" in _refused_weights(tmp_path, tmp_path / "in", "rerank")
     assert HIDDEN == 256
 
 
@@ -598,8 +598,7 @@ def test_a_row_of_yes_beyond_the_table_is_refused(tmp_path: Path) -> None:
 )
 def test_a_setting_of_another_type_is_one_line(tmp_path: Path, settings: dict[str, object]) -> None:
     write_qwen3(tmp_path / "m.gguf", "Q8_0", settings=settings)
-    _refusal(lambda: import_weights(tmp_path / "m.gguf", tmp_path / "models"))
-    assert _staged(tmp_path / "models") == []
+    _refused_weights(tmp_path, tmp_path / "m.gguf")
     importable_files(tmp_path, tmp_path, {})
 
 

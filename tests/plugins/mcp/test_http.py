@@ -22,6 +22,7 @@ pytestmark = pytest.mark.anyio
 BASE = "http://127.0.0.1:8181"
 SEARCH = {"searches": [{"type": "lex", "query": "rate limiter"}], "rerank": False}
 MCP_HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+HttpClient = httpx2.AsyncClient
 ROUTES = (("GET", "/health"), ("POST", "/query"), ("POST", "/search"), ("POST", "/mcp"), ("GET", "/nowhere"))
 
 
@@ -59,19 +60,23 @@ async def running(
     receive_in.close()
 
 
-async def test_health_tells_uptime(index: Index, policy: AccessPolicy) -> None:
-    async with running(index, policy) as client:
-        answer = await client.get("/health")
+@pytest.fixture
+async def client(index: Index, policy: AccessPolicy) -> AsyncIterator[HttpClient]:
+    async with running(index, policy) as opened:
+        yield opened
+
+
+async def test_health_tells_uptime(client: HttpClient) -> None:
+    answer = await client.get("/health")
     assert answer.status_code == 200
     assert answer.json()["status"] == "ok"
     assert answer.json()["uptime"] >= 0
 
 
-async def test_query_and_search_answer_alike_with_encoded_addresses(index: Index, policy: AccessPolicy) -> None:
-    async with running(index, policy) as client:
-        first = await client.post("/query", json=SEARCH)
-        second = await client.post("/search", json=SEARCH)
-        odd = await client.post("/query", json={"searches": [{"type": "lex", "query": "teapots"}], "rerank": False})
+async def test_query_and_search_answer_alike_with_encoded_addresses(client: HttpClient) -> None:
+    first = await client.post("/query", json=SEARCH)
+    second = await client.post("/search", json=SEARCH)
+    odd = await client.post("/query", json={"searches": [{"type": "lex", "query": "teapots"}], "rerank": False})
     assert first.json() == second.json()
     row = first.json()["results"][0]
     assert set(row) == {"docid", "file", "title", "score", "context", "line", "snippet", "uri", "heading_trail"}
@@ -94,41 +99,37 @@ async def test_query_and_search_answer_alike_with_encoded_addresses(index: Index
     ],
 )
 async def test_malformed_bodies_are_told_what_is_wrong(
-    index: Index, policy: AccessPolicy, body: bytes, status: int, expected: str
+    client: HttpClient, body: bytes, status: int, expected: str
 ) -> None:
-    async with running(index, policy) as client:
-        answer = await client.post("/query", content=body)
+    answer = await client.post("/query", content=body)
     assert answer.status_code == status
     assert expected in answer.json()["error"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8181", "127.0.0.1.evil.example", "0.0.0.0:8181"])
-async def test_every_route_refuses_foreign_hosts(index: Index, policy: AccessPolicy, host: str) -> None:
-    async with running(index, policy) as client:
-        for method, path in ROUTES:
-            answer = await client.request(method, path, headers={"host": host})
-            assert answer.status_code == 403, path
-            assert answer.json()["error"] == {"code": -32003, "message": f"Forbidden: Host not allowed: {host}"}
+async def test_every_route_refuses_foreign_hosts(client: HttpClient, host: str) -> None:
+    for method, path in ROUTES:
+        answer = await client.request(method, path, headers={"host": host})
+        assert answer.status_code == 403, path
+        assert answer.json()["error"] == {"code": -32003, "message": f"Forbidden: Host not allowed: {host}"}
 
 
 @pytest.mark.parametrize(
     "origin",
     ["https://evil.example", "null", "file://", "http://0.0.0.0", "http://localhost.evil.example", "", "http://["],
 )
-async def test_every_route_refuses_foreign_origins(index: Index, policy: AccessPolicy, origin: str) -> None:
-    async with running(index, policy) as client:
-        for method, path in ROUTES:
-            answer = await client.request(method, path, headers={"origin": origin})
-            assert answer.status_code == 403, path
-            assert answer.json()["error"]["message"] == f"Forbidden: Origin not allowed: {origin}"
+async def test_every_route_refuses_foreign_origins(client: HttpClient, origin: str) -> None:
+    for method, path in ROUTES:
+        answer = await client.request(method, path, headers={"origin": origin})
+        assert answer.status_code == 403, path
+        assert answer.json()["error"]["message"] == f"Forbidden: Origin not allowed: {origin}"
 
 
 @pytest.mark.parametrize(
     "origin", ["http://localhost:3000", "https://app.localhost", "http://127.8.9.1", "http://[::1]:1"]
 )
-async def test_pages_of_this_machine_are_let_in(index: Index, policy: AccessPolicy, origin: str) -> None:
-    async with running(index, policy) as client:
-        assert (await client.get("/health", headers={"origin": origin})).status_code == 200
+async def test_pages_of_this_machine_are_let_in(client: HttpClient, origin: str) -> None:
+    assert (await client.get("/health", headers={"origin": origin})).status_code == 200
 
 
 async def test_listed_hosts_and_origins_are_let_in(index: Index) -> None:
@@ -149,16 +150,15 @@ async def test_every_route_asks_for_the_token(index: Index) -> None:
         assert (await client.get("/health", headers={"authorization": "bearer s3cret"})).status_code == 200
 
 
-async def test_oversized_bodies_are_refused_with_and_without_length(index: Index, policy: AccessPolicy) -> None:
+async def test_oversized_bodies_are_refused_with_and_without_length(client: HttpClient) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(MAX_BODY_BYTES // 65536 + 1):
             yield b" " * 65536
 
-    async with running(index, policy) as client:
-        for path in ("/query", "/mcp"):
-            sized = await client.post(path, content=b" " * (MAX_BODY_BYTES + 1), headers=MCP_HEADERS)
-            chunked = await client.post(path, content=pieces(), headers=MCP_HEADERS)
-            assert (sized.status_code, chunked.status_code) == (413, 413)
+    for path in ("/query", "/mcp"):
+        sized = await client.post(path, content=b" " * (MAX_BODY_BYTES + 1), headers=MCP_HEADERS)
+        chunked = await client.post(path, content=pieces(), headers=MCP_HEADERS)
+        assert (sized.status_code, chunked.status_code) == (413, 413)
 
 
 @pytest.mark.parametrize(
@@ -175,37 +175,33 @@ async def test_oversized_bodies_are_refused_with_and_without_length(index: Index
         b'{"query": "' + b"tag:a " * 2000 + b'"}',
     ],
 )
-async def test_bodies_made_to_break_the_server_are_wrong_usage(index: Index, policy: AccessPolicy, body: bytes) -> None:
-    async with running(index, policy) as client:
-        assert (await client.post("/query", content=body)).status_code == 400
+async def test_bodies_made_to_break_the_server_are_wrong_usage(client: HttpClient, body: bytes) -> None:
+    assert (await client.post("/query", content=body)).status_code == 400
 
 
-async def test_get_and_delete_on_mcp_are_not_allowed(index: Index, policy: AccessPolicy) -> None:
-    async with running(index, policy) as client:
-        for method in ("GET", "DELETE"):
-            answer = await client.request(method, "/mcp")
-            assert answer.status_code == 405
-            assert answer.json() == {
-                "jsonrpc": "2.0",
-                "error": {"code": -32000, "message": "Method not allowed."},
-                "id": None,
-            }
+async def test_get_and_delete_on_mcp_are_not_allowed(client: HttpClient) -> None:
+    for method in ("GET", "DELETE"):
+        answer = await client.request(method, "/mcp")
+        assert answer.status_code == 405
+        assert answer.json() == {
+            "jsonrpc": "2.0",
+            "error": {"code": -32000, "message": "Method not allowed."},
+            "id": None,
+        }
 
 
-async def test_unknown_paths_are_not_found(index: Index, policy: AccessPolicy) -> None:
-    async with running(index, policy) as client:
-        answer = await client.get("/../../etc/passwd")
+async def test_unknown_paths_are_not_found(client: HttpClient) -> None:
+    answer = await client.get("/../../etc/passwd")
     assert (answer.status_code, answer.text) == (404, "Not Found")
 
 
-async def test_mcp_refuses_bad_json(index: Index, policy: AccessPolicy) -> None:
-    async with running(index, policy) as client:
-        answer = await client.post("/mcp", content=b"{", headers=MCP_HEADERS)
+async def test_mcp_refuses_bad_json(client: HttpClient) -> None:
+    answer = await client.post("/mcp", content=b"{", headers=MCP_HEADERS)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == -32700
 
 
-async def test_mcp_checks_version_headers_of_the_stateless_era(index: Index, policy: AccessPolicy) -> None:
+async def test_mcp_checks_version_headers_of_the_stateless_era(client: HttpClient) -> None:
     prefix = "io.modelcontextprotocol"
     meta = {f"{prefix}/clientInfo": {"name": "test", "version": "1"}, f"{prefix}/clientCapabilities": {}}
     version = "2099-01-01"
@@ -216,8 +212,7 @@ async def test_mcp_checks_version_headers_of_the_stateless_era(index: Index, pol
         "params": {"_meta": meta | {f"{prefix}/protocolVersion": version}},
     }
     headers = MCP_HEADERS | {"mcp-protocol-version": version, "mcp-method": "tools/list"}
-    async with running(index, policy) as client:
-        unknown = await client.post("/mcp", json=request, headers=headers)
+    unknown = await client.post("/mcp", json=request, headers=headers)
     assert unknown.status_code == 400
     assert unknown.json()["error"]["code"] == -32022
     assert "2026-07-28" in unknown.json()["error"]["data"]["supported"]
@@ -233,7 +228,7 @@ async def test_the_sdk_client_works_over_http(index: Index, policy: AccessPolicy
             assert found.structured_content["results"][0]["file"] == "docs/a.md"
 
 
-async def test_sessions_of_2025_need_no_state(index: Index, policy: AccessPolicy) -> None:
+async def test_sessions_of_2025_need_no_state(client: HttpClient) -> None:
     opening = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -245,9 +240,8 @@ async def test_sessions_of_2025_need_no_state(index: Index, policy: AccessPolicy
         },
     }
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
-    async with running(index, policy) as client:
-        opened = await client.post("/mcp", json=opening, headers=MCP_HEADERS)
-        listed = await client.post("/mcp", json=listing, headers=MCP_HEADERS | {"mcp-protocol-version": "2025-06-18"})
+    opened = await client.post("/mcp", json=opening, headers=MCP_HEADERS)
+    listed = await client.post("/mcp", json=listing, headers=MCP_HEADERS | {"mcp-protocol-version": "2025-06-18"})
     assert "mcp-session-id" not in opened.headers
     first = json.loads(
         next(line for line in opened.text.splitlines() if line.startswith("data:")).removeprefix("data:")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from qmd.cli.app import main
 from qmd.config.paths import locate
 from qmd.errors import QmdError, UsageError
 from qmd.plugins.mcp.client_config import CLIENTS, client_config
@@ -182,10 +183,30 @@ def test_a_server_that_is_ended_while_it_searches_for_a_command_breaks_neither(e
         server.communicate()
 
 
-def test_other_machines_are_let_in_only_with_a_token(environ: dict[str, str]) -> None:
-    refused = run(environ, "--http", "--host", "0.0.0.0", "--port", "1")
-    assert refused.returncode == 2
-    assert "needs a token" in refused.stderr and "QMD_TOKEN" in refused.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("mcp --http --host 0.0.0.0 --port 1", "which needs a token\nhint: set QMD_TOKEN"),
+        ("serve --host 0.0.0.0", "which needs a token\nhint: set QMD_TOKEN"),
+        ("mcp --http --host 127.0.0.1 --port TAKEN", "Port TAKEN already in use. Try a different port with --port."),
+        ("serve --host 127.0.0.1 --port TAKEN", "Port TAKEN already in use. Try a different port with --port."),
+        ("mcp --daemon", "--daemon needs --http"),
+        ("mcp start", "unknown action 'start'"),
+    ],
+)
+def test_what_cannot_be_served_is_said(
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    said: str,
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(words.replace("TAKEN", port).split()) == 2
+    assert said.replace("TAKEN", port) in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("client", CLIENTS)

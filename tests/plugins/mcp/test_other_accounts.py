@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -117,30 +116,23 @@ class Served(Struct, frozen=True):
     process: subprocess.Popen[str]
     port: int
 
-    def end(self) -> str:
-        """What it has said on stderr."""
-        self.process.send_signal(signal.SIGINT)
-        return self.process.communicate(timeout=60)[1]
-
 
 @contextmanager
-def serving(home: Path, *words: str) -> Iterator[Served]:
-    command = [sys.executable, "-m", "qmd", *words, "--host", "127.0.0.1", "--port", "0"]
+def serving(home: Path) -> Iterator[Served]:
+    command = [sys.executable, "-m", "qmd", "serve", "--host", "127.0.0.1", "--port", "0"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment(home), cwd=home, **pipes) as process:
-        stream = process.stdout if words[0] == "serve" else process.stderr
         try:
-            assert stream is not None
-            address = stream.readline().strip()
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
             assert "key=" not in address
             yield Served(process, int(address.rpartition(":")[2].partition("/")[0]))
         finally:
             process.kill()
 
 
-@pytest.mark.parametrize("words", [("serve",), ("mcp", "--http")])
-def test_a_server_answers_its_owner_alone(home: Path, words: Sequence[str]) -> None:
-    with serving(home, *words) as server:
+def test_a_server_answers_its_owner_alone(home: Path) -> None:
+    with serving(home) as server:
         own, others = (ask(account, server.port, OPEN) for account in (0, NOBODY))
         assert [told.status for told in own] == [200] * len(OPEN), own
         assert "sliding" in own[1].text and "sliding" in own[4].text and own[5].text.encode("latin-1") == PNG
@@ -150,18 +142,8 @@ def test_a_server_answers_its_owner_alone(home: Path, words: Sequence[str]) -> N
             assert ask(account, server.port, [("GET", "/health", {}, None)])[0].status == 200
 
 
-def test_a_token_lets_other_accounts_in(home: Path) -> None:
-    token = home / "token"
-    token.write_text("s3cret\n", encoding="utf-8")
-    with serving(home, "serve", "--token-file", str(token)) as server:
-        bearer = {"authorization": "Bearer s3cret"}
-        told = ask(NOBODY, server.port, [(way, path, head | bearer, body) for way, path, head, body in OPEN])
-        assert [one.status for one in told] == [200] * len(OPEN)
-        assert {one.status for one in ask(NOBODY, server.port, OPEN)} == {401}
-
-
 def test_behind_a_proxy_of_another_account_a_browser_needs_the_key_once(home: Path) -> None:
-    with serving(home, "serve") as server, relaying(NOBODY, server.port) as port:
+    with serving(home) as server, relaying(NOBODY, server.port) as port:
         refused = ask(0, port, OPEN)
         assert [told.status for told in refused] == [403] * len(OPEN)
         assert server.process.stderr is not None

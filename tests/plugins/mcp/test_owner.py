@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
+from httpx2 import AsyncClient as Client
 
 from qmd.app.index import Index
 from qmd.plugins.mcp.guard import AccessPolicy
@@ -105,21 +107,25 @@ def test_who_has_no_address_is_not_the_owner(monkeypatch: pytest.MonkeyPatch) ->
 anyio = pytest.mark.anyio
 
 
+@pytest.fixture
+async def client(index: Index, policy: AccessPolicy) -> AsyncIterator[Client]:
+    """A client of another account."""
+    async with running(index, policy, False) as opened:
+        yield opened
+
+
 @anyio
-async def test_another_account_is_told_in_one_line_and_gets_nothing_but_health(
-    index: Index, policy: AccessPolicy
-) -> None:
-    async with running(index, policy, False) as client:
-        for method, path in ROUTES:
-            answer = await client.request(method, path, json=SEARCH if method == "POST" else None)
-            assert answer.status_code == (200 if path == "/health" else 403), path
-            if path != "/health":
-                assert "--token-file" in answer.json()["error"]["message"]
-                assert "\n" not in answer.text
-        for path in PAGE:
-            answer = await client.get(path)
-            assert (answer.status_code, answer.text.count("\n")) == (403, 0), path
-            assert "limiter" not in answer.text
+async def test_another_account_is_told_in_one_line_and_gets_nothing_but_health(client: Client) -> None:
+    for method, path in ROUTES:
+        answer = await client.request(method, path, json=SEARCH if method == "POST" else None)
+        assert answer.status_code == (200 if path == "/health" else 403), path
+        if path != "/health":
+            assert "--token-file" in answer.json()["error"]["message"]
+            assert "\n" not in answer.text
+    for path in PAGE:
+        answer = await client.get(path)
+        assert (answer.status_code, answer.text.count("\n")) == (403, 0), path
+        assert "limiter" not in answer.text
 
 
 @anyio
@@ -153,48 +159,45 @@ async def test_where_the_system_names_no_owners_programs_are_let_in_and_browsers
 
 
 @anyio
-async def test_a_key_lets_one_browser_in_once_and_its_cookie_from_then_on(index: Index, policy: AccessPolicy) -> None:
+async def test_a_key_lets_one_browser_in_once_and_its_cookie_from_then_on(client: Client, policy: AccessPolicy) -> None:
     key = policy.key
-    async with running(index, policy, False) as client:
-        first = key.address
-        let_in = await client.get(first)
-        assert (let_in.status_code, let_in.headers["location"]) == (303, "/")
-        cookie = let_in.headers["set-cookie"]
-        assert cookie.startswith("qmd-8181=")
-        assert "HttpOnly" in cookie and "SameSite=strict" in cookie and "Max-Age" not in cookie
-        # The client keeps the cookie, as a browser does.
-        assert "sliding" in (await client.get("/?q=rate+limiter")).text
-        for path in PAGE[:-1]:
-            assert (await client.get(path)).status_code == 200, path
-        # It is one to the page, and to nothing else.
-        assert (await client.post("/query", json=SEARCH)).status_code == 403
-        client.cookies.clear()
-        assert (await client.get(first)).status_code == 403
-        assert (await client.get(key.address)).status_code == 303
+    first = key.address
+    let_in = await client.get(first)
+    assert (let_in.status_code, let_in.headers["location"]) == (303, "/")
+    cookie = let_in.headers["set-cookie"]
+    assert cookie.startswith("qmd-8181=")
+    assert "HttpOnly" in cookie and "SameSite=strict" in cookie and "Max-Age" not in cookie
+    # The client keeps the cookie, as a browser does.
+    assert "sliding" in (await client.get("/?q=rate+limiter")).text
+    for path in PAGE[:-1]:
+        assert (await client.get(path)).status_code == 200, path
+    # It is one to the page, and to nothing else.
+    assert (await client.post("/query", json=SEARCH)).status_code == 403
+    client.cookies.clear()
+    assert (await client.get(first)).status_code == 403
+    assert (await client.get(key.address)).status_code == 303
 
 
 @anyio
-async def test_a_key_that_was_made_up_is_refused(index: Index, policy: AccessPolicy) -> None:
+async def test_a_key_that_was_made_up_is_refused(client: Client, policy: AccessPolicy) -> None:
     key = policy.key
-    async with running(index, policy, False) as client:
-        for given in ("/?key=", "/?key=%C3%A4%00", f"{key.address}x", f"/page/hits{key.address[1:]}"):
-            assert (await client.get(given)).status_code == 403, given
-        for cookie in ("qmd-8181=", "qmd-8181=\xe4", "qmd-8181", ";;=", f"qmd-8181={key.address}"):
-            headers = {"cookie": cookie.encode("latin-1")}
-            assert (await client.get("/", headers=headers)).status_code == 403, cookie  # type: ignore[arg-type]
+    for given in ("/?key=", "/?key=%C3%A4%00", f"{key.address}x", f"/page/hits{key.address[1:]}"):
+        assert (await client.get(given)).status_code == 403, given
+    for cookie in ("qmd-8181=", "qmd-8181=\xe4", "qmd-8181", ";;=", f"qmd-8181={key.address}"):
+        headers = {"cookie": cookie.encode("latin-1")}
+        assert (await client.get("/", headers=headers)).status_code == 403, cookie  # type: ignore[arg-type]
 
 
 @anyio
 async def test_the_way_in_is_told_where_the_server_runs_once_for_each_key(
-    index: Index, policy: AccessPolicy, caplog: pytest.LogCaptureFixture
+    client: Client, policy: AccessPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = policy.key
     caplog.set_level(logging.WARNING, "qmd.http")
-    async with running(index, policy, False) as client:
-        first = key.address
-        for _ in range(3):
-            assert first not in (await client.get("/")).text
-        await client.get(first)
-        client.cookies.clear()
-        await client.get("/")
+    first = key.address
+    for _ in range(3):
+        assert first not in (await client.get("/")).text
+    await client.get(first)
+    client.cookies.clear()
+    await client.get("/")
     assert [record.getMessage().rpartition(" ")[2] for record in caplog.records] == [first, key.address]

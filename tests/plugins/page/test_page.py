@@ -6,13 +6,14 @@ import base64
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from html import unescape
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
+from httpx2 import AsyncClient as Client
 from starlette.types import Message
 
 from qmd.app.index import Index
@@ -51,24 +52,28 @@ def garden(vault: Path, loader: Loader) -> Iterator[Index]:
         yield index
 
 
+@pytest.fixture
+async def client(garden: Index, policy: AccessPolicy) -> AsyncIterator[Client]:
+    async with running(garden, policy) as opened:
+        yield opened
+
+
 def visible(html: str) -> str:
     return " ".join(
         unescape(re.sub(r"<(?:script|style)>.*?</(?:script|style)>|<[^>]+>", " ", html, flags=re.S)).split()
     )
 
 
-async def test_a_query_in_the_address_is_answered_without_a_script(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        answer = await client.get("/", params={"q": "tomatoes sun", "by": "best"})
+async def test_a_query_in_the_address_is_answered_without_a_script(client: Client) -> None:
+    answer = await client.get("/", params={"q": "tomatoes sun", "by": "best"})
     assert answer.status_code == 200
     assert 'value="tomatoes sun"' in answer.text
     assert "<mark>Tomatoes</mark> want <mark>sun</mark>" in answer.text
     assert "vault/plan.md:7 2026-03-14" in visible(answer.text)
 
 
-async def test_a_note_shows_its_text_links_and_neighbours(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        answer = await client.get("/", params={"q": "sun", "note": "qmd://vault/plan.md", "line": "7"})
+async def test_a_note_shows_its_text_links_and_neighbours(client: Client) -> None:
+    answer = await client.get("/", params={"q": "sun", "note": "qmd://vault/plan.md", "line": "7"})
     note = answer.text.partition('<article id="note"')[2]
     assert '<a href="/?q=sun&amp;note=qmd%3A%2F%2Fvault%2FSoil.md">Soil</a>' in note
     assert '<img src="/page/picture?collection=vault&amp;of=plan.md&amp;source=img%2Fbed.png"' in note
@@ -78,9 +83,8 @@ async def test_a_note_shows_its_text_links_and_neighbours(garden: Index, policy:
     assert "Links to Soil vault/Soil.md Linked from Soil vault/Soil.md" in visible(note)
 
 
-async def test_the_first_page_lists_the_newest_notes(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        answer = await client.get("/")
+async def test_the_first_page_lists_the_newest_notes(client: Client) -> None:
+    answer = await client.get("/")
     assert "3 notes, the newest first" in visible(answer.text)
     assert answer.text.count('id="hit-') == 3
     assert "strong" not in visible(answer.text)
@@ -94,9 +98,8 @@ async def test_an_index_of_nothing_says_how_to_begin(tmp_path: Path, loader: Loa
             assert "Nothing is indexed yet. qmd index FOLDER" in visible((await client.get("/")).text)
 
 
-async def test_a_list_without_a_good_match_is_one_line(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        answer = await client.get("/page/hits", params={"q": "zeppelin"})
+async def test_a_list_without_a_good_match_is_one_line(client: Client) -> None:
+    answer = await client.get("/page/hits", params={"q": "zeppelin"})
     assert visible(answer.text).startswith("No good match found.")
     assert answer.text.count('id="hit-') <= 1
 
@@ -104,11 +107,8 @@ async def test_a_list_without_a_good_match_is_one_line(garden: Index, policy: Ac
 @pytest.mark.parametrize(
     ("query", "expected"), [('lex: "open', "unmatched double quote"), ("x" * 20_000, "at most 16,384 are allowed")]
 )
-async def test_what_is_wrong_with_a_query_is_said_on_the_page(
-    garden: Index, policy: AccessPolicy, query: str, expected: str
-) -> None:
-    async with running(garden, policy) as client:
-        answer = await client.get("/page/hits", params={"q": query})
+async def test_what_is_wrong_with_a_query_is_said_on_the_page(client: Client, query: str, expected: str) -> None:
+    answer = await client.get("/page/hits", params={"q": query})
     assert expected in visible(answer.text)
 
 
@@ -127,20 +127,18 @@ async def test_of_a_long_note_the_part_around_the_found_line_is_shown(
     assert "Paragraph 10." not in answer.text
 
 
-async def test_a_note_that_is_gone_is_said_to_be(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        answer = await client.get("/page/note", params={"note": "qmd://vault/<b>.md"})
+async def test_a_note_that_is_gone_is_said_to_be(client: Client) -> None:
+    answer = await client.get("/page/note", params={"note": "qmd://vault/<b>.md"})
     assert "Document not found: qmd://vault/<b>.md" in visible(answer.text)
     assert "<b>" not in answer.text
 
 
-async def test_filters_go_into_the_query_and_out_of_it(garden: Index, policy: AccessPolicy) -> None:
+async def test_filters_go_into_the_query_and_out_of_it(client: Client, garden: Index) -> None:
     def chips(html: str) -> list[str]:
         return [unescape(href) for href in re.findall(r'class="chip" href="([^"]+)"', html)]
 
-    async with running(garden, policy) as client:
-        off = chips((await client.get("/page/hits", params={"q": "sun"})).text)
-        on = chips((await client.get("/page/hits", params={"q": 'sun tag:garden since:"last year"'})).text)
+    off = chips((await client.get("/page/hits", params={"q": "sun"})).text)
+    on = chips((await client.get("/page/hits", params={"q": 'sun tag:garden since:"last year"'})).text)
     assert off == [
         "/?q=sun+tag%3Agarden",
         "/?q=sun+since%3A%22last+month%22",
@@ -179,16 +177,15 @@ async def test_the_title_stands_once_also_where_it_is_marked(
     assert "<h1" not in answer.text
 
 
-async def test_every_answer_of_the_page_forbids_what_it_does_not_need(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        for address in ADDRESSES:
-            headers = (await client.get(address)).headers
-            assert headers["referrer-policy"] == "no-referrer"
-            assert headers["x-content-type-options"] == "nosniff"
-            assert headers["cross-origin-resource-policy"] == "same-origin"
-            policies = headers["content-security-policy"].split("; ")
-            assert {"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policies)
-            assert "unsafe" not in headers["content-security-policy"]
+async def test_every_answer_of_the_page_forbids_what_it_does_not_need(client: Client, policy: AccessPolicy) -> None:
+    for address in ADDRESSES:
+        headers = (await client.get(address)).headers
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        policies = headers["content-security-policy"].split("; ")
+        assert {"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policies)
+        assert "unsafe" not in headers["content-security-policy"]
 
 
 async def test_a_question_that_was_typed_over_is_given_up(garden: Index, policy: AccessPolicy, loader: Loader) -> None:
@@ -221,15 +218,14 @@ async def test_a_question_that_was_typed_over_is_given_up(garden: Index, policy:
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-async def test_other_pages_can_neither_ask_nor_embed(garden: Index, policy: AccessPolicy, site: str) -> None:
-    async with running(garden, policy) as client:
-        for address in ADDRESSES:
-            answer = await client.get(address, headers={"sec-fetch-site": site, "sec-fetch-dest": "iframe"})
-            assert answer.status_code == 403, address
-        followed = await client.get("/?q=sun", headers={"sec-fetch-site": site, "sec-fetch-dest": "document"})
-        assert followed.status_code == 200
-        own = await client.get("/page/hits?q=sun", headers={"sec-fetch-site": "same-origin"})
-        assert own.status_code == 200
+async def test_other_pages_can_neither_ask_nor_embed(client: Client, site: str) -> None:
+    for address in ADDRESSES:
+        answer = await client.get(address, headers={"sec-fetch-site": site, "sec-fetch-dest": "iframe"})
+        assert answer.status_code == 403, address
+    followed = await client.get("/?q=sun", headers={"sec-fetch-site": site, "sec-fetch-dest": "document"})
+    assert followed.status_code == 200
+    own = await client.get("/page/hits?q=sun", headers={"sec-fetch-site": "same-origin"})
+    assert own.status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -241,48 +237,42 @@ async def test_other_pages_can_neither_ask_nor_embed(garden: Index, policy: Acce
         {"referer": "https://evil.example/"},
     ],
 )
-async def test_a_link_of_another_page_runs_no_model(
-    garden: Index, policy: AccessPolicy, loader: Loader, headers: dict[str, str]
-) -> None:
-    async with running(garden, policy) as client:
-        led = await client.get("/?q=tomatoes+sun&by=best", headers=headers)
-        assert loader.loads == []
-        assert "plan.md:7" in visible(led.text)
-        assert "searched by words alone. Search by meaning, too" in visible(led.text)
-        (more,) = re.findall(r'<a href="\.(/[^"]*)">Search by meaning', led.text)
-        empty = await client.get("/", headers=headers)
-        assert "Search by meaning" not in visible(empty.text)
-        own = await client.get(unescape(more), headers={"sec-fetch-site": "same-origin", "sec-fetch-dest": "document"})
-        assert "Search by meaning" not in visible(own.text)
-        assert loader.loads != []
+async def test_a_link_of_another_page_runs_no_model(client: Client, loader: Loader, headers: dict[str, str]) -> None:
+    led = await client.get("/?q=tomatoes+sun&by=best", headers=headers)
+    assert loader.loads == []
+    assert "plan.md:7" in visible(led.text)
+    assert "searched by words alone. Search by meaning, too" in visible(led.text)
+    (more,) = re.findall(r'<a href="\.(/[^"]*)">Search by meaning', led.text)
+    empty = await client.get("/", headers=headers)
+    assert "Search by meaning" not in visible(empty.text)
+    own = await client.get(unescape(more), headers={"sec-fetch-site": "same-origin", "sec-fetch-dest": "document"})
+    assert "Search by meaning" not in visible(own.text)
+    assert loader.loads != []
 
 
-async def test_a_page_that_its_browser_does_not_name_cannot_show_pictures(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        given = picture("img/bed.png")
-        embedded = await client.get("/page/picture", params=given, headers={"referer": "http://evil.example/"})
-        assert embedded.status_code == 403
+async def test_a_page_that_its_browser_does_not_name_cannot_show_pictures(client: Client) -> None:
+    given = picture("img/bed.png")
+    embedded = await client.get("/page/picture", params=given, headers={"referer": "http://evil.example/"})
+    assert embedded.status_code == 403
 
 
 @pytest.mark.parametrize(
     "reference", ["a\0b", "\0", "./a\0.md", "~a\0/b.md", "/tmp/\0", "qmd://vault/\0", "vault/\0:3"]
 )
 async def test_a_reference_with_nul_is_not_found(
-    garden: Index, policy: AccessPolicy, caplog: pytest.LogCaptureFixture, reference: str
+    client: Client, caplog: pytest.LogCaptureFixture, reference: str
 ) -> None:
-    async with running(garden, policy) as client:
-        for address in ("/", "/page/note"):
-            answer = await client.get(address, params={"note": reference})
-            assert answer.status_code == 200
-            assert "not found" in visible(answer.text).lower()
+    for address in ("/", "/page/note"):
+        answer = await client.get(address, params={"note": reference})
+        assert answer.status_code == 200
+        assert "not found" in visible(answer.text).lower()
     assert not [record for record in caplog.records if record.exc_info]
 
 
-async def test_the_page_only_reads(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        for address in ADDRESSES:
-            for method in ("POST", "PUT", "PATCH", "DELETE"):
-                assert (await client.request(method, address)).status_code == 405
+async def test_the_page_only_reads(client: Client) -> None:
+    for address in ADDRESSES:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            assert (await client.request(method, address)).status_code == 405
 
 
 async def test_a_browser_gives_the_token_as_a_password_and_on_the_page_alone(garden: Index) -> None:
@@ -303,23 +293,20 @@ def picture(source: str, of: str = "plan.md", collection: str = "vault") -> dict
     return {"collection": collection, "of": of, "source": source}
 
 
-async def test_a_picture_is_found_from_the_note_and_from_the_top(garden: Index, policy: AccessPolicy) -> None:
-    async with running(garden, policy) as client:
-        for given in (
-            picture("img/bed.png"),
-            picture("../img/bed.png", "img/x.md"),
-            picture("/img/bed.png", "img/x.md"),
-        ):
-            answer = await client.get("/page/picture", params=given)
-            assert (answer.status_code, answer.content) == (200, PNG)
-            assert answer.headers["content-type"] == "image/png"
-            assert "sandbox" in answer.headers["content-security-policy"]
+async def test_a_picture_is_found_from_the_note_and_from_the_top(client: Client, policy: AccessPolicy) -> None:
+    for given in (
+        picture("img/bed.png"),
+        picture("../img/bed.png", "img/x.md"),
+        picture("/img/bed.png", "img/x.md"),
+    ):
+        answer = await client.get("/page/picture", params=given)
+        assert (answer.status_code, answer.content) == (200, PNG)
+        assert answer.headers["content-type"] == "image/png"
+        assert "sandbox" in answer.headers["content-security-policy"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-async def test_nothing_but_pictures_of_the_collection_is_given_out(
-    garden: Index, policy: AccessPolicy, vault: Path
-) -> None:
+async def test_nothing_but_pictures_of_the_collection_is_given_out(client: Client, vault: Path) -> None:
     outside = vault.parent / "outside.png"
     outside.write_bytes(PNG)
     (vault / "link.png").symlink_to(outside)
@@ -331,12 +318,11 @@ async def test_nothing_but_pictures_of_the_collection_is_given_out(
     (vault / ".git" / "hidden.png").write_bytes(PNG)
     sources = ["../outside.png", str(outside), "link.png", "folder/outside.png", "text.png", "round.png", "pipe.png"]
     sources += [".git/hidden.png", "notes.txt", "plan.md", "img", "", "a\0.png", "x" * 5000 + ".png", "..\\outside.png"]
-    async with running(garden, policy) as client:
-        for source in sources:
-            assert (await client.get("/page/picture", params=picture(source))).status_code == 404, source
-        assert (await client.get("/page/picture", params=picture("img/bed.png", collection="none"))).status_code == 404
-        assert (await client.get("/page/picture", params=picture("img/bed.png", of="../../x.md"))).status_code == 200
-        assert (await client.get("/page/picture")).status_code == 404
+    for source in sources:
+        assert (await client.get("/page/picture", params=picture(source))).status_code == 404, source
+    assert (await client.get("/page/picture", params=picture("img/bed.png", collection="none"))).status_code == 404
+    assert (await client.get("/page/picture", params=picture("img/bed.png", of="../../x.md"))).status_code == 200
+    assert (await client.get("/page/picture")).status_code == 404
 
 
 async def test_a_process_that_only_answers_commands_has_no_page(garden: Index, policy: AccessPolicy) -> None:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.engines.rerank_runs import BatchRunner, RerankPrompt, ScoreHead
 from qmd.inference.models.catalogue import QWEN_RERANKER
-from qmd.inference.runtime.chat_tokens import load_chat_tokenizer
-from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import open_session
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.qwen.chat_tokens import load_chat_tokenizer
 from qmd.plugins.qwen.cross_encoder import QwenReranker, SharedPrefixRunner, load_cross_encoder
+from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder
+from qmd.plugins.qwen.rerank_runs import BatchRunner, RerankPrompt, ScoreHead
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter
 from tests.inference.tiny_models import (
     PUBLISHED,

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
-from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.sessions import open_session
+from qmd.plugins.qwen.decoder_signature import read_signature
 from qmd.plugins.qwen.decoding import Decoder, Limits, generate, generate_branches
 from qmd.plugins.qwen.kv_context import GrowingContext, InPlaceContext
 from tests.inference.exported_graphs import ExportForm, PlainWriter, PublishedWriter

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmd.errors import ModelError
-from qmd.inference.runtime.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.plugins.qwen.chat_tokens import ChatTokenizer, load_chat_tokenizer
 from qmd.plugins.qwen.grammar import LineGrammar
 from tests.inference.tiny_tokenizer import write_tokenizer
 

@@ -1,12 +1,13 @@
-"""The command reference: `python -m qmd.cli.manual > docs/cli.md`, `python -m qmd.cli.manual man > docs/qmd.1`."""
+"""The command reference: `python -m tests.docs.manual > docs/cli.md`, or `man > docs/qmd.1`."""
 
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
-from qmd.cli.commands import COMMANDS, build_command
+from qmd.cli.commands import COMMANDS, usage_of
 from qmd.cli.help import CommandPage, Row, describe
-from qmd.cli.output import flush_result, out, prepare_streams
+from qmd.cli.parser import build_command
 
 _STATUSES = {
     "0": "done; an empty result is not a failure",
@@ -47,11 +48,11 @@ def render_manual() -> str:
 
 
 def _pages() -> list[CommandPage]:
-    return [describe(spec, build_command(spec)) for spec in COMMANDS]
+    return [describe(build_command(spec.name)) for spec in COMMANDS]
 
 
 def _section(page: CommandPage) -> str:
-    lines = [f"## qmd {page.spec.name}", "", page.spec.help, "", "```", f"qmd {page.spec.usage}", "```", ""]
+    lines = [f"## qmd {page.spec.name}", "", page.spec.help, "", "```", f"qmd {usage_of(page.spec)}", "```", ""]
     if page.aliases:
         lines += [f"Also: {', '.join(f'`qmd {alias}`' for alias in page.aliases)}.", ""]
     if page.options:
@@ -88,7 +89,12 @@ def render_man_page() -> str:
     lines = [".TH QMD 1", ".SH NAME", r"qmd \- search your own markdown files", ".SH SYNOPSIS", ".B qmd"]
     lines += [r"\fIcommand\fR [\fIoptions\fR]", ".SH DESCRIPTION", *map(_roff, _ABOUT.splitlines()), ".SH COMMANDS"]
     for page in _pages():
-        lines += [f".SS qmd {_roff(page.spec.name)}", _roff(page.spec.help), ".PP", f".B qmd {_roff(page.spec.usage)}"]
+        lines += [
+            f".SS qmd {_roff(page.spec.name)}",
+            _roff(page.spec.help),
+            ".PP",
+            f".B qmd {_roff(usage_of(page.spec))}",
+        ]
         for one in (*page.arguments, *page.options):
             lines += [".TP", f".B {_roff(one.typed)}", _roff(one.text)]
         lines += [".PP", "Examples:", ".PP", ".nf", *(f".RS 4\n{_roff(one)}\n.RE" for one in page.examples), ".fi"]
@@ -114,6 +120,6 @@ def _roff(text: str) -> str:
 
 
 if __name__ == "__main__":
-    prepare_streams()
-    out(render_man_page() if sys.argv[1:] == ["man"] else render_manual())
-    flush_result()
+    assert isinstance(sys.stdout, TextIOWrapper)
+    sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(render_man_page() if sys.argv[1:] == ["man"] else render_manual())

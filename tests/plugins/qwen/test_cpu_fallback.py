@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.cpu_fallback import FallbackExpander, FallbackReranker
-from qmd.inference.engines.rerank_runs import BatchRunner
 from qmd.inference.models.catalogue import QWEN_RERANKER
-from qmd.inference.runtime.decoder_signature import read_signature
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.qwen import cross_encoder, language_models
 from qmd.plugins.qwen.cross_encoder import QwenReranker, load_cross_encoder
+from qmd.plugins.qwen.decoder_signature import read_signature
+from qmd.plugins.qwen.rerank_runs import BatchRunner
 from qmd.retrieval.trace import Trace
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -11,10 +12,10 @@ from msgspec import Struct
 
 from qmd.batches import batches
 from qmd.errors import ModelError
-from qmd.inference.runtime.chat_tokens import ChatTokenizer
-from qmd.inference.runtime.decoder_signature import DecoderSignature
 from qmd.inference.runtime.gpu_memory import OutOfMemory
-from qmd.inference.runtime.sessions import Session
+from qmd.inference.runtime.sessions import Session, open_session
+from qmd.plugins.qwen.chat_tokens import ChatTokenizer, load_chat_tokenizer
+from qmd.plugins.qwen.decoder_signature import DecoderSignature, read_signature
 
 Side = Literal["right", "left"]
 
@@ -73,6 +74,24 @@ class RerankPrompt(Struct, frozen=True):
         """The passage, cut to its budget, and the rest of the prompt."""
         passage_tokens = self.tokenizer.encode_text(f" {passage.strip()}")[: self.max_passage_tokens]
         return [*passage_tokens, *self.tokenizer.encode_template(_SUFFIX)]
+
+
+def prompt_logits(
+    folder: Path, graph: Path, format: str, pairs: Iterable[tuple[str, str]], threads: int | None
+) -> Iterator[npt.NDArray[np.float32]]:
+    """Logits of the last token of each prompt of query and passage, shape (1, width), each run alone and on the CPU.
+
+    Args:
+        folder: Where the tokenizer is.
+
+    Raises:
+        ModelError: If a file is damaged, or the graph is not that of a decoder.
+    """
+    prompt = RerankPrompt(load_chat_tokenizer(folder))
+    session = open_session(graph, format=format, threads=threads, allow_gpu=False)
+    runner = BatchRunner(session, read_signature(session), 0, batch_tokens=0)
+    for query, passage in pairs:
+        yield runner.logits([[*prompt.prefix(query), *prompt.ending(passage)]], "right")
 
 
 class PassageRunner(Protocol):

@@ -1,0 +1,361 @@
+"""Hits and documents for programs, in every format: one row of `FORMATS` each.
+
+Programs parse these: keys are added, never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from qmd.records import Hit, Mention, Query, SearchResponse, StoredDocument
+from qmd.render.text import closest_line, csv_row, fence, json_text, number_lines, quoted, round_half_up, xml_text
+
+if TYPE_CHECKING:
+    from qmd.app.records import DocumentText
+
+JSON_SNIPPET_CHARACTERS = 300
+SNIPPET_CHARACTERS = 500
+LEAST_SHOWN = 0.01
+"""Relevance below which the closest hit is not worth a line."""
+
+
+class HitOptions(Struct, frozen=True):
+    """How hits are shown."""
+
+    index_name: str = "index"
+    full: bool = False
+    """Whole body in place of the passage; hits must carry it."""
+    line_numbers: bool = False
+    explain: bool = False
+    disk_paths: Mapping[str, str] | None = None
+    """With `--full-path`: uri → path on disk, for the files that exist."""
+    empty_note: str = "No results found."
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Terminal only: uri → the address that a click opens."""
+    next_step: tuple[str, str] | None = None
+    """Terminal only: the command that may help where nothing matches well, and what it does."""
+
+
+class Row(Struct, frozen=True):
+    """One hit with its display decisions made."""
+
+    hit: Hit
+    identifier: str
+    docid: str | None
+
+
+def render_hits(response: SearchResponse, format: str, options: HitOptions) -> str:
+    """Every hit of `response`, best first, in one of `FORMATS`; its empty form when there is none."""
+    return FORMATS[format].hits(response, options)
+
+
+def make_rows(response: SearchResponse, options: HitOptions) -> list[Row]:
+    """Every hit under the name that it is shown with."""
+    return [_row(hit, options) for hit in response.hits]
+
+
+def file_identifier(uri: str, index_name: str) -> str:
+    """`uri`, with `?index=` when the index is not the default one."""
+    return uri if index_name == "index" else f"{uri}?index={quote(index_name, safe='')}"
+
+
+def display_query(query: Query) -> str:
+    """The words a person looks for in a passage: the first `lex` sub-query, else the first `vec`, else the text."""
+    for kind in ("lex", "vec"):
+        for subquery in query.subqueries:
+            if subquery.kind == kind:
+                return subquery.text
+    return query.text
+
+
+def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
+    """The passage under its header `@@ -start,count @@ (b before, a after)`.
+
+    Line numbers are those of the source file; the header, which is no line of it, has none.
+    """
+    passage = hit.passage
+    count = passage.end_line - passage.start_line + 1
+    # A passage that reaches the end of the file ends with the file's last line break, which begins no line.
+    text = "\n".join(passage.text.split("\n")[:count])
+    if len(text) > max_characters:
+        text = text[: max_characters - 3] + "..."
+    if line_numbers:
+        text = number_lines(text, passage.start_line)
+    header = f"@@ -{passage.start_line},{count} @@ ({passage.lines_before} before, {passage.lines_after} after)"
+    return f"{header}\n{text}"
+
+
+def mention_object(mention: Mention) -> dict[str, object]:
+    """Where another note speaks of a hit that says nothing itself."""
+    return {"file": mention.document.uri, "line": mention.line, "text": mention.text}
+
+
+def _row(hit: Hit, options: HitOptions) -> Row:
+    uri = hit.document.uri
+    if options.disk_paths and uri in options.disk_paths:
+        return Row(hit, options.disk_paths[uri], None)
+    return Row(hit, file_identifier(uri, options.index_name), hit.document.docid)
+
+
+def _shown_text(hit: Hit, options: HitOptions, max_characters: int = SNIPPET_CHARACTERS) -> str:
+    if not options.full:
+        return snippet_text(hit, max_characters, options.line_numbers)
+    body = hit.body or ""
+    return number_lines(body, 1) if options.line_numbers else body
+
+
+# --- hits -----------------------------------------------------------------------------------------
+
+
+def _hit_blocks(response: SearchResponse, options: HitOptions) -> str:
+    """Each hit in some lines; of a list in which nothing matches well one line, unless the explanation is wanted."""
+    rows = make_rows(response, options)
+    if response.verdict == "none" and not options.explain:
+        is_near = bool(rows) and rows[0].hit.relevance >= LEAST_SHOWN
+        return (closest_line(rows[0].hit, rows[0].identifier) if is_near else options.empty_note) + "\n"
+    words = display_query(response.query).lower().split()
+    return "\n\n".join(_hit_block(row, words, options) for row in rows) or options.empty_note + "\n"
+
+
+def _hit_block(row: Row, words: Sequence[str], options: HitOptions) -> str:
+    """The plain form, which programs parse; people are drawn another one, see `qmd.render.hit_screen`."""
+    hit = row.hit
+    passage_text = hit.passage.text.lower()
+    literal = any(word in passage_text for word in words)
+    name = f"{row.identifier}:{hit.passage.line}" if literal else row.identifier
+    docid = f" {row.docid}" if row.docid else ""
+    dated = f"  {hit.document.date}" if hit.document.date else ""
+    lines = [f"{name}{docid}{dated}"]
+    if hit.document.title:
+        lines.append(f"Title: {hit.document.title}")
+    if hit.context:
+        lines.append(f"Context: {hit.context}")
+    if hit.passage.heading_trail:
+        lines.append(f"Section: {' › '.join(hit.passage.heading_trail)}")
+    lines.append(f"Score: {int(hit.relevance * 100 + 0.5):>3}%")
+    if hit.mention:
+        lines.append(f"Mentioned: {hit.mention.document.uri}:{hit.mention.line}  {hit.mention.text}")
+    if options.explain and hit.explanation:
+        from qmd.render.explain import explain_lines
+
+        lines += explain_lines(hit.explanation)
+    lines += [f"also in {file_identifier(uri, options.index_name)}" for uri in hit.also_in]
+    return "\n".join([*lines, "", _shown_text(hit, options), ""])
+
+
+def _hit_object(row: Row, options: HitOptions) -> dict[str, object]:
+    hit, document = row.hit, row.hit.document
+    entry: dict[str, object] = {"docid": row.docid} if row.docid else {}
+    entry |= {
+        "score": round_half_up(hit.relevance),
+        "file": row.identifier,
+        "line": hit.passage.line,
+        "title": document.title,
+    }
+    if hit.context:
+        entry["context"] = hit.context
+    entry["body" if options.full else "snippet"] = _shown_text(hit, options, JSON_SNIPPET_CHARACTERS)
+    if hit.mention:
+        entry["mention"] = mention_object(hit.mention)
+    if options.explain and hit.explanation:
+        from qmd.render.explain import explain_object
+
+        entry["explain"] = explain_object(hit.explanation)
+    entry |= {
+        "collection": document.collection,
+        "path": document.path,
+        "uri": document.uri,
+        "start_line": hit.passage.start_line,
+        "end_line": hit.passage.end_line,
+        "heading_trail": list(hit.passage.heading_trail),
+    }
+    if hit.also_in:
+        entry["also_in"] = list(hit.also_in)
+    return entry | {"date": document.date} if document.date else entry
+
+
+def _hit_csv(row: Row, options: HitOptions) -> str:
+    hit = row.hit
+    head = (row.docid or "", f"{hit.relevance:.4f}", row.identifier, hit.document.title, hit.context or "")
+    return csv_row((*head, hit.passage.line, _shown_text(hit, options)))
+
+
+def _hit_markdown(row: Row, options: HitOptions) -> str:
+    hit = row.hit
+    lines = ["---", f"# {hit.document.title or row.identifier}", f"**file:** `{row.identifier}`"]
+    if row.docid:
+        lines.append(f"**docid:** `{row.docid}`")
+    if hit.context:
+        lines.append(f"**context:** {hit.context}")
+    lines += [f"**also in:** `{file_identifier(uri, options.index_name)}`" for uri in hit.also_in]
+    return "\n".join([*lines, "", _shown_text(hit, options), "", ""])
+
+
+def _hit_xml(row: Row, options: HitOptions) -> str:
+    hit = row.hit
+    attributes = {"docid": row.docid, "name": row.identifier, "title": hit.document.title, "context": hit.context}
+    shown = " ".join(f'{key}="{xml_text(value)}"' for key, value in attributes.items() if value)
+    # A literal line break in an attribute is read back as a space.
+    shown = shown.replace("\n", "&#10;")
+    return f"\n<file {shown}>\n{xml_text(_shown_text(hit, options))}\n</file>\n"
+
+
+def _hit_line(row: Row, options: HitOptions) -> str:
+    fields = [f"{row.hit.relevance:.2f}", row.identifier]
+    if options.disk_paths is None:
+        fields.insert(0, row.hit.document.docid)
+    if row.hit.context:
+        fields.append(quoted(row.hit.context))
+    return ",".join(fields) + "\n"
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+
+class FetchedDocument(Struct, frozen=True):
+    """A document of `multi-get`. `skipped` is the reason why `body` is empty, else None."""
+
+    document: StoredDocument
+    identifier: str
+    context: str | None
+    body: str
+    skipped: str | None = None
+    on_disk: bool = False
+    """The identifier is a path on disk; a docid beside it would only be a second name."""
+
+    @property
+    def docid(self) -> str | None:
+        """The docid as far as it is shown."""
+        return None if self.on_disk else self.document.docid
+
+
+def render_document(header: str, found: DocumentText, line_numbers: bool) -> str:
+    """One document: header line, context, `---`, and its lines, numbered as in the file.
+
+    A range that holds no line shows one empty line.
+    """
+    text = found.text.removesuffix("\n") if found.is_whole else found.text
+    folder = f"Folder Context: {found.context}\n" if found.context else ""
+    return f"{header}\n{folder}---\n\n{number_lines(text, found.first_line) if line_numbers else text}\n"
+
+
+def render_documents(documents: Sequence[FetchedDocument], format: str, line_numbers: bool) -> str:
+    """Several documents in one of `FORMATS`."""
+    if line_numbers:
+        documents = [one if one.skipped else replace(one, body=number_lines(one.body, 1)) for one in documents]
+    return FORMATS[format].documents(documents)
+
+
+def _document_block(one: FetchedDocument) -> str:
+    rule = "=" * 60
+    name = f"{one.identifier}  {one.docid}" if one.docid else one.identifier
+    lines = ["", rule, f"File: {name}", rule, ""]
+    if one.context:
+        lines += [f"Folder Context: {one.context}", "---", ""]
+    lines.append(f"[SKIPPED: {one.skipped}]" if one.skipped else one.body)
+    return "\n".join(lines) + "\n"
+
+
+def _document_object(one: FetchedDocument) -> dict[str, object]:
+    entry: dict[str, object] = {"file": one.identifier}
+    if one.docid:
+        entry["docid"] = one.docid
+    entry["title"] = one.document.title
+    if one.context:
+        entry["context"] = one.context
+    entry |= {"skipped": True, "reason": one.skipped} if one.skipped else {"body": one.body}
+    return entry | {"collection": one.document.collection, "path": one.document.path, "uri": one.document.uri}
+
+
+def _document_csv(one: FetchedDocument) -> str:
+    head = (one.docid or "", one.identifier, one.document.title, one.context or "")
+    return csv_row((*head, "true" if one.skipped else "false", one.skipped or one.body))
+
+
+def _document_markdown(one: FetchedDocument) -> str:
+    lines = [f"## {one.identifier}", ""]
+    if one.docid:
+        lines += [f"**docid:** `{one.docid}`", ""]
+    if one.document.title and one.document.title != one.identifier:
+        lines += [f"**Title:** {one.document.title}", ""]
+    if one.context:
+        lines += [f"**Context:** {one.context}", ""]
+    if one.skipped:
+        lines += [f"> {one.skipped}", ""]
+    else:
+        mark = fence(one.body)
+        lines += [mark, one.body, mark, ""]
+    return "\n".join(lines) + "\n"
+
+
+def _document_xml(one: FetchedDocument) -> str:
+    elements = {"file": one.identifier, "title": one.document.title}
+    if one.context:
+        elements["context"] = one.context
+    if one.skipped:
+        elements |= {"skipped": "true", "reason": one.skipped}
+    else:
+        elements["body"] = one.body
+    inner = "".join(f"    <{name}>{xml_text(value)}</{name}>\n" for name, value in elements.items())
+    docid = f' docid="{one.docid}"' if one.docid else ""
+    return f"  <document{docid}>\n{inner}  </document>\n"
+
+
+def _document_line(one: FetchedDocument) -> str:
+    fields = [one.docid, one.identifier] if one.docid else [one.identifier]
+    if one.context:
+        fields.append(quoted(one.context))
+    if one.skipped:
+        fields.append("[SKIPPED]")
+    return ",".join(fields) + "\n"
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+_Hits = Callable[[SearchResponse, HitOptions], str]
+_Documents = Callable[[Sequence[FetchedDocument]], str]
+
+
+class Format(Struct, frozen=True):
+    """A format of output: how it shows hits and documents, and how many hits, how much of each, unless told."""
+
+    hits: _Hits
+    documents: _Documents
+    limit: int = 5
+    snippet_characters: int = SNIPPET_CHARACTERS
+
+
+def _each_hit(render: Callable[[Row, HitOptions], str], head: str = "", tail: str = "") -> _Hits:
+    return lambda response, options: head + "".join(render(row, options) for row in make_rows(response, options)) + tail
+
+
+def _each_document(render: Callable[[FetchedDocument], str], head: str = "", tail: str = "") -> _Documents:
+    return lambda documents: head + "".join(map(render, documents)) + tail
+
+
+FORMATS: Mapping[str, Format] = {
+    "cli": Format(_hit_blocks, _each_document(_document_block)),
+    "json": Format(
+        lambda response, options: json_text([_hit_object(row, options) for row in make_rows(response, options)]),
+        lambda documents: json_text([_document_object(one) for one in documents]),
+        limit=20,
+        snippet_characters=JSON_SNIPPET_CHARACTERS,
+    ),
+    "csv": Format(
+        _each_hit(_hit_csv, "docid,score,file,title,context,line,snippet\n"),
+        _each_document(_document_csv, "docid,file,title,context,skipped,body\n"),
+    ),
+    "md": Format(_each_hit(_hit_markdown), _each_document(_document_markdown)),
+    # A root element makes the output one well-formed document, the empty one included.
+    "xml": Format(
+        _each_hit(_hit_xml, "<results>", "</results>\n"),
+        _each_document(_document_xml, '<?xml version="1.0" encoding="UTF-8"?>\n<documents>\n', "</documents>\n"),
+    ),
+    "files": Format(_each_hit(_hit_line), _each_document(_document_line), limit=20),
+}
+"""Every format by the name that `--format` takes; completion and help list these."""
