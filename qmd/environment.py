@@ -1,21 +1,12 @@
-"""What this process was given (switches in variables, CPUs, the place it was installed from), and those it starts.
-
-They outlive the command that starts them, or give way to everything else.
-"""
+"""What this process was given: switches in variables, CPUs, the place it was installed from; and how it gives way."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import subprocess
-
-    from qmd.config.paths import Locations
+from typing import Any
 
 _OFF_WORDS = frozenset({"0", "off", "no", "false", "none", "never", "disable", "disabled"})
 
@@ -83,50 +74,11 @@ def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str =
     return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))
 
 
-# --- other processes ------------------------------------------------------------------------------
+# --- priority ------------------------------------------------------------------------------------
 
 _NICENESS = 10
 """A tenth of the processor time that others get who want it too. The lowest there is could keep a write to the index
 waiting, and with it the writes of others."""
-
-
-def command_on(
-    locations: Locations, environ: Mapping[str, str], words: Sequence[str]
-) -> tuple[list[str], dict[str, str]]:
-    """Arguments and environment of a `qmd WORDS` on the index of these places, however they were chosen."""
-    if locations.project_root is not None:
-        return list(words), dict(environ)
-    return [*words, "--index", locations.index_name], {
-        **environ,
-        "INDEX_PATH": locations.address or str(locations.database),
-    }
-
-
-def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start `qmd ARGUMENTS` so that it outlives this process and its terminal, and writes to a new log.
-
-    Args:
-        arguments: What follows the program's name.
-        log: Its stdout and stderr.
-        environ: Its variables.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    import subprocess
-
-    from qmd.files import make_private_folder, open_private
-
-    make_private_folder(log.parent)
-    with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
-        return subprocess.Popen(
-            [sys.executable, "-m", "qmd", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            env=dict(environ),
-            start_new_session=sys.platform != "win32",
-        )
 
 
 def give_way(pid: int = 0) -> None:
@@ -150,12 +102,3 @@ def thread_gives_way() -> None:
         import threading
 
         give_way(threading.get_native_id())
-
-
-def last_line(log: Path) -> str:
-    """What a process wrote to its log at last."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return lines[-1] if lines else "it wrote nothing"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import field
+from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.indexing.embed import embed_pending
@@ -200,6 +201,7 @@ def test_a_query_without_room_on_the_device_is_embedded_on_the_cpu(
     def full(texts: Sequence[str]) -> Any:
         raise OutOfMemory("model 'm' needs more memory than the GPU has left")
 
+    on_gpu.session = replace(on_gpu.session, got="cuda")
     monkeypatch.setattr(on_gpu, "embed_queries", full)
     both = BulkEmbedder(on_gpu, lambda: "", lambda: embedder)
     assert np.array_equal(both.embed_queries(["bread"]), embedder.embed_queries(["bread"]))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from qmd.inference.engines.pooling import pool, pool_rows
+from qmd.inference.engines.pooling import pool
 from qmd.inference.records import Pooling
 
 ROWS = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 5.0]], np.float32)
@@ -56,19 +54,3 @@ def test_a_vector_is_cut_before_it_is_normalised() -> None:
 @pytest.mark.parametrize("pooling", [*POOLINGS, "none"])
 def test_one_row_is_its_own_pooled_vector(pooling: Pooling) -> None:
     assert np.allclose(pool(ROWS[:1], pooling), [0.6, 0.8])
-
-
-@given(
-    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
-    is_left=st.booleans(),
-    pooling=st.sampled_from(POOLINGS),
-)
-def test_a_padded_batch_gives_what_its_texts_give_alone(lengths: list[int], is_left: bool, pooling: Pooling) -> None:
-    rng = np.random.default_rng(sum(lengths))
-    width = max(lengths)
-    # What padding holds is anything: an encoder computes it.
-    batch = rng.standard_normal((len(lengths), width, 4)).astype(np.float32)
-    mask = np.array([[n > place for place in range(width)] for n in lengths], np.int64)
-    mask = mask[:, ::-1] if is_left else mask
-    alone = [pool(row[own == 1], pooling) for row, own in zip(batch, mask, strict=True)]
-    assert np.allclose(pool_rows(batch, mask, pooling), alone)

@@ -101,27 +101,34 @@ class BulkEmbedder:
         return self.inner.query_trust(text)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        try:
-            return self.inner.embed_queries(texts)
-        except OutOfMemory:
-            self._leave_gpu()
-            return self.inner.embed_queries(texts)
+        return self._embed(lambda: self.inner.embed_queries(texts))
 
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
         if len(texts) < _CALL:
-            return self._embed_singly(texts, on_progress)
+            return self._embed(lambda: self.inner.embed_documents(texts, on_progress))
         self._patience -= len(texts)
         if self._open_runs is not None and self._patience < 0:
             self._open(texts)
-        if self.runs is None:
-            return self._embed_singly(texts, on_progress)
+        return self._embed(
+            lambda: (
+                self.inner.embed_documents_in(self.runs, texts, on_progress)
+                if self.runs is not None
+                else self.inner.embed_documents(texts, on_progress)
+            )
+        )
+
+    def _embed(self, run: Callable[[], npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+        """What `run` gives, once more on the CPU where the GPU has no room for one text."""
         try:
-            return self.inner.embed_documents_in(self.runs, texts, on_progress)
+            return run()
         except OutOfMemory:
-            self._leave_gpu()
-            return self._embed_singly(texts, on_progress)
+            if self.runs is None and self.inner.session.got == "cpu":
+                raise
+        # Outside of the handler, whose traceback would keep the session and its memory.
+        self._leave_gpu()
+        return run()
 
     def open_now(self, texts: Sequence[str]) -> float | None:
         """Open the GPU's batches, for `doctor`: their mean cosine to the CPU's vectors of `texts`; None without."""
@@ -150,15 +157,6 @@ class BulkEmbedder:
         """Mean cosine between the vectors of both devices."""
         ours = self.inner.embed_documents(texts)
         return float((ours * self.inner.embed_documents_in(runs, texts)).sum(axis=1).mean())
-
-    def _embed_singly(self, texts: Sequence[str], on_progress: Callable[[int], None] | None) -> npt.NDArray[np.float32]:
-        try:
-            return self.inner.embed_documents(texts, on_progress)
-        except OutOfMemory:
-            if self.inner.session.got == "cpu":
-                raise
-            self._leave_gpu()
-            return self.inner.embed_documents(texts, on_progress)
 
     def _leave_gpu(self) -> None:
         """Let go of the GPU for good: its memory is short, and every further batch would fail again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -11,24 +11,7 @@ from qmd.inference.base import EngineDescription, Expander, Expansion, Reranker
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.sessions import Session
 
-
-class _OnSession(Protocol):
-    @property
-    def session(self) -> Session | None: ...
-
-    @property
-    def description(self) -> EngineDescription: ...
-
-
-class _LocalReranker(Reranker, _OnSession, Protocol):
-    pass
-
-
-class _LocalExpander(Expander, _OnSession, Protocol):
-    pass
-
-
-_Engine = TypeVar("_Engine", bound=_OnSession)
+_Engine = TypeVar("_Engine", bound="Reranker | Expander")
 _Answer = TypeVar("_Answer")
 
 
@@ -50,8 +33,9 @@ class _Fallback(Generic[_Engine]):
 
     @property
     def session(self) -> Session | None:
-        """That of the engine."""
-        return self.engine.session
+        """That of the engine, where it has one."""
+        session: Session | None = getattr(self.engine, "session", None)
+        return session
 
     def _ask(self, question: Callable[[_Engine], _Answer]) -> _Answer:
         try:
@@ -68,38 +52,17 @@ class _Fallback(Generic[_Engine]):
         self._note = f"'{self.engine.description.model}' runs on the CPU: the GPU has no memory left for it"
 
 
-class FallbackReranker(_Fallback[_LocalReranker]):
+class FallbackReranker(_Fallback[Reranker]):
     """A `Reranker`."""
 
-    def score(
-        self,
-        query: str,
-        passages: Sequence[str],
-        *,
-        intent: str | None = None,
-        deadline_s: float | None = None,
-        is_cancelled: Callable[[], bool] | None = None,
-    ) -> Sequence[float | None]:
+    def score(self, query: str, passages: Sequence[str], **limits: Any) -> Sequence[float | None]:
         """See `Reranker`."""
-        return self._ask(
-            lambda engine: engine.score(
-                query, passages, intent=intent, deadline_s=deadline_s, is_cancelled=is_cancelled
-            )
-        )
+        return self._ask(lambda engine: engine.score(query, passages, **limits))
 
 
-class FallbackExpander(_Fallback[_LocalExpander]):
+class FallbackExpander(_Fallback[Expander]):
     """An `Expander`."""
 
-    def expand(
-        self,
-        query: str,
-        *,
-        intent: str | None = None,
-        deadline_s: float | None = None,
-        is_cancelled: Callable[[], bool] | None = None,
-    ) -> Expansion:
+    def expand(self, query: str, **limits: Any) -> Expansion:
         """See `Expander`."""
-        return self._ask(
-            lambda engine: engine.expand(query, intent=intent, deadline_s=deadline_s, is_cancelled=is_cancelled)
-        )
+        return self._ask(lambda engine: engine.expand(query, **limits))

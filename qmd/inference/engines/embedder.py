@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,37 +138,33 @@ class OnnxEmbedder:
         """See `trust_in`."""
         return trust_in(text, self._record, self.encoder.tokenizer)
 
-    def _embed(
-        self, texts: Sequence[str], prompt: str, on_progress: Callable[[int], None] | None
-    ) -> npt.NDArray[np.float32]:
-        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
-        skip = self._prompt_tokens(prompt)
-        encoded = self._encode(texts, prompt)
-        # Longest first: the threads then finish together.
-        order = sorted(range(len(texts)), key=lambda index: -len(encoded[index].ids))
-        results = self.encoder.encode_all([encoded[index] for index in order])
-        for done, (index, token_vectors) in enumerate(zip(order, results, strict=True), start=1):
-            vectors[index] = pool(token_vectors, self._record.pooling, skip=skip, dim=self.dim)
-            if on_progress is not None:
-                on_progress(done)
-        return vectors
-
     def embed_documents_in(
         self, runs: BatchRuns, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
         """`embed_documents` by the batches of another session of this model."""
-        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         prompt = self._record.document_prompt
+        return self._embed(texts, prompt, on_progress, lambda encoded: runs.run([tokens.ids for tokens in encoded]))
+
+    def _embed(
+        self,
+        texts: Sequence[str],
+        prompt: str,
+        on_progress: Callable[[int], None] | None,
+        run: Callable[[Sequence[Tokens]], Iterable[tuple[int, npt.NDArray[np.float32]]]] | None = None,
+    ) -> npt.NDArray[np.float32]:
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
         skip = self._prompt_tokens(prompt)
-        encoded = self._encode(texts, prompt)
-        for done, (index, rows) in enumerate(runs.run([tokens.ids for tokens in encoded]), start=1):
+        encoded = [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
+        for done, (index, rows) in enumerate((run or self._run_singly)(encoded), start=1):
             vectors[index] = pool(rows, self._record.pooling, skip=skip, dim=self.dim)
             if on_progress is not None:
                 on_progress(done)
         return vectors
 
-    def _encode(self, texts: Sequence[str], prompt: str) -> list[Tokens]:
-        return [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
+    def _run_singly(self, encoded: Sequence[Tokens]) -> Iterable[tuple[int, npt.NDArray[np.float32]]]:
+        # Longest first: the threads then finish together.
+        order = sorted(range(len(encoded)), key=lambda index: -len(encoded[index].ids))
+        return zip(order, self.encoder.encode_all([encoded[index] for index in order]), strict=True)
 
     def _prompt_tokens(self, prompt: str) -> int:
         """Leading tokens that pooling leaves out: 0 but for models made to be asked about the text alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,15 +78,17 @@ def read_encoder_graph(session: Session) -> EncoderGraph:
 
 def _embedding_output(session: Session) -> tuple[str, bool]:
     """The output that is the embedding, and whether it has one vector a text."""
-    # Where a graph does not state an output's shape, its name must do.
     ranks = {node.name: len(node.shape) for node in session.ort.get_outputs()}
-    unstated = {name for name, rank in ranks.items() if not rank and not (name in _POOLED and name in _TOKENS)}
-    pooled = next((name for name in _POOLED if ranks.get(name) == 2 or name in unstated), None)
-    if pooled is not None:
-        return pooled, True
     only = next(iter(ranks)) if len(ranks) == 1 and "logits" not in ranks else ""
-    tokens = next((name for name in (*_TOKENS, only) if ranks.get(name) == 3 or name in unstated), None)
-    if tokens is not None:
-        return tokens, False
+    pooled = _first_of(_POOLED, ranks, 2)
+    tokens = _first_of((*_TOKENS, only), ranks, 3)
+    if pooled or tokens:
+        return pooled or tokens, bool(pooled)
     named = ", ".join(f"'{name}'" for name in ranks if not name.startswith("present"))
     raise ModelError(f"no output of model '{session.name}' is known as an embedding: it has {named}", _OTHER_EXPORT)
+
+
+def _first_of(names: Sequence[str], ranks: Mapping[str, int], rank: int) -> str:
+    """The first output of so many dimensions, empty for none; where a graph does not state them, its name must do."""
+    both = {*_POOLED} & {*_TOKENS}
+    return next((one for one in names if ranks.get(one) == rank or (ranks.get(one) == 0 and one not in both)), "")

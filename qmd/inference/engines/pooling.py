@@ -30,23 +30,6 @@ def pool(token_vectors: Vectors, pooling: Pooling, *, skip: int = 0, dim: int | 
     return result
 
 
-def pool_rows(
-    token_vectors: Vectors, mask: npt.NDArray[np.int64], pooling: Pooling, *, skip: int = 0, dim: int | None = None
-) -> Vectors:
-    """One L2-normalised vector for each text of a padded batch, padding left or right.
-
-    Args:
-        token_vectors: Shape (batch, n_tokens, width).
-        mask: Shape (batch, n_tokens), 1 for a text's own tokens.
-        pooling: As of `pool`, which says what `skip` and `dim` are as well.
-
-    Returns:
-        Shape (batch, dim).
-    """
-    rows = zip(token_vectors, mask.astype(bool), strict=True)
-    return np.stack([pool(row[own], pooling, skip=skip, dim=dim) for row, own in rows])
-
-
 def _weighted_mean(vectors: Vectors, start: int) -> Vectors:
     """Mean in which the n-th token of the text counts n times."""
     weights = np.arange(start + 1, len(vectors) + 1, dtype=np.float32)

@@ -151,12 +151,8 @@ def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
     )
     if config:
         origin = f"{module.name}/config.json"
-        given = config.get("pooling_mode")
-        modes = [given] if isinstance(given, str) else given
-        if modes is None:
-            modes = [key.removeprefix("pooling_mode_") for key, on in config.items() if on and "pooling_mode_" in key]
         pools_prompt = bool(config.get("include_prompt", True))
-        names = [str(mode) for mode in modes or ("mean",)]
+        names = _mode_names(config)
         if len(names) == 1 and names[0] in _MODES:
             return _MODES[names[0]], origin, extra, pools_prompt
         return "none", origin, (f"pooling '{'+'.join(names)}' of '{origin}'", *extra), pools_prompt
@@ -166,6 +162,15 @@ def _pooling(read: _Folder) -> tuple[Pooling, str, tuple[str, ...], bool]:
     if any(name.endswith("ForCausalLM") for name in architectures):
         return "none", "no file", ("a pooling that no file of the folder names", *extra), True
     return "mean", "no file says otherwise", extra, True
+
+
+def _mode_names(config: Mapping[str, Any]) -> list[str]:
+    """The poolings that a module's file names, in the words of either version of its format."""
+    given = config.get("pooling_mode")
+    modes = [given] if isinstance(given, str) else given
+    if modes is None:
+        modes = [key.removeprefix("pooling_mode_") for key, on in config.items() if on and "pooling_mode_" in key]
+    return [str(mode) for mode in modes or ("mean",)]
 
 
 def _prompts(read: _Folder, overrides: EmbedOverrides) -> tuple[str, str, str]:

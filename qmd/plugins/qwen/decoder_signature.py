@@ -64,15 +64,7 @@ def read_signature(session: Session) -> DecoderSignature:
     inputs = {node.name: node for node in session.ort.get_inputs()}
     outputs = {node.name: node for node in session.ort.get_outputs()}
     past = _numbered(_PAST, inputs)
-    known = {"input_ids", "attention_mask", "position_ids", *_KEEP_NAMES, *past.values()}
-    if "input_ids" not in inputs:
-        raise ModelError(f"model '{session.name}' has no input 'input_ids'", _OTHER_EXPORT)
-    unknown = sorted(set(inputs) - known)
-    if unknown:
-        raise ModelError(f"model '{session.name}' has an unexpected input '{unknown[0]}'", _OTHER_EXPORT)
-    encoded = sorted(_ENCODER_OUTPUTS & outputs.keys())
-    if encoded and "logits" not in outputs:
-        raise ModelError(f"model '{session.name}' is an encoder: it returns '{encoded[0]}', no logits", _OTHER_EXPORT)
+    _check_names(session.name, inputs, outputs, past.values())
     logits = outputs.get("logits") or next(iter(outputs.values()))
     kv_heads, head_size, kv_dtype = _kv_shape(session.name, [inputs[name] for name in past.values()])
     present = _numbered(_PRESENT, outputs)
@@ -94,6 +86,18 @@ def read_signature(session: Session) -> DecoderSignature:
         logits_width=logits.shape[-1] if isinstance(logits.shape[-1], int) else None,
     )
     return signature if head_size is not None else replace(signature, head_size=_tried_head_size(session, signature))
+
+
+def _check_names(model: str, inputs: Iterable[str], outputs: Iterable[str], past: Iterable[str]) -> None:
+    """Raises a ModelError for a graph that is no decoder, or wants what is not known here."""
+    unknown = sorted({*inputs} - {"input_ids", "attention_mask", "position_ids", *_KEEP_NAMES, *past})
+    encoded = sorted(_ENCODER_OUTPUTS & {*outputs})
+    if "input_ids" not in inputs:
+        raise ModelError(f"model '{model}' has no input 'input_ids'", _OTHER_EXPORT)
+    if unknown:
+        raise ModelError(f"model '{model}' has an unexpected input '{unknown[0]}'", _OTHER_EXPORT)
+    if encoded and "logits" not in outputs:
+        raise ModelError(f"model '{model}' is an encoder: it returns '{encoded[0]}', no logits", _OTHER_EXPORT)
 
 
 def _tried_head_size(session: Session, signature: DecoderSignature) -> int:
