@@ -87,13 +87,9 @@ def describe(command: BuiltCommand) -> CommandPage:
         spec,
         sorted(alias for alias, name in ALIASES.items() if name == spec.name),
         [Row((_argument(one),), one.help) for one in shown if one.param_type_name == "argument" and one.help],
-        [
-            Row(_spellings(one), _meaning(one), "" if one.is_flag else one.metavar or "")
-            for one in options.values()
-            if one.opts[0] not in idle
-        ],
+        [_option(one) for one in options.values() if one.opts[0] not in idle],
         [*index, "--color auto|always|never", "--no-pager", "-h, --help"],
-        (spec.examples or EXAMPLES.get(spec.name, ())),
+        spec.examples or EXAMPLES.get(spec.name, ()),
     )
 
 
@@ -103,9 +99,10 @@ def _argument(argument: Any) -> str:
     return f"<{argument.name}>{'…' if argument.nargs == -1 else ''}"
 
 
-def _spellings(option: Any) -> tuple[str, ...]:
+def _option(option: Any) -> Row:
     # Double dashes before one letter are accepted for old scripts and need no mention.
-    return tuple(name for name in (*option.opts, *option.secondary_opts) if not (len(name) == 3 and name[:2] == "--"))
+    spellings = (name for name in (*option.opts, *option.secondary_opts) if not (len(name) == 3 and name[:2] == "--"))
+    return Row(tuple(spellings), _meaning(option), "" if option.is_flag else option.metavar or "")
 
 
 def _meaning(option: Any) -> str:

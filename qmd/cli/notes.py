@@ -87,7 +87,7 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
     with invocation.open(locations) as opened:
         found = opened.links(reference)
         if invocation.screen and not json:
-            from qmd.render.connections import draw_links
+            from qmd.render.links import draw_links
 
             others = [one.document for one in (*found.outgoing, *found.incoming) if one.document is not None]
             links = opened.openers([(one, 1) for one in (found.document, *others)])
@@ -121,7 +121,7 @@ def related(
     for warning in found.warnings:
         warn(warning)
     if invocation.screen and not json:
-        from qmd.render.connections import draw_related
+        from qmd.render.links import draw_related
 
         invocation.page(draw_related(invocation.screen, found, links, locations.index_name))
         return 0

@@ -139,18 +139,9 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
             status: int = hook("search --interactive")(invocation, opened, request, full_path=options.full_path)
             return status
         response = opened.search(request)
-        shown = HitOptions(
-            index_name=locations.index_name,
-            full=options.full,
-            line_numbers=options.line_numbers and not options.no_line_numbers,
-            explain=options.explain,
-            disk_paths=_paths_shown(opened, response) if options.full_path else None,
-            empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
-        )
-        if screen is not None:
-            shown = replace(shown, links=opened.openers([(hit.document, hit.passage.line) for hit in response.hits]))
-        if invocation.command != "search" and not response.is_fresh:
-            _mention_age(opened)
+        shown = _hit_options(opened, locations, options, response, is_drawn=screen is not None)
+        if not response.is_fresh:
+            _mention_age(invocation.command, opened)
     for warning in response.warnings:
         warn(warning)
     if response.refreshed and format == "cli":
@@ -160,14 +151,29 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
     if invocation.command == "query":
         _mention_built_in_models(locations, response)
     if screen is not None:
-        if response.verdict == "none":
-            shown = replace(shown, next_step=_next_step(invocation.command, options, response))
+        shown = replace(shown, next_step=_next_step(invocation, options, response))
         _show(invocation, screen, locations, response, shown)
         return 0
     if format == "cli" and response.hits:
         _mention_verdict(response)
     out(render_hits(response, format, shown))
     return 0
+
+
+def _hit_options(
+    index: OpenIndex, locations: Locations, options: SearchOptions, response: SearchResponse, *, is_drawn: bool
+) -> HitOptions:
+    """How the hits are shown; with what a click on each opens, where they are drawn."""
+    places = [(hit.document, hit.passage.line) for hit in response.hits]
+    return HitOptions(
+        index_name=locations.index_name,
+        full=options.full,
+        line_numbers=options.line_numbers and not options.no_line_numbers,
+        explain=options.explain,
+        disk_paths=_paths_shown(index, response) if options.full_path else None,
+        empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
+        links=index.openers(places) if is_drawn else {},
+    )
 
 
 def _show(
@@ -190,10 +196,13 @@ def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str
     return paths
 
 
-def _next_step(command: str, options: SearchOptions, response: SearchResponse) -> tuple[str, str]:
+def _next_step(invocation: Invocation, options: SearchOptions, response: SearchResponse) -> tuple[str, str] | None:
     """The command that may help where nothing matches well, and what it does."""
     import shlex
 
+    if response.verdict != "none":
+        return None
+    command = invocation.command
     asked = [shlex.quote(options.text), *(["--index", shlex.quote(options.index)] if options.index else [])]
     if command == "search" and response.terms:
         return " ".join(["qmd query", *asked]), "search by meaning as well"
@@ -202,9 +211,9 @@ def _next_step(command: str, options: SearchOptions, response: SearchResponse) -
     return " ".join(["qmd status", *asked[1:]]), "see what is indexed"
 
 
-def _mention_age(index: OpenIndex) -> None:
+def _mention_age(command: str, index: OpenIndex) -> None:
     """Say when the collections have not been looked at for two weeks: what was written since cannot be found."""
-    days = index.days_since_update() or 0
+    days = (index.days_since_update() or 0) if command != "search" else 0
     if days >= _STALE_DAYS:
         say(f"Tip: Index last updated {days} days ago. Run 'qmd update' to refresh.")
 

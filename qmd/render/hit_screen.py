@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from qmd.ingest.markdown import plain_text
 from qmd.names import file_name
 from qmd.render.columns import elide, next_steps
-from qmd.render.drawing import NARROWEST, Screen, draw
+from qmd.render.drawing import NARROWEST, Screen, draw, shorten, wrap
 from qmd.render.formats import LEAST_SHOWN, HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
 from qmd.render.terminal import Styled, visible, visible_name
 from qmd.render.text import VERDICT_NOTES
-from qmd.render.wrapping import shorten, wrap
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import find_spans
 
@@ -49,7 +48,7 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
         told.update([context] if context else [])
         parts += [*([Text()] if parts else []), _Hit(number, row, context, response.terms, options, screen)]
     if options.explain:
-        from qmd.render.explain_screen import run_rows
+        from qmd.render.explain import run_rows
 
         parts += [Text(), *run_rows(response, screen.text_width)]
     return draw(screen, *parts)
@@ -112,7 +111,7 @@ class _Hit:
         if self._number:
             yield from self._passage(width)
         if options.explain and hit.explanation:
-            from qmd.render.explain_screen import explanation_rows
+            from qmd.render.explain import explanation_rows
 
             yield from explanation_rows(hit.explanation, width)
 

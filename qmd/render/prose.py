@@ -11,9 +11,9 @@ from msgspec import Struct
 from qmd.analysis.scripts import has_cjk
 from qmd.ingest.markdown import MAX_MARKED_UP_CHARACTERS, plain_text
 from qmd.ingest.outline import outline_passage
+from qmd.render.drawing import shorten, wrap
 from qmd.render.note_marks import BOXES, CALLOUT
 from qmd.render.terminal import visible
-from qmd.render.wrapping import shorten, wrap
 from qmd.retrieval.layout import Layout
 
 if TYPE_CHECKING:
@@ -165,24 +165,29 @@ def _table_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:
 
     rule = next((line for line in lines[1:2] if re.match(_TABLE_RULE, line)), None)
     rows = [[mark(_inline(cell)) for cell in _cells(line)] for line in lines if not re.match(_TABLE_RULE, line)]
-    n_columns = min(max((len(row) for row in rows), default=0), width // (len(_GAP) + 1))
-    widths = [max((row[n].cell_len for row in rows if n < len(row)), default=0) for n in range(n_columns)]
-    widths = [min(one, width) for one in widths]
-    while sum(widths) + len(_GAP) * (n_columns - 1) > width and max(widths) > 1:
-        widths[widths.index(max(widths))] -= 1
+    widths = _column_widths(rows, width)
     is_number = [re.match(r"[^:]*-:\Z", cell) is not None for cell in _cells(rule or "")]
     shown: list[Text] = []
     for row in rows:
         line = Text()
-        for number, cell in enumerate(row[:n_columns]):
-            shorten(cell, widths[number])
-            cell.align("right" if is_number[number : number + 1] == [True] else "left", widths[number])
+        for number, (cell, room) in enumerate(zip(row, widths, strict=False)):
+            shorten(cell, room)
+            cell.align("right" if is_number[number : number + 1] == [True] else "left", room)
             line.append_text(cell).append(_GAP)
         line.rstrip()
         shown.append(line)
     if rule is not None:
         shown[0].stylize_before("table.header")
     return [shorten(line, width) for line in shown]
+
+
+def _column_widths(rows: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """Columns for each cell of a row: as many as the widest needs, the widest ones less where that is too much."""
+    n_columns = min(max((len(row) for row in rows), default=0), width // (len(_GAP) + 1))
+    widths = [min(max(row[n].cell_len for row in rows if n < len(row)), width) for n in range(n_columns)]
+    while sum(widths) + len(_GAP) * (n_columns - 1) > width and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    return widths
 
 
 def _cells(line: str) -> list[str]:
