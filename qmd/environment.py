@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""What this process was given: switches in variables, CPUs and their priority, the place it was installed from."""
-=======
 """What this process was given: switches in variables, CPUs, the place it was installed from, and its priority."""
->>>>>>> house
 
 from __future__ import annotations
 
@@ -78,23 +74,13 @@ def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str =
     return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))
 
 
-<<<<<<< HEAD
-# --- priority -------------------------------------------------------------------------------------
-
-=======
->>>>>>> house
 _NICENESS = 10
 """A tenth of the processor time that others get who want it too. The lowest there is could keep a write to the index
 waiting, and with it the writes of others."""
 
 
-<<<<<<< HEAD
-def give_way(pid: int = 0) -> None:
-    """Run a process (0 for this one) at a low priority, as far as the system can.
-=======
 def give_way() -> None:
     """Run this process at a low priority, on Linux the calling thread and those that it starts; nothing on Windows.
->>>>>>> house
 
     Disks take a process's niceness for their own, where they know priorities.
     """
@@ -111,10 +97,4 @@ def give_way() -> None:
 def thread_gives_way() -> None:
     """Run the calling thread at a low priority, where a thread has one of its own, which is on Linux."""
     if sys.platform == "linux":
-<<<<<<< HEAD
-        import threading
-
-        give_way(threading.get_native_id())
-=======
         give_way()
->>>>>>> house
