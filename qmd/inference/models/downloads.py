@@ -75,6 +75,24 @@ def pull_model(
         ModelError: If offline, if the hub, the connection, the disk or a checksum fails, or if the hub has other bytes
             than those that are pinned.
     """
+    weights = _weights_to_fetch(record, models_dir, formats, env, refresh=refresh)
+    optional = {item.path for item in record.files} - {"tokenizer.json"}
+    lock = models_dir / STAGING / f"{record.folder}.lock"
+    # Two pulls of one model would write the same partial files.
+    with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
+        pull = _Pull(record, models_dir, env.get("HF_ENDPOINT"), on_progress, refresh=refresh)
+        pull.fetch_all([*record.files, *weights], optional, form_share)
+        pull.fetch_all(pull.files_beside(weights))
+        pull.install()
+        notes = pull.notes(weights)
+    size = sum(item.size_bytes or 0 for item in pull.fetched.values())
+    return PullReport(models_dir / record.folder, tuple(pull.fetched), size, notes)
+
+
+def _weights_to_fetch(
+    record: ModelRecord, models_dir: Path, formats: Sequence[str] | None, env: Mapping[str, str], *, refresh: bool
+) -> list[ModelFile]:
+    """The weights of the formats that are asked for, of a model that can be fetched now."""
     if record.tier == "built-in":
         raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
     if "://" in record.repository:
@@ -93,18 +111,7 @@ def pull_model(
     names = [item.name for item in record.formats]
     if unknown := next((name for name in chosen if name not in names), None):
         raise UsageError(f"model '{record.name}' has no format '{unknown}'", f"choose from: {', '.join(names)}")
-    weights = [item.weights for item in record.formats if item.name in chosen]
-    optional = {item.path for item in record.files} - {"tokenizer.json"}
-    lock = models_dir / STAGING / f"{record.folder}.lock"
-    # Two pulls of one model would write the same partial files.
-    with mapped_os_errors(models_dir), locked(lock, f"model '{record.name}' is being fetched by another process"):
-        pull = _Pull(record, models_dir, env.get("HF_ENDPOINT"), on_progress, refresh=refresh)
-        pull.fetch_all([*record.files, *weights], optional, form_share)
-        pull.fetch_all(pull.files_beside(weights))
-        pull.install()
-        notes = pull.notes(weights)
-    size = sum(item.size_bytes or 0 for item in pull.fetched.values())
-    return PullReport(models_dir / record.folder, tuple(pull.fetched), size, notes)
+    return [item.weights for item in record.formats if item.name in chosen]
 
 
 def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
