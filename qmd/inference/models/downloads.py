@@ -75,7 +75,18 @@ def pull_model(
         ModelError: If offline, if the hub, the connection, the disk or a checksum fails, or if the hub has other bytes
             than those that are pinned.
     """
-    weights = _weights_to_fetch(record, models_dir, formats, env, refresh=refresh)
+    if record.tier == "built-in":
+        raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
+    if "://" in record.repository:
+        raise ModelError(
+            f"model '{record.name}' lies outside the model hub, at '{record.repository}'",
+            f"unpack it and take the folder: qmd models import FOLDER --name {record.name}",
+        )
+    if offline := next((name for name in ("QMD_OFFLINE", "HF_HUB_OFFLINE") if is_on(env.get(name))), None):
+        raise ModelError(
+            f"model '{record.name}' is not fetched: {offline} is set", "bring it by file: qmd models import FILE"
+        )
+    weights = _weights_to_fetch(record, models_dir, formats, refresh=refresh)
     optional = {item.path for item in record.files} - {"tokenizer.json"}
     lock = models_dir / STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
@@ -90,20 +101,9 @@ def pull_model(
 
 
 def _weights_to_fetch(
-    record: ModelRecord, models_dir: Path, formats: Sequence[str] | None, env: Mapping[str, str], *, refresh: bool
+    record: ModelRecord, models_dir: Path, formats: Sequence[str] | None, *, refresh: bool
 ) -> list[ModelFile]:
-    """The weights of the formats that are asked for, of a model that can be fetched now."""
-    if record.tier == "built-in":
-        raise UsageError(f"model '{record.name}' is part of qmd and needs no download")
-    if "://" in record.repository:
-        raise ModelError(
-            f"model '{record.name}' lies outside the model hub, at '{record.repository}'",
-            f"unpack it and take the folder: qmd models import FOLDER --name {record.name}",
-        )
-    if offline := next((name for name in ("QMD_OFFLINE", "HF_HUB_OFFLINE") if is_on(env.get(name))), None):
-        raise ModelError(
-            f"model '{record.name}' is not fetched: {offline} is set", "bring it by file: qmd models import FILE"
-        )
+    """The weights of the formats that are asked for, of a model that the hub has."""
     chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
     if refresh:
         here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
