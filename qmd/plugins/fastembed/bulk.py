@@ -41,15 +41,15 @@ class FastembedEmbedder(ReadingEmbedder):
         """Over weights, tokenizer, prompts and window, and what decides the pooling: fastembed's class and version."""
         self.max_tokens = max(16, model.context - TITLE_ROOM)
         """Token budget of one chunk's body."""
-        self.description = EngineDescription("embed", self._record.name, model.format, "full", model.provider)
+        self.description = EngineDescription("embed", self.record.name, model.format, "full", model.provider)
         self.full_dim = len(self._run(model.own.passage_embed, [_PROBE])[0])
         self.dim = kept_dim or self.full_dim
         """Length of a vector."""
-        prompts = f"query {self._record.query_prompt!r}, document {self._record.document_prompt!r} ({prompts_from})"
+        prompts = f"query {self.record.query_prompt!r}, document {self.record.document_prompt!r} ({prompts_from})"
         cut = f", the first {self.dim} dimensions" if kept_dim else ""
         self.handling = (
             f"pooling: fastembed's {type(model.own).__name__}{cut}",
-            f"prompts: {prompts if self._record.query_prompt or self._record.document_prompt else 'none'}",
+            f"prompts: {prompts if self.record.query_prompt or self.record.document_prompt else 'none'}",
             f"length: {model.context} tokens (fastembed)",
         )
         """How texts become vectors, and who says so."""
@@ -58,12 +58,12 @@ class FastembedEmbedder(ReadingEmbedder):
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
         """Vectors of document texts, shape (len(texts), dim), in the order given."""
-        prompt = self._record.document_prompt
+        prompt = self.record.document_prompt
         return self._embed(self._model.own.passage_embed, [prompt + text for text in texts], on_progress)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors of queries, shape (len(texts), dim)."""
-        return self._embed(self._model.own.query_embed, [self._record.query_prompt + text for text in texts], None)
+        return self._embed(self._model.own.query_embed, [self.record.query_prompt + text for text in texts], None)
 
     def _embed(
         self, embed: Callable[..., Any], texts: Sequence[str], on_progress: Callable[[int], None] | None
@@ -83,7 +83,7 @@ class FastembedEmbedder(ReadingEmbedder):
         return result
 
     def _run(self, embed: Callable[..., Any], texts: list[str]) -> list[Any]:
-        with mapped_errors(self._record.name):
+        with mapped_errors(self.record.name):
             return list(embed(texts, batch_size=len(texts)))
 
 
