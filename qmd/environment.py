@@ -1,4 +1,4 @@
-"""What this process was given: switches in variables, CPUs, the place it was installed from; and how it gives way."""
+"""What this process was given: switches in variables, CPUs, the place it was installed from, and its priority."""
 
 from __future__ import annotations
 
@@ -74,31 +74,27 @@ def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str =
     return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))
 
 
-# --- priority ------------------------------------------------------------------------------------
-
 _NICENESS = 10
 """A tenth of the processor time that others get who want it too. The lowest there is could keep a write to the index
 waiting, and with it the writes of others."""
 
 
-def give_way(pid: int = 0) -> None:
-    """Run a process (0 for this one) at a low priority, as far as the system can.
+def give_way() -> None:
+    """Run this process at a low priority, on Linux the calling thread and those that it starts; nothing on Windows.
 
     Disks take a process's niceness for their own, where they know priorities.
     """
     if sys.platform == "win32":
         return
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, pid)))
+        os.setpriority(os.PRIO_PROCESS, 0, max(_NICENESS, os.getpriority(os.PRIO_PROCESS, 0)))
     if sys.platform == "linux":
         # Longer turns, and none at the cost of whoever is interactive.
         with suppress(OSError):
-            os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def thread_gives_way() -> None:
     """Run the calling thread at a low priority, where a thread has one of its own, which is on Linux."""
     if sys.platform == "linux":
-        import threading
-
-        give_way(threading.get_native_id())
+        give_way()

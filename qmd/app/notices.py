@@ -1,4 +1,4 @@
-"""What an index tells whoever uses it, beside its answers."""
+"""What an index says to whoever uses it, beside its answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class Notices:
-    """Writes what is told to the log `qmd` and trusts nobody; adapters with a person in front derive from it."""
+    """Writes messages to the log `qmd` and trusts nobody; adapters with a person in front derive from it."""
 
     def warn(self, message: str) -> None:
-        """Told of what was not done, or not as asked."""
+        """Gets what was not done, or not as asked."""
         _log().warning(message)
 
     def say(self, message: str) -> None:
-        """Told of what is worth knowing."""
+        """Gets what is worth knowing."""
         _log().info(message)
 
     def grants_trust(self, items: GatedItems) -> bool:

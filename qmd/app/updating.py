@@ -102,7 +102,7 @@ def nothing_to_embed(
     request: EmbedRequest,
     on_start: Callable[[EmbeddingStart], None] | None,
 ) -> EmbedReport | None:
-    """What `embed` gives where every vector is in place, told without its model; None where it has to be asked."""
+    """What `embed` gives where every vector is in place, known without its model; None where that is needed."""
     from qmd.app.engines import is_words_only
     from qmd.indexing.reports import EmbedReport
     from qmd.indexing.stamps import are_chunks_current
@@ -161,8 +161,8 @@ def embed(
     )
     if fingerprint == embedder.fingerprint or report.stopped:
         return report
-    told = anew.finish(writer, embedder.fingerprint, collections, force=force)
-    return replace(report, warnings=(*report.warnings, *told))
+    notes = anew.finish(writer, embedder.fingerprint, collections, force=force)
+    return replace(report, warnings=(*report.warnings, *notes))
 
 
 class PatientEmbedder:

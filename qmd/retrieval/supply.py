@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -106,35 +106,47 @@ def supply_vectors(
         source: Cuts the texts; None where nothing is to be computed.
         ids: Candidates, the best first.
         terms: Those of the query: chunks that hold them are the ones worth a vector.
-        trace: Its time is not exceeded, and its user is told.
+        trace: Its time is not exceeded, and it is told what was computed.
     """
-    documents = reader.documents(ids)
-    paths = reader.without_vectors(embedder.fingerprint, list({one.hash for one in documents.values()}))
-    hashes = {
-        number: documents[number].hash for number in ids if number in documents and documents[number].hash in paths
-    }
+    hashes, paths = _waiting(reader, embedder, ids)
     if source is None or not hashes:
         return Supplied(frozenset(hashes))
     trace.listener.begin("embedding")
     time_s = _time_s(trace)
     end = time.monotonic() + time_s
-    best = {name: paths[name] for name in list(dict.fromkeys(hashes.values()))[:DEPTH]}
-    cut = _cut(reader, source, best, end - (1 - CUTTING_SHARE) * time_s)
+    best = list(dict.fromkeys(hashes.values()))[:DEPTH]
+    cut = _cut(reader, source, {name: paths[name] for name in best}, end - (1 - CUTTING_SHARE) * time_s)
     stored = reader.vectors(embedder.fingerprint, [chunk.key for one in cut for chunk in one.chunks])
     wanted = _wanted(cut, terms, stored)
     computed = _embed(embedder, wanted, end, trace)
     vectors = {**stored, **computed}
-    new = [one for one in cut if any(chunk.key in computed for chunk in one.chunks)]
-    for one in new:
-        source.keep(one.content, one.chunks, vectors)
-    if new:
+    n_new = _keep(source, cut, computed.keys(), vectors)
+    if n_new:
         trace.used(embedder.description)
         is_all = len(computed) == len(wanted) and len(cut) == len(best)
         late = "" if is_all else ", as far as there was time"
-        trace.warn(f"vectors of {len(new)} of the best notes were missing and computed now{late}")
+        trace.warn(f"vectors of {n_new} of the best notes were missing and computed now{late}")
     known = {one.content.hash: [chunk for chunk in one.chunks if chunk.key in vectors] for one in cut}
     chunks = {number: known[name] for number, name in hashes.items() if known.get(name)}
     return Supplied(frozenset(hashes), chunks, vectors)
+
+
+def _waiting(
+    reader: IndexReader, embedder: Embedder, ids: Sequence[int]
+) -> tuple[Mapping[int, str], Mapping[str, str]]:
+    """Candidates whose texts have no vectors, in their order, each with its text's hash; a path of each such text."""
+    documents = reader.documents(ids)
+    paths = reader.without_vectors(embedder.fingerprint, list({one.hash for one in documents.values()}))
+    found = (documents[number] for number in ids if number in documents)
+    return {one.id: one.hash for one in found if one.hash in paths}, paths
+
+
+def _keep(source: ChunkSource, cut: Sequence[_CutText], computed: Container[bytes], vectors: Vectors) -> int:
+    """Hand the texts that got vectors back to who cut them; the number of these texts."""
+    new = [one for one in cut if any(chunk.key in computed for chunk in one.chunks)]
+    for one in new:
+        source.keep(one.content, one.chunks, vectors)
+    return len(new)
 
 
 def _time_s(trace: Trace) -> float:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,7 @@ import pytest
 from qmd import open_index
 from qmd.clock import Progress
 from qmd.config.paths import locate
+from qmd.errors import QmdError
 from qmd.plugins.mcp.warm_process import WarmProcess
 from qmd.status import EmbeddingRun
 from qmd.store.opening import open_reader
@@ -65,10 +67,11 @@ def wait_for_vectors(pid: int) -> EmbeddingRun:
     """The run of a process, once it has stored something."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        with open_reader(database()) as reader:
+        # The process has yet to make the index.
+        with suppress(QmdError), open_reader(database()) as reader:
             status = reader.status(None)
-        if status.embedding is not None and status.embedding.pid == pid and status.vectors:
-            return status.embedding
+            if status.embedding is not None and status.embedding.pid == pid and status.vectors:
+                return status.embedding
         time.sleep(0.05)
     raise AssertionError("no vectors have come")
 

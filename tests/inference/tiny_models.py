@@ -81,7 +81,6 @@ def stored_weights(weights: Weights, form: ExportForm) -> Weights:
 def dequantize_blocks(
     packed: npt.NDArray[np.uint8],
     scales: npt.NDArray[np.floating],
-    zero_points: npt.NDArray[np.generic] | None,
     *,
     bits: int,
     block: int,
@@ -92,30 +91,17 @@ def dequantize_blocks(
     Args:
         packed: uint8, n * ceil(k / block) * block * bits / 8 values in any shape whose first axis is n.
         scales: n * ceil(k / block) values in any shape.
-        zero_points: None for 2^(bits-1); else uint8 packed like the weights (each row padded to a whole byte), or a
-            floating type with one value per block.
         bits: 4 or 8.
         block: Weights per scale.
         k: Columns of the weight.
     """
     n = packed.shape[0]
     per_row = -(-k // block)
-    levels = _unpack(packed.reshape(n, -1), bits).reshape(n, per_row, block).astype(np.float32)
-    scale = np.asarray(scales, np.float32).reshape(n, per_row, 1)
-    if zero_points is None:
-        zero: npt.NDArray[np.float32] | float = float(2 ** (bits - 1))
-    elif zero_points.dtype == np.uint8:
-        zero = _unpack(zero_points.reshape(n, -1).astype(np.uint8), bits)[:, :per_row].astype(np.float32)[..., None]
-    else:
-        zero = np.asarray(zero_points, np.float32).reshape(n, per_row, 1)
-    return np.ascontiguousarray(((levels - zero) * scale).reshape(n, per_row * block)[:, :k])
-
-
-def _unpack(rows: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
-    """Levels of packed rows, low nibble first."""
-    if bits == 8:
-        return rows
-    return np.stack([rows & 15, rows >> 4], axis=-1).reshape(rows.shape[0], -1)
+    rows = packed.reshape(n, -1)
+    if bits == 4:
+        rows = np.stack([rows & 15, rows >> 4], axis=-1)  # low half first
+    values = rows.reshape(n, per_row, block).astype(np.float32) - 2 ** (bits - 1)
+    return np.ascontiguousarray((values * np.asarray(scales, np.float32).reshape(n, per_row, 1)).reshape(n, -1)[:, :k])
 
 
 def _round_trip(value: npt.NDArray[np.float32], kind: str, form: ExportForm) -> npt.NDArray[np.float32]:
@@ -123,7 +109,7 @@ def _round_trip(value: npt.NDArray[np.float32], kind: str, form: ExportForm) -> 
     if kind in ("q4", "q8"):
         blocks = quantize_blocks(value, int(kind[1]), form.block)
         scales = blocks.scales.astype(np.float16) if half else blocks.scales
-        return dequantize_blocks(blocks.packed, scales, None, bits=blocks.bits, block=blocks.block, k=value.shape[1])
+        return dequantize_blocks(blocks.packed, scales, bits=blocks.bits, block=blocks.block, k=value.shape[1])
     if kind == "w8a8":
         levels, row_scales = quantize_rows(value)
         return levels.astype(np.float32) * row_scales[:, None]

@@ -174,7 +174,7 @@ def _serve_http(
     watches: bool,
     announce: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve in the foreground until a signal ends this process; `announce` is told the address, else stderr."""
+    """Serve in the foreground until a signal ends this process; `announce` gets the address, else stderr."""
     from qmd.plugins.mcp.http_server import run_server
 
     files = server_files(locations.cache, locations.stem)

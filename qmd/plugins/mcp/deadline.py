@@ -15,7 +15,7 @@ from qmd.retrieval.trace import CancelledSearch, Listener
 T = TypeVar("T")
 
 _GRACE_S = 2.0
-"""Between the time at which the work should notice and the time at which the client is told without it."""
+"""Between the time at which the work should notice and the time at which the client gets an error without it."""
 
 
 async def within(timeout_s: float | None, work: Callable[[], T]) -> T:

@@ -104,7 +104,7 @@ def build_app(
         index: What is served.
         policy: Who may talk to it.
         token: What commands show instead of the policy's token; None answers no commands.
-        on_rest: Told every second for how many there has been no request.
+        on_rest: Called every second with the seconds since the last request.
         has_page: Whether people may search on its page.
     """
     mcp = _McpEndpoint(index)

@@ -1,6 +1,6 @@
 """The HTTP server's patience: with clients that send half a request, with their number, and with its own end.
 
-uvicorn waits for ever for the rest of a request, and each such connection holds a descriptor of the process.
+uvicorn waits without an end for the rest of a request, and each such connection keeps a descriptor of the process.
 """
 
 from __future__ import annotations

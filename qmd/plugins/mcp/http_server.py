@@ -138,7 +138,7 @@ def _bind(host: str, port: int) -> Any:
 
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # `localhost` may mean ::1 first, but most clients are told 127.0.0.1.
+        # `localhost` may mean ::1 first, but most clients are configured with 127.0.0.1.
         found.sort(key=lambda entry: entry[0] != socket.AF_INET)
         family, kind, proto, _, address = found[0]
         listener = socket.socket(family, kind, proto)

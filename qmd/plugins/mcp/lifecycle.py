@@ -173,10 +173,10 @@ def stop_server(files: ServerFiles) -> str:
     if pid is None:
         files.pid.unlink(missing_ok=True)
         return "Cleaned up stale PID file (server was not running)."
-    told = _end("QMD MCP server", pid)
+    said = _end("QMD MCP server", pid)
     if not _is_our_server(pid):
         files.pid.unlink(missing_ok=True)
-    return told
+    return said
 
 
 def stop_warm_process(pid: int) -> str | None:

@@ -62,7 +62,7 @@ def build_server(index: Index) -> Server[Any]:
 
 
 def _instructions(index: Index) -> str:
-    """What a client is told at the start of a session; a damaged index must not keep the session from opening."""
+    """What a client reads at the start of a session; a damaged index must not keep the session from opening."""
     try:
         return presentation.instructions(index.overview())
     except NotFoundError:

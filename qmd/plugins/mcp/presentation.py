@@ -18,7 +18,7 @@ from qmd.render.formats import mention_object, snippet_text
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
-from qmd.status import IndexStatus
+from qmd.status import IndexStatus, fact_lines, fact_values
 
 PASSAGE_CHARS = 300
 """Longest passage in an answer to a program, as in the original."""
@@ -135,7 +135,7 @@ def _document_text(fetched: DocumentText, *, line_numbers: bool) -> str:
 
 
 def skipped_text(skipped: SkippedDocument) -> str:
-    """The line that stands for a document left out."""
+    """The line that stands for a document that is not shown."""
     file = file_of(skipped.document)
     return f"[SKIPPED: {file} - {skipped.reason}. Use 'get' with file=\"{file}\" to retrieve.]"
 
@@ -151,14 +151,12 @@ def file_of(document: StoredDocument) -> str:
 
 
 def structured_status(status: IndexStatus) -> dict[str, Any]:
-    """`structuredContent` of `status`: collections that hold documents, newest first; `embedding` while it goes on."""
+    """`structuredContent` of `status`: collections with documents, newest first; `embedding` while it goes on."""
     used = [collection for collection in status.collections if collection.documents]
     used.sort(key=lambda collection: collection.updated_at or "", reverse=True)
     embedding = {} if status.embedding is None else {"embedding": embedding_row(status.embedding)}
     return {
-        "totalDocuments": status.documents,
-        "needsEmbedding": status.pending_documents,
-        "hasVectorIndex": status.vectors > 0,
+        **fact_values(status, is_for_tool=True),
         "collections": [
             {
                 "name": collection.name,
@@ -186,6 +184,7 @@ def status_text(status: IndexStatus) -> str:
             else ()
         ),
         f"  Vector index: {'yes' if content['hasVectorIndex'] else 'no'}",
+        *(f"  {label}: {value}" for label, value in fact_lines(status)),
         f"  Collections: {len(content['collections'])}",
     ]
     for collection in content["collections"]:
@@ -200,7 +199,7 @@ def instructions(overview: Overview | None, error: QmdError | None = None) -> st
     """What a client tells its model about this server at the start of a session.
 
     Args:
-        overview: What the index holds; None where there is none, or none that can be read.
+        overview: What is indexed; None where there is none, or none that can be read.
         error: Why it cannot be read.
     """
     if error is not None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _SWITCH = "QMD_DAEMON"
 
 _CONNECT_TIMEOUT_S = 2.0
-"""Until the warm process takes up the search. It does so before any work, so a longer wait means that it hangs."""
+"""Until the warm process begins its answer. It does so before any work, so a longer wait means that it hangs."""
 
 _SILENCE_S = 5 * HEARTBEAT_S
 """Without a sign of life for so long it hangs."""
@@ -98,7 +98,7 @@ class RemoteIndex(Index):
         request = as_request(query, collections, wishes)
         if request.mode == "lexical":
             return super().search(request, listener)
-        # The warm process decides the same, but cannot ask this user for trust, or tell what is left out without it.
+        # The warm process decides the same, but cannot ask this user for trust, or say what is ignored without it.
         self._configuration.settings()
         record = read_record(self._files)
         response = None
@@ -135,7 +135,7 @@ class RemoteIndex(Index):
 
 
 def _ask(record: WarmRecord, request: SearchRequest, listener: Listener) -> SearchResponse | None:
-    """The warm process's answer; None when there is none to be had.
+    """The warm process's answer; None when it gives none.
 
     Raises:
         QmdError: What the search failed with, as it would have failed here.

@@ -37,7 +37,7 @@ def run_stdio(index: Index) -> None:
 
 
 def _end(reason: str) -> None:
-    """Leave at once: models and readers hold nothing that must be written, and a running search cannot be joined."""
+    """Leave at once: models and readers have nothing to write, and a running search cannot be joined."""
     # The client may have taken the pipes with it.
     with suppress(OSError):
         sys.stderr.write(f"Shutting down ({reason})...\n")
@@ -45,7 +45,7 @@ def _end(reason: str) -> None:
 
 
 def _watch_parent(on_death: Callable[[], None]) -> None:
-    """Call back when the process that started this one has died; a wrapper may keep our stdin open for ever."""
+    """Call back when the process that started this one has died; a wrapper may keep our stdin open."""
     parent = os.getppid()
     if parent <= 1 or sys.platform == "win32":
         return

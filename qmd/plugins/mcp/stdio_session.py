@@ -61,7 +61,7 @@ def _read_line(stream: BinaryIO) -> bytes:
 class _Lines:
     """The messages on stdin; a line that is none is answered with an error.
 
-    The SDK drops such lines without a word, and who sent them waits for ever.
+    The SDK drops such lines without a word, and who sent them waits in vain.
     """
 
     def __init__(self) -> None:

@@ -74,14 +74,14 @@ def welcome(index: Index) -> str:
 def search(index: Index, view: View, stage: SearchRequest, listener: Listener) -> str:
     """The hits of the view's query, found the way `stage` says; of a list in which nothing matches well the closest."""
     response = index.search(replace(stage, text=view.query), listener)
-    told = []
+    notes = []
     if response.verdict == "none":
         response = replace(response, hits=tuple(hit for hit in response.hits[:1] if hit.relevance >= LEAST_SHOWN))
     if stage.rerank:
-        told = [f'<p class="warning">{escape(warning)}</p>' for warning in response.warnings]
+        notes = [f'<p class="warning">{escape(warning)}</p>' for warning in response.warnings]
         if response.verdict in VERDICT_NOTES:
-            told.insert(0, f'<p class="said">{escape(VERDICT_NOTES[response.verdict].capitalize())}.</p>')
-    return "".join(told) + _listed(index, view, response)
+            notes.insert(0, f'<p class="said">{escape(VERDICT_NOTES[response.verdict].capitalize())}.</p>')
+    return "".join(notes) + _listed(index, view, response)
 
 
 def _listed(index: Index, view: View, response: SearchResponse) -> str:

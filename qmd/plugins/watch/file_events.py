@@ -1,6 +1,6 @@
 """Changes below the folders of collections as the operating system reports them.
 
-A report only says where to look; what changed is told by looking. So a lost, late or needless report does no harm, and
+A report only says where to look; what changed is found by looking. So a lost, late or needless report does no harm, and
 where the system reports nothing (network file systems, too many folders) the watcher goes on looking by itself.
 """
 
@@ -40,7 +40,7 @@ class SystemEvents:
     def follow(self, collections: Sequence[Collection]) -> None:
         """Listen to these collections from now on; costs nothing when they are the same as before.
 
-        Folders that are away are left out until they are back.
+        Folders that are away are skipped until they are back.
         """
         roots = roots_of(collections)
         if roots == self._roots:
@@ -85,7 +85,7 @@ class SystemEvents:
                 debounce=2 * _STEP_MS,
                 step=_STEP_MS,
                 stop_event=stop,
-                # The watcher has its own polling, which knows what the collections leave out.
+                # The watcher has its own polling, which knows what the collections ignore.
                 force_polling=False,
                 ignore_permission_denied=True,
             )

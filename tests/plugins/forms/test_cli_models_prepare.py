@@ -159,9 +159,3 @@ def test_what_cannot_be_prepared_is_said_in_one_line(qmd: Qmd, argv: list[str], 
     assert run.status == status
     assert said in run.err
     assert len(run.err.splitlines()) <= 2
-
-
-def test_an_unknown_form_names_the_possible_ones(qmd: Qmd, reranker: Path) -> None:
-    run = qmd("models", "prepare", QWEN_RERANKER.name, "--form", "q4")
-    assert run.status == 2
-    assert all(name in run.err for name in forms_for(QWEN_RERANKER))

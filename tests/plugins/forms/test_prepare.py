@@ -49,7 +49,7 @@ def _folder(path: Path, record: ModelRecord, form: ExportForm) -> Path:
 def test_blocks_come_back_within_a_few_steps(bits: int, block: int, seed: int) -> None:
     weight = np.random.default_rng(seed).standard_normal((5, 128)).astype(np.float32)
     held = quantize_blocks(weight, bits, block)
-    back = dequantize_blocks(held.packed, held.scales, None, bits=bits, block=block, k=128)
+    back = dequantize_blocks(held.packed, held.scales, bits=bits, block=block, k=128)
     # At 4 bits a scale may be shrunk by 12 %: a value of level 8 then asks for level 9.1, and the largest is 7.
     step = np.abs(held.scales).repeat(block, axis=1)
     assert (np.abs(back - weight) <= 2.2 * step).all()
@@ -60,7 +60,7 @@ def test_blocks_come_back_within_a_few_steps(bits: int, block: int, seed: int) -
 def test_four_bits_beat_plain_rounding_in_squared_error() -> None:
     weight = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
     held = quantize_blocks(weight, 4, 32)
-    back = dequantize_blocks(held.packed, held.scales, None, bits=4, block=32, k=128)
+    back = dequantize_blocks(held.packed, held.scales, bits=4, block=32, k=128)
     blocks = weight.reshape(64, 4, 32)
     scale = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1) / -8
     plain = np.clip(np.rint(blocks / scale), -8, 7) * scale
@@ -69,17 +69,9 @@ def test_four_bits_beat_plain_rounding_in_squared_error() -> None:
 
 def test_zero_weights_stay_zero() -> None:
     held = quantize_blocks(np.zeros((2, 32), np.float32), 4, 32)
-    assert not dequantize_blocks(held.packed, held.scales, None, bits=4, block=32, k=32).any()
+    assert not dequantize_blocks(held.packed, held.scales, bits=4, block=32, k=32).any()
     levels, scales = quantize_rows(np.zeros((2, 8), np.float32))
     assert not levels.any() and (scales > 0).all()
-
-
-def test_zero_points_packed_or_floating_are_subtracted() -> None:
-    packed = np.array([[[0x21, 0x43]]], np.uint8)
-    scales = np.array([[2.0]], np.float32)
-    for zeros in (np.array([[0x01]], np.uint8), np.array([[1.0]], np.float32)):
-        back = dequantize_blocks(packed, scales, zeros, bits=4, block=4, k=4)
-        assert back.tolist() == [[0.0, 2.0, 4.0, 6.0]]
 
 
 def test_a_block_that_does_not_divide_the_width_is_refused() -> None:

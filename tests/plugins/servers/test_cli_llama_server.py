@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not PYTHON, reason="set QMD_TEST_LLAMA_PYTHON, s
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    subprocess.run([PYTHON, str(Path(__file__).parents[1] / "forms" / "write_tiny_gguf.py"), str(path)], check=True)
+    subprocess.run([PYTHON, str(Path(__file__).with_name("write_tiny_gguf.py")), str(path)], check=True)
     return path
 
 

@@ -1,6 +1,6 @@
 """Writes a small model of llama's architecture with random weights as GGUF: `python write_tiny_gguf.py FILE`.
 
-Run by the Python that has the package `gguf` (see tests/plugins/servers/test_cli_llama_server.py); nothing imports it.
+Run by the Python that has the package `gguf` (see test_cli_llama_server.py); nothing imports it.
 """
 
 from __future__ import annotations
