@@ -1,4 +1,4 @@
-"""Vector search: exact ranking, scope, shared texts, blocks, the sign-bit path."""
+"""What SQLite's engine does about vectors beyond what every engine does: its tables, their versions, sign bits."""
 
 from __future__ import annotations
 
@@ -26,28 +26,6 @@ from tests.store.made_vectors import DIM, fill, unit_vectors
 MakeDocument = Callable[..., NewDocument]
 
 
-def test_one_text_in_several_documents_finds_them_all(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    matrix = fill(writer, make_document, 3)
-    writer.put_documents("copy", [make_document("c.md", "text 1")])
-    found = writer.search_dense(matrix[1, 0], 2, Scope(), "f")
-    assert {candidate.document_id for candidate in found} == {2, 4}
-    only = writer.search_dense(matrix[1, 0], 2, Scope(collections=("copy",)), "f")
-    assert [candidate.document_id for candidate in only] == [4]
-
-
-def test_scores_of_given_documents_equal_those_of_the_search(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    fill(writer, make_document, 30)
-    query = unit_vectors(1, seed=3)[0]
-    searched = {candidate.document_id: candidate for candidate in writer.search_dense(query, 30, Scope(), "f")}
-    assert len(searched) == 30
-    scored = writer.dense_scores(query, [*range(1, 31), 99, 5], "f")
-    assert scored.keys() == searched.keys()
-    for number, candidate in scored.items():
-        assert candidate.score == pytest.approx(searched[number].score, abs=1e-5)
-        assert candidate.chunk_start == searched[number].chunk_start
-    assert writer.dense_scores(query, [], "f") == {}
-
-
 def test_an_open_reader_sees_vectors_that_were_added_later(writer: SqliteWriter, make_document: MakeDocument) -> None:
     matrix = fill(writer, make_document, 5)
     with open_reader(writer._database.path) as reader:
@@ -58,50 +36,6 @@ def test_an_open_reader_sees_vectors_that_were_added_later(writer: SqliteWriter,
         writer.put_vectors("f", DIM, {b"late" * 4: vector[0]})
         writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
         assert reader.search_dense(vector[0], 10, Scope(), "f")[0].document_id == 6
-
-
-def test_equal_keys_share_one_vector_and_a_vector_may_come_first(
-    writer: SqliteWriter, make_document: MakeDocument
-) -> None:
-    one, two = make_document("a", "one"), make_document("b", "two")
-    writer.put_documents("n", [one, two])
-    key, vector = b"x" * 16, unit_vectors(1)[0]
-    writer.put_vectors("f", DIM, {key: vector})
-    assert writer.existing_keys("f", [key, b"y" * 16]) == {key}
-    writer.put_chunks("f", DIM, {one.hash: [ChunkRecord(0, 0, 3, key)], two.hash: [ChunkRecord(0, 0, 3, key)]})
-    assert len(writer.search_dense(vector, 5, Scope(), "f")) == 2
-    assert writer.status("f").vectors == 1
-    assert writer.vector_coverage("f") == VectorCoverage(pending=0, has_vectors=True)
-
-
-def test_a_chunk_without_a_vector_is_refused_and_nothing_is_stored(
-    writer: SqliteWriter, make_document: MakeDocument
-) -> None:
-    document = make_document("a", "one")
-    writer.put_documents("n", [document])
-    with pytest.raises(ValueError, match="no vector"):
-        writer.put_chunks("f", DIM, {document.hash: [ChunkRecord(0, 0, 3, b"x" * 16)]})
-    assert [content.hash for content in writer.pending("f")] == [document.hash]
-
-
-def test_a_content_with_nothing_to_embed_counts_as_done(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    document = make_document("a", "")
-    writer.put_documents("n", [document])
-    writer.put_chunks("f", DIM, {document.hash: []})
-    assert list(writer.pending("f")) == []
-    assert writer.status("f").embedded_documents == 1
-
-
-def test_vectors_outlive_their_document_until_cleanup(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    fill(writer, make_document, 70)
-    keys = [number.to_bytes(16, "big") for number in range(210)]
-    writer.remove_documents("n", [f"d/{number}.md" for number in range(0, 70, 2)])
-    assert len(writer.existing_keys("f", keys)) == 210
-    assert len(writer.search_dense(unit_vectors(1)[0], 100, Scope(), "f")) == 35
-    before = writer.search_dense(unit_vectors(1)[0], 100, Scope(), "f")
-    assert writer.cleanup()["unused vectors"] == 105
-    assert len(writer.existing_keys("f", keys)) == 105
-    assert writer.search_dense(unit_vectors(1)[0], 100, Scope(), "f") == before
 
 
 def test_the_sign_bit_path_finds_what_the_exact_scan_finds(

@@ -255,3 +255,21 @@ def test_who_opens_an_index_while_it_is_made_finds_none_or_a_whole_one(tmp_path:
         open_writer(path).close()
     thread.join()
     assert met == []
+
+
+def test_another_program_reads_the_documents_table_while_the_writer_is_open(
+    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
+) -> None:
+    writer.put_documents("notes", [make_document("a.md", "apple")])
+    stored = writer.find_path("notes", "a.md")
+    assert stored is not None
+    with writer.transaction():
+        writer.put_documents("notes", [make_document("b.md", "banana")])
+        foreign = sqlite3.connect(f"file:{index_path}?mode=ro", uri=True)
+        sql = "SELECT collection, path FROM documents WHERE hash = ? AND active = 1"
+        assert foreign.execute(sql, (stored.hash,)).fetchall() == [("notes", "a.md")]
+        counts = "SELECT collection, COUNT(*) FROM documents WHERE active=1 GROUP BY collection"
+        assert foreign.execute(counts).fetchall() == [("notes", 1)]
+        columns = {row[1] for row in foreign.execute("PRAGMA table_info(documents)")}
+        assert columns >= {"id", "collection", "path", "title", "hash", "created_at", "modified_at", "active"}
+        foreign.close()

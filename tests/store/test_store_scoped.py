@@ -49,15 +49,6 @@ def test_scores_beside_another_collection_are_those_of_the_table_alone(
     assert scores(beside) == pytest.approx(scores(alone))
 
 
-def test_frequencies_and_counts_are_those_of_the_scope(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    fill(writer, make_document, "own")
-    fill(writer, make_document, "other", times=3)
-    assert writer.document_frequencies([PLUM], OWN) == [2]
-    assert writer.document_frequencies([PLUM]) == [8]
-    assert (writer.count_documents(OWN), writer.count_documents()) == (7, 28)
-    assert writer.count_documents(Scope(collections=("own",), path_prefix="a")) == 7
-
-
 def test_what_was_counted_is_forgotten_when_the_index_changes(
     writer: SqliteWriter, make_document: MakeDocument
 ) -> None:
@@ -67,12 +58,6 @@ def test_what_was_counted_is_forgotten_when_the_index_changes(
         assert reader.document_frequencies([PLUM], OWN) == writer.document_frequencies([PLUM], OWN) == [2]
         writer.put_documents("own", [make_document("new", "plum")])
         assert reader.document_frequencies([PLUM], OWN) == writer.document_frequencies([PLUM], OWN) == [3]
-
-
-def test_a_scope_without_documents_finds_nothing(writer: SqliteWriter, make_document: MakeDocument) -> None:
-    fill(writer, make_document, "other")
-    assert writer.search_lexical([APPLE], 10, Scope(collections=("gone",))) == []
-    assert writer.document_frequencies([APPLE], Scope(collections=("gone",))) == [0]
 
 
 def test_lengths_of_more_than_one_byte_are_read(writer: SqliteWriter, make_document: MakeDocument) -> None:

@@ -19,7 +19,6 @@ from qmd.store.records import ChunkRecord, PendingContent, VectorCoverage
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_TEXTS_AT_ONCE = 64
 _CONTENTS_AT_A_TIME = 256
 
 _DONE = "seq = -1"
@@ -174,12 +173,6 @@ def keep_models(tables: OpenTables, names: Mapping[str, str]) -> None:
     state.models = kept
 
 
-def drop_unused_vectors(tables: OpenTables) -> None:
-    """Remove vectors that no chunk refers to."""
-    for model, keys in unused_keys(tables).items():
-        tables.delete_in(model.table, "key", sorted(keys))
-
-
 def unused_keys(tables: Tables) -> dict[Model, set[bytes]]:
     """The keys of vectors that no chunk refers to."""
     unused = {}
@@ -187,11 +180,6 @@ def unused_keys(tables: Tables) -> dict[Model, set[bytes]]:
         used = {row["key"] for row in tables.select("chunks", ("key",), f"model = {model.id}")}
         unused[model] = {row["key"] for row in tables.select(model.table, ("key",))} - used
     return unused
-
-
-def batches_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Parts small enough that their texts can be held at once."""
-    return batches(rows, _TEXTS_AT_ONCE)
 
 
 def _model(tables: OpenTables, fingerprint: str, dim: int) -> Model:

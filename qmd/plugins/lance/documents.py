@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from qmd.analysis.link_targets import Named, link_key, place_of
+from qmd.analysis.note_names import Named, link_key, place_of
 from qmd.batches import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance.lexical import add_words
@@ -124,12 +124,6 @@ def settle_anchors(tables: OpenTables, collection: str, since: int) -> int:
         tables.patch_documents([{"id": one, "anchors": made.get(one)} for one in changed])
     tables.delete("places", touched)
     return newest
-
-
-def rename_documents(tables: OpenTables, old: str, new: str) -> None:
-    """Move the documents of a collection to another name."""
-    rows = tables.select("documents", ("id",), f"collection = {literal(old)}")
-    tables.patch_documents([{"id": row["id"], "collection": new} for row in rows])
 
 
 class LanceLinks:

@@ -151,7 +151,8 @@ def drop_unused(tables: OpenTables) -> None:
     texts = {row["hash"] for row in tables.select("documents", ("hash",))}
     held = {row["hash"] for row in tables.select("chunks", ("hash",))}
     tables.delete_in("chunks", "hash", sorted(held - texts))
-    chunks.drop_unused_vectors(tables)
+    for model, keys in chunks.unused_keys(tables).items():
+        tables.delete_in(model.table, "key", sorted(keys))
     for name in list(tables.state.versions):
         tidy(tables, name, always=True)
     for name in set(tables.connection.names()) - tables.state.versions.keys() - {STATE}:

@@ -42,19 +42,21 @@ def search_lexical(
     if query is None or k <= 0 or scope.collections == ():
         return []
     where = both(scope_condition(tables, scope), "" if within is None else is_in("id", within))
-    found = {row["id"]: row["_score"] for row in tables.match(query, k, where)}
+    found = _scores(tables.match(query, k, where))
     if anchors:
-        anchored = _score_anchors(tables, terms, both(scope_condition(tables, scope)))
+        anchored = _score_anchors(tables, terms, scope_condition(tables, scope))
         others = [document_id for document_id in anchored if document_id not in found][:ANCHOR_CANDIDATES]
-        if others:
-            own = tables.match(query, len(others), is_in("id", others))
-            # What the query requires or excludes has to be in, or missing from, the document itself.
-            if not any(term.required or term.excluded for term in terms):
-                found |= dict.fromkeys(others, 0.0)
-            found |= {row["id"]: row["_score"] for row in own}
+        # What the query requires or excludes has to be in, or missing from, the document itself.
+        if not any(term.required or term.excluded for term in terms):
+            found |= dict.fromkeys(others, 0.0)
+        found |= _scores(tables.match(query, len(others), is_in("id", others)))
         found = {one: score + ANCHOR_WEIGHT * anchored.get(one, 0.0) for one, score in found.items()}
     candidates = [Candidate(document_id, score) for document_id, score in found.items()]
     return sorted(candidates, key=lambda one: (-one.score, one.document_id))[:k]
+
+
+def _scores(rows: Iterable[Row]) -> dict[int, float]:
+    return {row["id"]: row["_score"] for row in rows}
 
 
 def document_frequencies(tables: Tables, terms: Sequence[LexicalTerm], scope: Scope) -> list[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from qmd.batches import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance import chunks, documents, health
 from qmd.plugins.lance.claim import Claim
@@ -23,6 +24,8 @@ from qmd.store.records import ChunkRecord, KnownFile, NewDocument, PendingConten
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+_TEXTS_AT_ONCE = 64
 
 
 class LanceWriter(LanceReader, IndexWriter):
@@ -164,7 +167,8 @@ class LanceWriter(LanceReader, IndexWriter):
 
     def move_collection(self, old: str, new: str) -> None:
         tables = self._open
-        documents.rename_documents(tables, old, new)
+        rows = tables.select("documents", ("id",), of_collection(old))
+        tables.patch_documents([{"id": row["id"], "collection": new} for row in rows])
         places = tables.select("places", ("kind", "path", "value"), of_collection(old))
         tables.delete("places", is_in("collection", (old, new)))
         tables.add("places", [{**row, "collection": new} for row in places])
@@ -173,7 +177,7 @@ class LanceWriter(LanceReader, IndexWriter):
         ]
 
     def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
-        for part in chunks.batches_of(chunks.pending(self._tables, fingerprint, collections)):
+        for part in batches(chunks.pending(self._tables, fingerprint, collections), _TEXTS_AT_ONCE):
             yield from chunks.with_texts(part, self._tables)
 
     def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:

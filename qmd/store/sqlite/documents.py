@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qmd.names import to_disk, to_text
-from qmd.records import Collection, MetadataValue, NameKind, Scope, StoredDocument
+from qmd.records import Collection, MetadataValue, NameKind, StoredDocument
 from qmd.status import LeftOutFile
-from qmd.store.records import NamedDocument, StoredFile, unpack_text
+from qmd.store.records import StoredFile, unpack_text
 from qmd.store.sqlite.connection import Database, Row
-from qmd.store.sqlite.scope import SqlScope, scope_condition
 
 if TYPE_CHECKING:
     from qmd.store.records import NewDocument
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata, date"
 """In the order of `StoredDocument`."""
-_LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
+LEFT_OUT_COLUMNS = "collection, path, reason, size_bytes, mtime_ns, program"
 """In the order of `LeftOutFile`."""
 
 _FILES_AT_A_TIME = 2_000
@@ -41,27 +40,6 @@ def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocu
     with database.decoding():
         facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
         return [StoredDocument(*one) for one in facts]
-
-
-def find_named(database: Database, key: str, scope: Scope, limit: int) -> list[NamedDocument]:
-    """Documents in scope that are called `key`, by id."""
-    condition = scope_condition(scope)
-    rows = database.rows(
-        "SELECT names.document, names.kind FROM names CROSS JOIN documents ON documents.id = names.document"
-        f" WHERE names.key = ? {'AND ' + condition.sql if condition.sql else ''} ORDER BY names.document LIMIT ?",
-        (key, *condition.bindings, limit),
-    )
-    return [NamedDocument(*row) for row in rows]
-
-
-def find_dated(
-    database: Database, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool
-) -> list[int]:
-    """Ids of documents in scope that are of one of the spans of days, by id."""
-    writer = SqlScope()
-    where = " AND ".join([writer.dated(days, by_file_time=by_file_time), *writer.scope(scope)])
-    sql = f"SELECT id FROM documents WHERE {where} ORDER BY id LIMIT ?"
-    return [row[0] for row in database.rows(sql, (*writer.bindings, limit))]
 
 
 def read_collections(database: Database) -> list[Collection]:
@@ -88,17 +66,8 @@ def read_collections(database: Database) -> list[Collection]:
 
 def read_left_out(database: Database, collection: str | None) -> list[LeftOutFile]:
     """The files that were left out of one collection, or of all, by collection and path."""
-    sql = f"SELECT {_LEFT_OUT_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
+    sql = f"SELECT {LEFT_OUT_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
     return [LeftOutFile(*row) for row in database.rows(sql, (collection,))]
-
-
-def replace_left_out(database: Database, collection: str, files: Iterable[LeftOutFile]) -> None:
-    """Remember exactly these files of a collection as left out."""
-    database.run("DELETE FROM left_out WHERE collection = ?", (collection,))
-    database.run_many(
-        f"INSERT OR REPLACE INTO left_out ({_LEFT_OUT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-        [(collection, one.path, one.reason, one.size_bytes, one.mtime_ns, one.program) for one in files],
-    )
 
 
 def recorded_files(database: Database, collection: str) -> Iterator[list[Row]]:
@@ -123,24 +92,6 @@ def stored_files(database: Database) -> Iterator[list[StoredFile]]:
     while rows := database.rows(sql, (last,)):
         yield [StoredFile(*facts) for _, *facts in rows]
         last = rows[-1][0]
-
-
-def read_folders(database: Database, collection: str) -> dict[str, int]:
-    """Path → mtime in ns of every folder that a collection's last update looked at."""
-    return dict(database.rows("SELECT path, mtime_ns FROM folders WHERE collection = ?", (collection,)))
-
-
-def put_folders(database: Database, collection: str, folders: Mapping[str, int], gone: Iterable[str]) -> None:
-    """Remember folders, and forget others."""
-    sql = "INSERT OR REPLACE INTO folders (collection, path, mtime_ns) VALUES (?, ?, ?)"
-    database.run_many(sql, [(collection, path, mtime_ns) for path, mtime_ns in folders.items()])
-    database.run_many("DELETE FROM folders WHERE collection = ? AND path = ?", [(collection, path) for path in gone])
-
-
-def read_meta(database: Database, key: str) -> str | None:
-    """One entry of the key-value table."""
-    value: str | None = database.value("SELECT value FROM meta WHERE key = ?", (key,))
-    return value
 
 
 def _metadata(raw: str) -> Mapping[str, MetadataValue]:

@@ -26,7 +26,7 @@ from qmd.store.records import (
 )
 from qmd.store.sqlite import chunks, documents, health, lexical
 from qmd.store.sqlite.connection import Database
-from qmd.store.sqlite.scope import scope_condition
+from qmd.store.sqlite.scope import SqlScope, scope_condition
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,7 +76,8 @@ class SqliteReader(IndexReader):
         return documents.recorded_files(self._database, collection)
 
     def recorded_folders(self, collection: str) -> Mapping[str, int]:
-        return documents.read_folders(self._database, collection)
+        rows = self._database.rows("SELECT path, mtime_ns FROM folders WHERE collection = ?", (collection,))
+        return dict(rows)
 
     def left_out(self, collection: str) -> Sequence[LeftOutFile]:
         return documents.read_left_out(self._database, collection)
@@ -95,12 +96,21 @@ class SqliteReader(IndexReader):
         return found[0] if found else None
 
     def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
-        return documents.find_named(self._database, name, scope, limit)
+        condition = scope_condition(scope)
+        rows = self._database.rows(
+            "SELECT names.document, names.kind FROM names CROSS JOIN documents ON documents.id = names.document"
+            f" WHERE names.key = ? {'AND ' + condition.sql if condition.sql else ''} ORDER BY names.document LIMIT ?",
+            (name, *condition.bindings, limit),
+        )
+        return [NamedDocument(*row) for row in rows]
 
     def find_dated(
         self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
     ) -> Sequence[int]:
-        return documents.find_dated(self._database, days, scope, limit, by_file_time=by_file_time)
+        writer = SqlScope()
+        where = " AND ".join([writer.dated(days, by_file_time=by_file_time), *writer.scope(scope)])
+        sql = f"SELECT id FROM documents WHERE {where} ORDER BY id LIMIT ?"
+        return [row[0] for row in self._database.rows(sql, (*writer.bindings, limit))]
 
     def links(self) -> SqliteLinks:
         from qmd.store.sqlite.links import SqliteLinks
@@ -223,11 +233,20 @@ class SqliteWriter(SqliteReader, IndexWriter):
 
     def put_left_out(self, collection: str, files: Iterable[LeftOutFile]) -> None:
         with self.transaction():
-            documents.replace_left_out(self._database, collection, files)
+            self._database.run("DELETE FROM left_out WHERE collection = ?", (collection,))
+            self._database.run_many(
+                f"INSERT OR REPLACE INTO left_out ({documents.LEFT_OUT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+                [(collection, one.path, one.reason, one.size_bytes, one.mtime_ns, one.program) for one in files],
+            )
 
     def put_folders(self, collection: str, changed: Mapping[str, int], gone: Iterable[str]) -> None:
         with self.transaction():
-            documents.put_folders(self._database, collection, changed, gone)
+            self._database.run_many(
+                "INSERT OR REPLACE INTO folders (collection, path, mtime_ns) VALUES (?, ?, ?)",
+                [(collection, path, mtime_ns) for path, mtime_ns in changed.items()],
+            )
+            sql = "DELETE FROM folders WHERE collection = ? AND path = ?"
+            self._database.run_many(sql, [(collection, path) for path in gone])
 
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
         with self.transaction():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.sqlite.connection import Database
@@ -126,21 +126,17 @@ def _ranking_sql(inside: str, limit: str) -> str:
 
 def match_expression(terms: Sequence[LexicalTerm]) -> str | None:
     """The FTS5 expression of a set of terms; None without a positive term."""
-    required = [term.fts for term in terms if term.required and not term.excluded]
-    optional = [term.fts for term in terms if not term.required and not term.excluded]
-    excluded = [term.fts for term in terms if term.excluded]
-    if not required and not optional:
-        return None
-    positive = " AND ".join(f"({fts})" for fts in required)
-    either = " OR ".join(f"({fts})" for fts in optional)
-    if required and optional:
-        # Optional terms raise the score of what the required ones select, without selecting anything themselves.
-        # Naming the required ones again keeps those documents that hold no optional term.
-        positive = f"{positive} AND ({either} OR ({positive}))"
-    expression = positive or either
-    if excluded:
-        expression = f"({expression}) NOT ({' OR '.join(f'({fts})' for fts in excluded)})"
-    return expression
+    required = _join("AND", (term for term in terms if term.required and not term.excluded))
+    optional = _join("OR", (term for term in terms if not term.required and not term.excluded))
+    excluded = _join("OR", (term for term in terms if term.excluded))
+    # Optional terms raise the score of what the required ones select, without selecting anything themselves.
+    # Naming the required ones again keeps those documents that hold no optional term.
+    positive = f"{required} AND ({optional} OR ({required}))" if required and optional else required or optional
+    return f"({positive}) NOT ({excluded})" if positive and excluded else positive or None
+
+
+def _join(operator: str, terms: Iterable[LexicalTerm]) -> str:
+    return f" {operator} ".join(f"({term.fts})" for term in terms)
 
 
 def prune_common_terms(database: Database, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[LexicalTerm]:

@@ -168,8 +168,10 @@ def _begin_anew(path: Path, target: Path) -> tuple[Path, int]:
             source.run("PRAGMA checksum_verification = ON")
             with suppress(StoreError):
                 documents.mirror_collections(database, documents.read_collections(source))
-                for key in ("global_context", ORIGIN):
-                    documents.write_meta(database, key, documents.read_meta(source, key))
+                for key, value in source.rows(
+                    "SELECT key, value FROM meta WHERE key IN (?, ?)", ("global_context", ORIGIN)
+                ):
+                    documents.write_meta(database, key, value)
             is_old = int(source.value("PRAGMA user_version")) < _VEC0_VERSION
             models = _rows_either_way(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
             kept = sum(_copy_model(source, database, *model, is_old=is_old) for model in models)

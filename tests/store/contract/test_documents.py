@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, MetadataFilter, Scope
 from qmd.status import LeftOutFile
 from qmd.store.base import IndexWriter
-from qmd.store.records import NewDocument
+from qmd.store.records import ChunkRecord, NewDocument
 from tests.store.contract.conftest import ADDRESSES, Place
 
 MakeDocument = Callable[..., NewDocument]
@@ -84,6 +85,9 @@ def test_removing_and_renaming_collections(contract_writer: IndexWriter, make_do
     contract_writer.mirror_config([Collection("one", Path("/o")), Collection("two", Path("/t"))], None, "h")
     contract_writer.put_documents("one", [make_document("a.md", "shared words"), make_document("b.md", "own words")])
     contract_writer.put_documents("two", [make_document("c.md", "shared words")])
+    shared = make_document("c.md", "shared words").hash
+    contract_writer.put_vectors("f", 2, {b"k" * 16: np.eye(2, dtype="f4")[0]})
+    contract_writer.put_chunks("f", 2, {shared: [ChunkRecord(0, 0, 6, b"k" * 16)]})
     contract_writer.record_folders("two", {"": 5, "x": 6})
     contract_writer.put_left_out("two", [LeftOutFile("two", "bad.md", "'bad.md' is binary")])
     contract_writer.mark_updated("two")
@@ -93,6 +97,8 @@ def test_removing_and_renaming_collections(contract_writer: IndexWriter, make_do
         contract_writer.rename_collection("one", "two")
     assert contract_writer.remove_collection("one") == 2
     assert found(contract_writer, "words") == ["c.md"]
+    assert contract_writer.texts([shared]) == {shared: "shared words"}
+    assert list(contract_writer.pending("f")) == []
     contract_writer.rename_collection("two", "new")
     assert found(contract_writer, "words", Scope(collections=("new",))) == ["c.md"]
     assert found(contract_writer, "words", Scope(collections=("two",))) == []
@@ -152,6 +158,12 @@ def test_status_counts_documents_and_collections(
     assert [(one.name, one.documents) for one in status.collections] == [("notes", 3), ("empty", 0)]
     assert (status.updated_at, contract_writer.updated_at()) == ("2026-02-03T04:05:06.000Z",) * 2
     assert status.size_bytes > 0
+    contract_writer.put_vectors("f", 2, {b"k" * 16: np.eye(2, dtype="f4")[0]})
+    contract_writer.put_chunks("f", 2, {made[0].hash: [ChunkRecord(0, 0, 4, b"k" * 16)]})
+    after = contract_writer.status("f")
+    assert (after.pending_documents, after.embedded_documents, after.chunks, after.vectors) == (1, 2, 1, 1)
+    assert contract_writer.status(None) == after
+    assert contract_writer.status("another model").pending_documents == 2
 
 
 def test_notes_are_found_by_their_days(
@@ -259,6 +271,11 @@ def test_titles_names_and_links_follow_the_files(contract_writer: IndexWriter, n
     assert (report.removed, report.unchanged) == (1, 4)
     assert found(writer, "scheme", anchors=True) == ["hub.md"]
     assert writer.links_from(stored["hub.md"])[0].target is None
+    (root / "budget.md").unlink()
+    (root / "other.md").write_text("# Other\n")
+    update_collection(writer, notes)
+    assert {one.path: one.title for one in writer.iter_documents()}["plan.md"] == "Project"
+    assert not writer.find_named(name_key("Road map")) and not writer.find_named(name_key("budget"))
     assert writer.check() == []
 
 

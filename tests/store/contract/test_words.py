@@ -140,11 +140,17 @@ def test_a_path_prefix_is_literal_and_case_sensitive(
         ("tag", "=", "work", ["a", "c"]),
         ("tag", "=", "#Work/Strategy", ["c"]),
         ("tag", "=", "workshop", ["d"]),
+        ("tag", "=", "#work/", ["a", "c"]),
+        ("tag", "=", "strategy", []),
         ("tag", "!=", "work", ["b", "d", "sub/e.txt"]),
         ("status", "=", "Draft", ["a"]),
         ("status", "=", "it's", ["b"]),
         ("status", "!=", "draft", ["b", "c", "d", "sub/e.txt"]),
         ("draft", "=", "true", ["b"]),
+        ("draft", "!=", "true", ["a", "c", "d", "sub/e.txt"]),
+        ("missing", "=", "x", []),
+        ("missing", "!=", "x", ["a", "b", "c", "d", "sub/e.txt"]),
+        ('odd"key', "=", "1", ["d"]),
         ("priority", "=", "2", ["b"]),
         ("priority", ">", "2", ["a", "c"]),
         ("priority", ">=", "2", ["a", "b", "c"]),
@@ -160,11 +166,15 @@ def test_a_path_prefix_is_literal_and_case_sensitive(
         ("path", "!=", "?", ["sub/e.txt"]),
         ("collection", "=", "n", ["a", "b", "c", "d", "sub/e.txt"]),
         ("after", "=", "2024-02-02", ["b", "c", "sub/e.txt"]),
+        ("after", "=", "2024-02-15", ["b", "c", "sub/e.txt"]),
+        ("after", "=", "2024-03", ["c", "sub/e.txt"]),
         ("before", "=", "2024-02", ["d"]),
+        ("before", "=", "2024-02-15", ["a", "b", "d"]),
         ("on", "=", "2024-02", ["a", "b"]),
         ("on", "=", "2024-02-01/2024-02-29", ["a", "b"]),
         ("on", "=", "2024-02-01", ["a"]),
         ("on", "=", "2025", ["c", "sub/e.txt"]),
+        ("on", "!=", "2025", ["a", "b", "d"]),
         ("modified", ">", "2025-06-01T12:00:00.000Z", ["sub/e.txt"]),
         ("modified", "=", "2025-06-01T12:00:00.000Z", ["a", "b", "c", "d"]),
     ],
@@ -177,7 +187,7 @@ def test_filters_leave_what_they_name(
         make_document("a", "apple", title="The plan", tags=["work"], status="draft", priority=10, date="2024-02-01"),
         make_document("b", "apple 2", title="Die lange Straße", status="it's", draft=True, priority=2, date="2024-02"),
         make_document("c", "apple 3", tags=["#work/strategy"], priority="high"),
-        make_document("d", "apple 4", tag="workshop", date="2023-12-31"),
+        make_document("d", "apple 4", tag="workshop", date="2023-12-31", **{'odd"key': 1}),
         make_document("sub/e.txt", "apple 5", modified_at=late),
     ]
     contract_writer.put_documents("n", made)
@@ -192,7 +202,9 @@ def test_frequencies_are_those_of_the_collections(contract_writer: IndexWriter, 
     terms = [word("apple"), word("pie"), word("plum"), LexicalTerm("app", '"app"*'), LexicalTerm("x", '"apple pie"')]
     assert contract_writer.document_frequencies(terms) == [3, 1, 0, 3, 1]
     assert contract_writer.document_frequencies(terms, Scope(collections=("m",))) == [1, 0, 0, 1, 0]
-    assert contract_writer.count_documents(Scope(collections=("n",))) == 2
+    assert contract_writer.count_documents(Scope(collections=("n",), path_prefix="a")) == 2
+    assert contract_writer.search_lexical(terms, 5, Scope(collections=("gone",))) == []
+    assert contract_writer.document_frequencies(terms[:1], Scope(collections=("gone",))) == [0]
 
 
 def test_only_documents_within_are_ranked(contract_writer: IndexWriter, make_document: MakeDocument) -> None:
@@ -208,7 +220,13 @@ def test_misspelt_words_are_suggested_as_documents_write_them(
     texts = ["the kubernetes cluster", "Die Bevölkerung", "an integrated texture was joined", "a comet"]
     contract_writer.put_documents("n", [make_document(str(n), text) for n, text in enumerate(texts)])
     contract_writer.put_documents("m", [make_document("b", "two combats"), make_document("c", "combat")])
-    typed = {"kubrenetes": "kubernetes", "bevölkrung": "bevölkerung", "ojined": "joined", "exture": "texture"}
+    typed = {
+        "kubrenetes": "kubernetes",
+        "bevölkrung": "bevölkerung",
+        "ojined": "joined",
+        "exture": "texture",
+        "untegrated": "integrated",
+    }
     for misspelt, meant in typed.items():
         assert contract_writer.similar_terms(misspelt) == [meant]
     assert contract_writer.similar_terms("comat", scope=Scope(collections=("m",)))[:1] == ["combat"]

@@ -1,10 +1,10 @@
-"""Which note a link means."""
+"""What notes are called, as names are compared, and which note a link means."""
 
 from __future__ import annotations
 
 import pytest
 
-from qmd.analysis.link_targets import Named, choose_target, link_key, place_of
+from qmd.analysis.note_names import Named, choose_target, link_key, name_key, place_of
 from qmd.records import NameKind
 
 PATHS = ("Note.md", "work/Note.md", "work/deep/Note.md", "home/Note.md")
@@ -55,3 +55,19 @@ def test_a_file_goes_before_a_title_and_a_title_before_an_alias() -> None:
 )
 def test_the_name_that_a_target_ends_with_is_written_as_names_are(target: str, key: str) -> None:
     assert link_key(target) == key
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("Road map", "road_map"), ("Road map", "Road-Map!"), ("🗂️ hub", "Hub"), ("#reading", "reading"),
+        ("Straße", "STRASSE"), ("Simpson’s paradox", "simpson's paradox"), ("ﬁle", "file"), ("Café", "cafe"),
+    ],
+)  # fmt: skip
+def test_names_are_compared_without_case_and_signs(left: str, right: str) -> None:
+    assert name_key(left) == name_key(right)
+
+
+@pytest.mark.parametrize(("left", "right"), [("C", "C++"), ("C", "C#"), ("🗂️", "📝"), ("@x", "x")])
+def test_other_names_stay_apart(left: str, right: str) -> None:
+    assert name_key(left) != name_key(right)
