@@ -11,10 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from qmd.records import Collection, MetadataValue
+from typing import Protocol, TypeVar
 
 _BYTE = re.compile("[\udc80-\udcff]")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -95,7 +92,7 @@ def is_telling(name: str) -> bool:
     return re.search(_WORD, name) is not None or re.search(_DATE, name) is not None
 
 
-def aliases_of(metadata: Mapping[str, MetadataValue]) -> tuple[str, ...]:
+def aliases_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
     """The other names that a note's front matter gives it (`aliases`, `alias`), each once."""
     found: dict[str, None] = {}
     for key in ("aliases", "alias"):
@@ -137,7 +134,17 @@ def is_below(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-def places_on_disk(path: Path, collections: Iterable[Collection]) -> Iterator[tuple[Collection, str]]:
+class _Placed(Protocol):
+    """What lies in a folder, or is a file: a `Collection`."""
+
+    @property
+    def path(self) -> Path: ...
+
+
+P = TypeVar("P", bound=_Placed)
+
+
+def places_on_disk(path: Path, collections: Iterable[P]) -> Iterator[tuple[P, str]]:
     """(collection, path in it, empty for its folder) of each collection that holds an absolute path, innermost first.
 
     As the path is written, then with its links resolved: the folder may itself be named through a link.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -125,3 +126,39 @@ class IndexStatus(Struct, frozen=True):
     def place(self) -> str:
         """Where it lies, as a person is told."""
         return self.address or to_text(self.path)
+
+
+class Fact(Struct, frozen=True):
+    """One thing that `status` says of an index, in each of its forms: the text, the screen, JSON, and the tool's."""
+
+    key: str
+    """In JSON."""
+    value: Callable[[IndexStatus], int | str | None]
+    label: str = ""
+    """What people read before the value; empty where each form has words of its own for it."""
+    is_for_tool: bool = False
+    """Whether programs that ask the MCP tool get it, too."""
+
+
+FACTS = (
+    Fact("totalDocuments", lambda index: index.documents, is_for_tool=True),
+    Fact("needsEmbedding", lambda index: index.pending_documents, is_for_tool=True),
+    Fact("hasVectorIndex", lambda index: index.vectors > 0, is_for_tool=True),
+    Fact("sizeBytes", lambda index: index.size_bytes),
+    Fact("embeddedDocuments", lambda index: index.embedded_documents),
+    Fact("chunks", lambda index: index.chunks),
+    Fact("vectors", lambda index: index.vectors),
+    Fact("updatedAt", lambda index: index.updated_at),
+    Fact("fingerprint", lambda index: index.fingerprint),
+)
+"""A row with a label is a line more in every form; what it counts comes from the stores' `read_status`."""
+
+
+def fact_values(index: IndexStatus, *, is_for_tool: bool) -> dict[str, int | str | None]:
+    """The facts by key, those of the tool or those beside them."""
+    return {fact.key: fact.value(index) for fact in FACTS if fact.is_for_tool == is_for_tool}
+
+
+def fact_lines(index: IndexStatus) -> list[tuple[str, str]]:
+    """(label, value) of the facts that have a label."""
+    return [(fact.label, str(fact.value(index))) for fact in FACTS if fact.label]

@@ -227,7 +227,7 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
         git_ignored: What git ignores in it, see `ScanResult`.
         below: Only this folder of it.
     """
-    from qmd.ingest.survey import UNREADABLE, count_kinds, selected_files
+    from qmd.ingest.exclusion import UNREADABLE, count_kinds, selected_files
 
     if below:
         collection = replace(collection, name="", path=collection.path / to_disk(below))
@@ -260,7 +260,7 @@ def nothing_to_index(collection: Collection, git_ignored: Sequence[str], below: 
 
 
 def _files(collection: Collection, git_ignored: Sequence[str]) -> list[str]:
-    from qmd.ingest.survey import selected_files
+    from qmd.ingest.exclusion import selected_files
 
     folders = [path for path in git_ignored if path.endswith("/")]
     return [path for path in git_ignored if not path.endswith("/")] + selected_files(collection, folders)

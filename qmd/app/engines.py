@@ -77,7 +77,7 @@ class EnginePool(Generic[SettingsT]):
         While another search has them, `check` is asked now and then; it raises to end the waiting.
         """
         if not roles:
-            yield Engines(embedder=None, reranker=None, expander=None)
+            yield Engines()
             return
         with self._turn(check):
             try:
@@ -99,7 +99,7 @@ class EnginePool(Generic[SettingsT]):
     def lease(self, settings: SettingsT, roles: frozenset[Role]) -> Iterator[Engines]:
         """Like `engines`, but for work of minutes beside which searches go on; its models stay loaded meanwhile."""
         if not roles:
-            yield Engines(embedder=None, reranker=None, expander=None)
+            yield Engines()
             return
         with self._lock:
             engines = self._served(settings, roles) or _only(self._ensure(settings, roles), roles)
@@ -171,14 +171,11 @@ class EnginePool(Generic[SettingsT]):
 
 
 def _only(engines: Engines, roles: frozenset[Role]) -> Engines:
-    return Engines(
+    return replace(
+        engines,
         embedder=engines.embedder if "embed" in roles else None,
         reranker=engines.reranker if "rerank" in roles else None,
         expander=engines.expander if "expand" in roles else None,
-        notes=engines.notes,
-        standing=engines.standing,
-        failures=engines.failures,
-        load_ms=engines.load_ms,
     )
 
 

@@ -98,11 +98,11 @@ class ReadingIndex(OpenedIndex):
 
         query, options = asked.query, asked.options
         if not asked.roles:
-            return search(reader, Engines(None, None, None), query, options, deadline)
+            return search(reader, Engines(), query, options, deadline)
         settings = self.engine_settings()
         budget = LoadingBudget(options.budget_ms, overhead_ms, is_loaded=self._engines.is_loaded)
         if budget.refusal is not None:
-            by_words = search(reader, Engines(None, None, None), query, replace(options, mode="lexical"), deadline)
+            by_words = search(reader, Engines(), query, replace(options, mode="lexical"), deadline)
             return replace(by_words, warnings=(budget.refusal, *by_words.warnings))
         if not self._engines.is_loaded:
             deadline.begin("loading models")

@@ -205,12 +205,16 @@ def _name(node: Node) -> str:
         return ", ".join(_text(name) for name in specs if name is not None)[:_MAX_NAME_CHARS]
     name = node.child_by_field_name("name")
     receiver = node.child_by_field_name("receiver")
-    if receiver is not None and name is not None:
-        return f"{_receiver_type(receiver)}.{_text(name)}"
     owner = node.child_by_field_name("object")
-    if owner is not None and name is not None:
-        return f"{_text(owner)}.{_text(name)}"
-    declarator = name or node.child_by_field_name("declarator")
+    if name is not None and receiver is not None:
+        return f"{_receiver_type(receiver)}.{_text(name)}"
+    if name is not None:
+        return f"{_text(owner)}.{_text(name)}" if owner is not None else _declarator_name(name)
+    return _declarator_name(node.child_by_field_name("declarator"))
+
+
+def _declarator_name(declarator: Node | None) -> str:
+    """The innermost name of a declarator: C has them in pointers and parameter lists."""
     while declarator is not None and (inner := declarator.child_by_field_name("declarator")) is not None:
         declarator = inner
     return _text(declarator) if declarator is not None else ""

@@ -112,7 +112,7 @@ def holds_everything(path: PurePath, home: PurePath) -> bool:
 
 def _confirm_all(path: Path, pattern: str) -> None:
     """Have a person agree to index a folder that holds everything; raises `UsageError` if nobody does."""
-    from qmd.ingest.survey import selected_files
+    from qmd.ingest.exclusion import selected_files
 
     end = time.monotonic() + _COUNTING_S
     n_files = len(selected_files(Collection("", path, pattern), end=end))

@@ -75,16 +75,27 @@ def _read(words: Sequence[_Word], position: int, today: date) -> tuple[int, Days
         return 1, unit_around(today, "day", vocabulary.DAYS[word])
     if [word, *rest[:2]] == ["day", "before", "yesterday"]:
         return 3, unit_around(today, "day", -2)
+    is_counted = position > 0 and words[position - 1].isdecimal()
+    return _ago(word, rest, today, is_counted=is_counted) or _shifted(word, rest, today) or (0, None)
+
+
+def _ago(word: str, rest: Sequence[str], today: date, *, is_counted: bool) -> tuple[int, Days] | None:
+    """three days ago, vor drei Tagen, il y a trois jours."""
     for n_words, unit, count in (
         (3, rest[0], word if rest[1] in AGO_AFTER else ""),
         # неделю назад; of `99999999 days ago` nothing is left
-        (2, word, "one" if rest[0] in AGO_AFTER and not _is_counted(words, position) else ""),
+        (2, word, "one" if rest[0] in AGO_AFTER and not is_counted else ""),
         (3, rest[1], rest[0] if word in AGO_BEFORE else ""),
         (5, rest[3], rest[2] if [word, *rest[:2]] == ["il", "y", "a"] else ""),
     ):
         number = _number(count)
         if unit in UNITS and number is not None:
             return n_words, unit_around(today, _unit(unit), -number)
+    return None
+
+
+def _shifted(word: str, rest: Sequence[str], today: date) -> tuple[int, Days] | None:
+    """last 7 days, last week, lundi prochain."""
     for shift, count in ((word, rest[0]), (rest[0], word)):
         # last 7 days, les 7 derniers jours
         number = _number(count)
@@ -96,11 +107,7 @@ def _read(words: Sequence[_Word], position: int, today: date) -> tuple[int, Days
         # `this day`, `the last day` are not said from today
         if shift in shifts and unit in UNITS and UNITS[unit] != "day":
             return 2, unit_around(today, _unit(unit), shifts[shift])
-    return 0, None
-
-
-def _is_counted(words: Sequence[_Word], position: int) -> bool:
-    return position > 0 and words[position - 1].isdecimal()
+    return None
 
 
 def _unit(word: str) -> Unit:

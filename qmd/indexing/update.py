@@ -14,7 +14,7 @@ from qmd.analysis import ANALYSIS_VERSION
 from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import QmdError, UnindexableFileError
 from qmd.indexing.stamps import Stamp, stamp_analysis
-from qmd.ingest.scan import scan_collection
+from qmd.ingest.scan import ScanResult, scan_collection
 from qmd.names import is_below, suffix_of
 from qmd.records import Collection, FileEntry
 from qmd.status import LeftOutFile
@@ -90,8 +90,9 @@ class _Update(Struct):
         self.left_out.append(file)
         self.warnings.append(file.reason)
 
-    def changed(self, entries: Sequence[FileEntry], left_out: Mapping[str, LeftOutFile]) -> list[FileEntry]:
+    def changed(self, entries: Sequence[FileEntry], left_out_before: Sequence[LeftOutFile]) -> list[FileEntry]:
         """The files that are to be read; the others are counted as unchanged, or as left out once more."""
+        left_out = {one.path: one for one in left_out_before if one.program == __version__}
         changed = []
         for entry in entries:
             if self.outdated is not None and self.outdated(entry.path):
@@ -103,6 +104,14 @@ class _Update(Struct):
             else:
                 changed.append(entry)
         return changed
+
+    def gone(self, scan: ScanResult) -> list[str]:
+        """The paths of files that are no more, now that those that cannot be looked at are counted as left out."""
+        for one in scan.skipped:
+            reason = f"'{one.path}' skipped: {one.detail or one.reason}"
+            self.leave_out(LeftOutFile(self.collection, one.path, reason))
+        present = {entry.path for entry in scan.files}
+        return [path for path in self.known if path not in present and not scan.is_undecided(path)]
 
     def _is_equal(self, entry: FileEntry, known: KnownFile | None) -> bool:
         """Whether a file that may have changed in the tick of its reading has not. Few may, as a tick is short."""
@@ -146,6 +155,23 @@ class _Update(Struct):
             if on_progress:
                 on_progress(done, len(changed))
 
+    def report(self, scan: ScanResult, removed: int, elapsed_s: float) -> UpdateReport:
+        """What has happened, at the end."""
+        return UpdateReport(
+            collection=self.collection,
+            new=self.new,
+            updated=self.updated,
+            unchanged=self.unchanged,
+            removed=removed,
+            skipped=tuple((one.path, one.reason) for one in self.left_out),
+            # A missing grammar is one piece of news, however many files it concerns.
+            warnings=tuple(dict.fromkeys(self.warnings)),
+            n_bytes=self.n_bytes,
+            ignored_files=scan.ignored_files,
+            elapsed_s=elapsed_s,
+            git_ignored=scan.git_ignored,
+        )
+
     def _write(self, batch: Sequence[FileReading]) -> None:
         documents: list[NewDocument] = []
         for read in batch:
@@ -178,16 +204,22 @@ class _Update(Struct):
             self.writer.put_documents(self.collection, documents)
 
 
-def _refuse_much(name: str, changed: Sequence[FileEntry], gone: Sequence[str], *, is_emptied: bool) -> None:
+def _refuse_much(
+    name: str, changed: Sequence[FileEntry], gone: Sequence[str], left_out: Sequence[LeftOutFile], *, is_emptied: bool
+) -> None:
     """Leave to a person what takes long, and a folder in which nothing is left: its disk may be away.
+
+    What is tried anew whenever its folder is looked at (of `left_out`) has not changed for that.
 
     Raises:
         TooManyChangesError: It is one of these.
     """
-    n_changes = len(changed) + len(gone)
+    retried = {one.path for one in left_out if one.mtime_ns == UNKNOWN_TIME_NS}
+    news = [entry for entry in changed if entry.path not in retried]
+    n_changes = len(news) + len(gone)
     if is_emptied:
         raise TooManyChangesError(f"the folder of '{name}' holds none of its files any more", "if so, run: qmd update")
-    if n_changes > QUICK_FILES or sum(entry.size_bytes for entry in changed) > QUICK_BYTES:
+    if n_changes > QUICK_FILES or sum(entry.size_bytes for entry in news) > QUICK_BYTES:
         noun = "file waits" if n_changes == 1 else "files wait"
         raise TooManyChangesError(f"{n_changes:,} changed {noun} in '{name}'", "to take up all: qmd index")
 
@@ -217,56 +249,34 @@ def update_collection(
         TooManyChangesError: It is not quick.
     """
     started = time.monotonic()
-    stamp = Stamp.parse(writer.version_stamp(f"analysis:{collection.name}"))
+    name = collection.name
+    stamp = Stamp.parse(writer.version_stamp(f"analysis:{name}"))
     plain = stamp.still_plain(ANALYSIS_VERSION)
     is_current = stamp == Stamp(ANALYSIS_VERSION, plain)
     below = below if is_current else ""
     scan = scan_collection(collection, below)
-    known = writer.known_files(collection.name)
-    if below:
-        known = {path: file for path, file in known.items() if is_below(path, below)}
-    update = _Update(writer, collection.name, known, stamp.outdated(ANALYSIS_VERSION), set(plain))
-    for one in scan.skipped:
-        update.leave_out(LeftOutFile(collection.name, one.path, f"'{one.path}' skipped: {one.detail or one.reason}"))
-    left_out_before = writer.left_out(collection.name)
-    left_out = {one.path: one for one in left_out_before if one.program == __version__}
+    known = {path: file for path, file in writer.known_files(name).items() if is_below(path, below)}
+    update = _Update(writer, name, known, stamp.outdated(ANALYSIS_VERSION), set(plain))
+    left_out = writer.left_out(name)
+    gone = update.gone(scan)
     changed = scan.files if verify else update.changed(scan.files, left_out)
-    present = {entry.path for entry in scan.files}
-    gone = [path for path in known if path not in present and not scan.is_undecided(path)]
     if only_if_quick:
-        # What is tried anew whenever its folder is looked at has not changed for that.
-        retried = {one.path for one in left_out_before if one.mtime_ns == UNKNOWN_TIME_NS}
-        news = [entry for entry in changed if entry.path not in retried]
-        _refuse_much(collection.name, news, gone, is_emptied=bool(gone) and not below and not present)
+        _refuse_much(name, changed, gone, left_out, is_emptied=bool(gone) and not below and not scan.files)
     # While an older version's documents are being replaced, only the end may say that this version made them all.
-    stamps_early = not known or is_current
-    update.take(changed, stamps_early=stamps_early, on_progress=on_progress)
-    elsewhere = [one for one in left_out_before if not is_below(one.path, below)]
+    update.take(changed, stamps_early=not known or is_current, on_progress=on_progress)
+    elsewhere = [one for one in left_out if not is_below(one.path, below)]
     # Together, as each commit costs a version of every table it changes, on an object store several requests.
     with writer.transaction():
         # Last, so that a renamed file finds its text still in place.
-        removed = writer.remove_documents(collection.name, [*gone, *update.stale])
+        removed = writer.remove_documents(name, [*gone, *update.stale])
         for document_id, entry in update.settled:
             writer.touch(document_id, entry.size_bytes, entry.mtime_ns, file_time_text(entry.mtime_ns))
-        writer.settle(collection.name)
-        writer.put_left_out(collection.name, [*elsewhere, *update.left_out])
-        writer.record_folders(collection.name, scan.folders, below)
-        writer.mark_updated(collection.name)
-        stamp_analysis(writer, collection.name, update.plain)
-    return UpdateReport(
-        collection=collection.name,
-        new=update.new,
-        updated=update.updated,
-        unchanged=update.unchanged,
-        removed=removed,
-        skipped=tuple((one.path, one.reason) for one in update.left_out),
-        # A missing grammar is one piece of news, however many files it concerns.
-        warnings=tuple(dict.fromkeys(update.warnings)),
-        n_bytes=update.n_bytes,
-        ignored_files=scan.ignored_files,
-        elapsed_s=time.monotonic() - started,
-        git_ignored=scan.git_ignored,
-    )
+        writer.settle(name)
+        writer.put_left_out(name, [*elsewhere, *update.left_out])
+        writer.record_folders(name, scan.folders, below)
+        writer.mark_updated(name)
+        stamp_analysis(writer, name, update.plain)
+    return update.report(scan, removed, time.monotonic() - started)
 
 
 def _is_known(entry: FileEntry, known: KnownFile | LeftOutFile | None) -> bool:

@@ -71,11 +71,11 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class Telling(Protocol):
-    """An embedder that may not do all that it is asked, and tells of it."""
+    """An embedder that reports what it could not do."""
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was left out so far, one line each; empty for nothing."""
+        """What it could not do so far, one line each; empty for nothing."""
 
 
 class Reranker(Protocol):
@@ -130,9 +130,9 @@ class Expander(Protocol):
 class Engines(Struct, frozen=True):
     """What `load_engines` hands to the pipeline; None where a role has no model, with the reason in `notes`."""
 
-    embedder: Embedder | None
-    reranker: Reranker | None
-    expander: Expander | None
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    expander: Expander | None = None
     notes: tuple[str, ...] = ()
     """What is to be said of them."""
     failures: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class Engines(Struct, frozen=True):
     load_ms: float = 0.0
     """What opening them took for this request; 0 where they were open."""
     standing: tuple[str, ...] = ()
-    """The notes that hold for whoever comes from tobi/qmd: `doctor` and indexing tell them, and no answer does."""
+    """The notes for users who come from tobi/qmd: `doctor` and indexing show them, answers do not."""
 
 
 class EngineRoom:

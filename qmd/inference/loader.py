@@ -53,7 +53,7 @@ def load_engines(settings: EngineSettings, roles: Collection[Role]) -> Engines:
 def choose_model(settings: EngineSettings, role: Role) -> ModelChoice:
     """Which model serves `role`, opening nothing.
 
-    A GGUF address, which configurations of tobi/qmd hold, means the model imported from that file. Where it has not
+    A GGUF address, as configurations of tobi/qmd have it, means the model imported from that file. Where it has not
     been imported it stands for the full tier's model if that is here, else for the built-in one; a note says so.
 
     Raises:
@@ -123,7 +123,7 @@ class EmbedderIdentity(Struct, frozen=True):
 
 
 def identify_embedder(settings: EngineSettings) -> EmbedderIdentity | None:
-    """The embedder that `load_engines` would open, told from its files in milliseconds.
+    """The embedder that `load_engines` would open, read from its files in milliseconds.
 
     None where only opening it tells: a model of another room of engines, one that runs on a GPU where there is one; and
     where something is to be said of the model, or is wrong with it.

@@ -101,7 +101,7 @@ class ModelRecord(Struct, frozen=True):
 
     @property
     def prompt_style(self) -> PromptStyle:
-        """How an expander is asked, told by its name: folders, exports and GGUF files of the fine-tune keep it."""
+        """How an expander is asked, by its name, which folders, exports and GGUF files of the fine-tune keep."""
         return "tobi" if "qmd-query-expansion" in f"{self.name} {self.repository}".lower() else "qwen3"
 
     @property

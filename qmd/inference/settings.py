@@ -29,7 +29,7 @@ EMBED_VARIABLES: Mapping[str, str] = {
     "document_prompt": "QMD_EMBED_DOCUMENT_PROMPT",
     "dim": "QMD_EMBED_DIM",
 }
-"""Options of `models.embed` in `index.yml` → the variables that hold where it does not say."""
+"""Options of `models.embed` in `index.yml` → the variables that apply where it does not say."""
 
 
 class EngineSettings(Struct, frozen=True):
@@ -77,7 +77,7 @@ class EngineSettings(Struct, frozen=True):
 
     @property
     def embed_overrides(self) -> EmbedOverrides:
-        """What holds for an embedding model of the user's own: the configuration's word, else the environment's.
+        """What applies to an embedding model of the user's own: the configuration's word, else the environment's.
 
         A prompt that is there and empty means none.
 

@@ -163,65 +163,64 @@ def _parse_simple(block: str) -> dict[str, MetadataValue]:
     Raises:
         _NotSimpleError: If a line is in none of them.
     """
-    metadata: dict[str, MetadataValue] = {}
+    metadata: dict[str, MetadataValue | list[str]] = {}
     open_key: str | None = None
     items: list[str] = []
     for line in block.splitlines():
         stripped = line.strip()
         if not stripped or stripped[0] == "#":
             continue
-        if open_key is not None:
-            item = _ITEM_LINE.match(line)
-            if item is not None:
-                value = _scalar(item[1].strip(), is_item=True)
-                if value is not None:
-                    items.append(_as_string(value))
-                continue
-            if items:
-                metadata[open_key] = tuple(items)
-            open_key, items = None, []
-        # Keys with a tab after the colon, quoted keys and indented (nested) lines are for the parser.
-        name, colon, raw = (line.rstrip() + " ").partition(": ")
-        if not (colon and name) or name[0] in _NO_KEY_START or "\t" in name:
-            raise _NotSimpleError
-        key, raw = name.rstrip().lower(), raw.strip()
-        if raw and raw[0] == "[":
-            metadata[key] = _flow_list(raw)
-        elif raw:
-            value = _scalar(raw)
+        item = _ITEM_LINE.match(line) if open_key is not None else None
+        if open_key is not None and item is not None:
+            value = _scalar(item[1].strip(), is_item=True)
+            if value is not None:
+                items.append(_as_string(value))
+                metadata[open_key] = items
+            continue
+        key, raw = _key_and_rest(line)
+        open_key, items = (None if raw else key), []
+        if raw:
+            value = _flow_list(raw) if raw[0] == "[" else _scalar(raw)
             if value is not None:
                 metadata[key] = value
-        else:
-            open_key = key
-    if open_key is not None and items:
-        metadata[open_key] = tuple(items)
-    return metadata
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in metadata.items()}
+
+
+def _key_and_rest(line: str) -> tuple[str, str]:
+    # Keys with a tab after the colon, quoted keys and indented (nested) lines are for the parser.
+    name, colon, raw = (line.rstrip() + " ").partition(": ")
+    if not (colon and name) or name[0] in _NO_KEY_START or "\t" in name:
+        raise _NotSimpleError
+    return name.rstrip().lower(), raw.strip()
 
 
 def _scalar(raw: str, *, is_item: bool = False) -> MetadataValue | None:
     """The typed value of a scalar on one line; None for null."""
-    first = raw[:1]
-    if first == '"':
-        if len(raw) < 2 or raw[-1] != '"' or "\\" in raw or '"' in raw[1:-1]:
-            raise _NotSimpleError
-        return raw[1:-1]
-    if first == "'":
-        if len(raw) < 2 or raw[-1] != "'" or raw[1:-1].replace("''", "").count("'"):
-            raise _NotSimpleError
-        return raw[1:-1].replace("''", "'")
-    if (first and (first in "[]{}&*!|>%@`" or raw[:2] in ("- ", "? "))) or (is_item and _ITEM_KEY.match(raw)):
+    if raw[:1] in ("'", '"'):
+        return _quoted(raw)
+    if (raw and raw[0] in "[]{}&*!|>%@`") or raw[:2] in ("- ", "? ") or (is_item and _ITEM_KEY.match(raw)):
         raise _NotSimpleError
     if " #" in raw:
         raw = raw[: raw.index(" #")].rstrip()
     if raw in _CONSTANTS:
         return _CONSTANTS[raw]
-    if raw[:1] in "-+.0123456789":
+    if raw[0] in "-+.0123456789":
         if _INTEGER.match(raw):
             # A leading zero is an identifier or a zip code more often than a number.
             return raw if len(raw) > 1 and raw[0] == "0" else int(raw)
         if _FLOAT.match(raw):
             return _finite(float(raw), raw)
     return raw
+
+
+def _quoted(raw: str) -> str:
+    mark, inner = raw[0], raw[1:-1]
+    if len(raw) < 2 or raw[-1] != mark:
+        raise _NotSimpleError
+    plain = inner if mark == '"' else inner.replace("''", "")
+    if mark in plain or (mark == '"' and "\\" in raw):
+        raise _NotSimpleError
+    return inner if mark == '"' else inner.replace("''", "'")
 
 
 def _flow_list(raw: str) -> tuple[str, ...]:

@@ -246,6 +246,8 @@ def _range(text: str) -> list[str] | None:
 
 # --- tokens ---------------------------------------------------------------------------------------
 
+_WILDCARDS: Mapping[str, Token] = {"*": Many.CHARS, "?": "[^/]"}
+
 
 class _Parser:
     """Reads one brace-free glob."""
@@ -280,15 +282,11 @@ class _Parser:
             if close < end:
                 parts = _parts(pattern, self._closing, i + 2, close, "|")
                 return Group(char, tuple(tuple(self.sequence(*part, depth + 1)) for part in parts)), close + 1
-        if char == "*":
-            return Many.CHARS, i + 1
-        if char == "?":
-            return "[^/]", i + 1
         if char == "[":
             return _character_class(pattern, i)
         if char == "\\" and i + 1 < end:
             return re.escape(pattern[i + 1]), i + 2
-        return re.escape(char), i + 1
+        return _WILDCARDS.get(char) or re.escape(char), i + 1
 
 
 def _character_class(pattern: str, start: int) -> tuple[str, int]:

@@ -133,11 +133,6 @@ def repository_ignores(root: Path, tree: WorkTree | None) -> tuple[IgnoreFile, .
     return tuple(found)
 
 
-def is_ignored(path: str, is_dir: bool, ignores: Sequence[IgnoreFile]) -> bool:
-    """Whether the innermost ignore file that mentions `path` (collection-relative) excludes it."""
-    return _deciding(path, is_dir, ignores) is not None
-
-
 def ignored_by(
     path: str, is_dir: bool, ignores: Sequence[IgnoreFile], tree: WorkTree | None, *, is_named: bool
 ) -> IgnoreFile | None:

@@ -49,22 +49,8 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
     found: list[Link] = []
     line, counted = 1, 0
     for match in _marks(text, code):
-        wiki, quoted, bare, reference = match.groups()
         start = match.start()
-        if wiki is not None:
-            place, _, shown = wiki.partition("|")
-            # In a table the bar is escaped.
-            target = _split(place.removesuffix("\\"))
-            is_embed = text.startswith("!", start - 1) if start else False
-        else:
-            if reference is None:
-                place = bare if quoted is None else quoted
-                target = _local(place)
-                if target is None:
-                    continue
-            shown, is_embed = _shown_text(text, start)
-            if reference is not None:
-                target = definitions.get(_label(reference or shown))
+        target, shown, is_embed = _wiki_link(match) if match[1] is not None else _markdown_link(match, definitions)
         if target is None or not any(target) or (not target[0].endswith(".md") and _MEDIA.search(target[0])):
             continue
         line += text.count("\n", counted, start)
@@ -73,6 +59,27 @@ def find_links(text: str, code: Sequence[Span]) -> tuple[Link, ...]:
         if len(found) == MAX_LINKS:
             break
     return tuple(found)
+
+
+_Target = tuple[str, str]
+"""The note, and the part of it."""
+
+
+def _wiki_link(match: re.Match[str]) -> tuple[_Target | None, str, bool]:
+    """(target, shown text, whether it embeds) of a wiki link."""
+    place, _, shown = match[1].partition("|")
+    # In a table the bar is escaped.
+    return _split(place.removesuffix("\\")), shown, match.string[max(match.start() - 1, 0) : match.start()] == "!"
+
+
+def _markdown_link(match: re.Match[str], definitions: Mapping[str, _Target]) -> tuple[_Target | None, str, bool]:
+    """The same of a markdown link, to a file or to a definition."""
+    _, quoted, bare, reference = match.groups()
+    target = _local(bare if quoted is None else quoted) if reference is None else None
+    if reference is None and target is None:
+        return None, "", False
+    shown, is_embed = _shown_text(match.string, match.start())
+    return definitions.get(_label(reference or shown)) if reference is not None else target, shown, is_embed
 
 
 def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
@@ -85,9 +92,9 @@ def _marks(text: str, code: Sequence[Span]) -> Iterator[re.Match[str]]:
         position = end
 
 
-def _definitions(text: str) -> Mapping[str, tuple[str, str]]:
+def _definitions(text: str) -> Mapping[str, _Target]:
     """Label → target of each `[label]: place`; of equal labels the first."""
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, _Target] = {}
     for match in _DEFINITION.finditer(text):
         target = _local(match[3] if match[2] is None else match[2])
         if target is not None:
@@ -99,7 +106,7 @@ def _label(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _local(place: str) -> tuple[str, str] | None:
+def _local(place: str) -> _Target | None:
     """(path, fragment) of a markdown link to a file; None for what leads out of the notes or stays in this one."""
     if (":" in place or place[:1] in "#/\\") and (place.startswith("#") or _ELSEWHERE.match(place)):
         return None
@@ -111,7 +118,7 @@ def _local(place: str) -> tuple[str, str] | None:
     return (path[:MAX_TARGET_CHARACTERS], fragment[:MAX_TARGET_CHARACTERS]) if path else None
 
 
-def _split(place: str) -> tuple[str, str] | None:
+def _split(place: str) -> _Target | None:
     """(note, fragment) of a wiki link; a sign with nothing behind it belongs to the name (`C#`)."""
     if "://" in place:
         return None

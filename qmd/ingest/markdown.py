@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from qmd.records import Heading
@@ -167,28 +167,34 @@ def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
     kept: list[str] = []
     if "`" in text:
         text = _without_code_spans(text, kept)
-    if text.endswith("}"):
-        anchor = _ANCHOR.match(text, text.rfind("{"))
-        text = text[: anchor.start()].rstrip() if anchor is not None else text
-    if "[" in text:
-        text = _WIKI_LINK.sub(lambda m: ((split_size(m[3] or "")[0] if m[1] else m[3]) or m[2]).strip(), text)
-        for _ in range(2):  # an image inside a link takes two rounds
-            text = _LINK.sub(lambda m: split_size(m[1])[0] if m[0][0] == "!" else m[1], text)
-    if "<" in text:
-        text = _TAG_ELEMENT.sub(lambda m: "" if m[1] is None else m[0], text)
-    if "*" in text or "~" in text or "=" in text:
-        text = _without_pairs(text, _EMPHASIS)
-    if "_" in text:
-        text = _without_pairs(text, _UNDERSCORES)
-    if "\\" in text:
-        text = _ESCAPE.sub(lambda m: m[1], text)
-    if "&" in text:
-        import html  # brings its table of 2,000 names, which few headings need
-
-        text = html.unescape(text)
+    for marks, without in _STEPS:
+        if any(mark in text for mark in marks):
+            text = without(text)
     if kept:
         text = re.sub("\ue000(\\d+)\ue001", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else "", text)
     return " ".join(text.split())[:most]
+
+
+def _without_anchor(text: str) -> str:
+    anchor = _ANCHOR.match(text, text.rfind("{")) if text.endswith("}") else None
+    return text[: anchor.start()].rstrip() if anchor is not None else text
+
+
+def _without_links(text: str) -> str:
+    text = _WIKI_LINK.sub(lambda m: ((split_size(m[3] or "")[0] if m[1] else m[3]) or m[2]).strip(), text)
+    for _ in range(2):  # an image inside a link takes two rounds
+        text = _LINK.sub(lambda m: split_size(m[1])[0] if m[0][0] == "!" else m[1], text)
+    return text
+
+
+def _without_elements(text: str) -> str:
+    return _TAG_ELEMENT.sub(lambda m: "" if m[1] is None else m[0], text)
+
+
+def _without_entities(text: str) -> str:
+    import html  # brings its table of 2,000 names, which few headings need
+
+    return html.unescape(text)
 
 
 def split_size(label: str) -> tuple[str, str]:
@@ -237,6 +243,18 @@ def _without_pairs(text: str, opening: re.Pattern[str]) -> str:
             unclosed.add(mark)
         match = opening.search(text, max(position, start + 1))
     return "".join([*pieces, text[position:]])
+
+
+_STEPS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("}", _without_anchor),
+    ("[", _without_links),
+    ("<", _without_elements),
+    ("*~=", lambda text: _without_pairs(text, _EMPHASIS)),
+    ("_", lambda text: _without_pairs(text, _UNDERSCORES)),
+    ("\\", lambda text: _ESCAPE.sub(lambda match: match[1], text)),
+    ("&", _without_entities),
+)
+"""What is taken away in this order from a text that holds one of these characters."""
 
 
 @cache

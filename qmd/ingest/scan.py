@@ -139,11 +139,16 @@ def scan_collection(collection: Collection, below: str = "") -> ScanResult:
     while todo:
         folders = _visit(walk, todo.pop())
         todo.extend(one for one in folders if is_below(one.prefix, below) or is_below(below, one.prefix.rstrip("/")))
+    return _result(walk, below)
+
+
+def _result(walk: _Walk, below: str) -> ScanResult:
+    """What a walk has found; the folders on the way to `below` it has only passed."""
     by_path = attrgetter("path")
-    files = sorted((one for one in walk.files if is_below(one.path, below)) if below else walk.files, key=by_path)
-    skipped = (one for one in walk.skipped if is_below(one.path, below) or is_below(below, one.path))
+    files = [one for one in walk.files if is_below(one.path, below)] if below else walk.files
+    skipped = [one for one in walk.skipped if is_below(one.path, below) or is_below(below, one.path)]
     return ScanResult(
-        tuple(files),
+        tuple(sorted(files, key=by_path)),
         tuple(sorted(skipped, key=by_path)),
         walk.ignored_files,
         tuple(sorted(path for path in walk.git_ignored if is_below(path, below))),
@@ -185,47 +190,58 @@ def _ends(path: str) -> list[int]:
 
 def _visit(walk: _Walk, folder: _Folder) -> list[_Folder]:
     """Record the files of one folder and return the folders below it that are to be visited."""
-    prefix, ignores, tree = folder.prefix, folder.ignores, folder.tree
-    directory = f"{walk.base}{to_disk(prefix)}"
+    place = folder.prefix.rstrip("/")
+    directory = f"{walk.base}{to_disk(folder.prefix)}"
     try:
         # Before it is listed: what comes while it is being listed must show as a change later.
         mtime_ns = settled_time(Path(directory).stat().st_mtime_ns, time.time_ns())
         with os.scandir(directory) as listing:
             entries = list(listing)
     except OSError as exc:
-        walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.strerror or str(exc)))
+        walk.skipped.append(SkippedPath(place, "UNREADABLE_DIRECTORY", exc.strerror or str(exc)))
         return []
     names = {entry.name for entry in entries}
-    if prefix and ".git" in names and GITIGNORE in walk.ignore_names:
-        tree = WorkTree(Path(directory), depth=len(prefix))
     try:
-        for name in walk.ignore_names:
-            found = load_ignore_file(Path(directory, name), depth=len(prefix)) if name in names else None
-            if found is not None:
-                ignores = (*ignores, found)
+        folder = _with_ignore_files(walk, folder, Path(directory), names)
     except EndlessIgnoreFileError as exc:
-        if not prefix:
+        if not place:
             raise
-        walk.skipped.append(SkippedPath(prefix.rstrip("/"), "UNREADABLE_DIRECTORY", exc.message))
+        walk.skipped.append(SkippedPath(place, "UNREADABLE_DIRECTORY", exc.message))
         return []
-    walk.folders[prefix.rstrip("/")] = mtime_ns
+    walk.folders[place] = mtime_ns
     below: list[_Folder] = []
     is_selected = walk.mask.fullmatch
     for entry in entries:
         name = to_text(entry.name)
         if name.startswith("."):
             continue
-        path = prefix + name
+        path = folder.prefix + name
         try:
             if entry.is_dir(follow_symlinks=False):
-                inner = _Folder(path + "/", ignores, tree)
+                inner = _Folder(path + "/", folder.ignores, folder.tree)
                 if not _is_junction(entry) and _enters(walk, inner, name, names):
                     below.append(inner)
             elif is_selected(path):
-                _add_file(walk, entry, path, ignores, tree)
+                _add_file(walk, entry, path, folder.ignores, folder.tree)
         except OSError as exc:
             walk.skipped.append(SkippedPath(path, "UNREADABLE", exc.strerror or str(exc)))
     return below
+
+
+def _with_ignore_files(walk: _Walk, folder: _Folder, directory: Path, names: Set[str]) -> _Folder:
+    """A folder with what it holds of ignore files, and its work tree where one begins in it.
+
+    Raises:
+        EndlessIgnoreFileError: One of them is too long to be asked.
+    """
+    depth = len(folder.prefix)
+    begins_tree = depth and ".git" in names and GITIGNORE in walk.ignore_names
+    found = (load_ignore_file(directory / name, depth=depth) for name in walk.ignore_names if name in names)
+    ignores = [one for one in found if one is not None]
+    if not (begins_tree or ignores):
+        return folder
+    tree = WorkTree(directory, depth=depth) if begins_tree else folder.tree
+    return _Folder(folder.prefix, (*folder.ignores, *ignores), tree)
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:

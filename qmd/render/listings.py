@@ -12,7 +12,7 @@ from qmd.clock import parse_time
 from qmd.names import to_text
 from qmd.records import Collection, StoredDocument
 from qmd.render.text import human_size, json_text, relative_time
-from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus
+from qmd.status import CollectionStatus, EmbeddingRun, IndexStatus, fact_lines, fact_values
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -167,6 +167,7 @@ def render_status(report: StatusReport, now: datetime) -> str:
         what = f"computing vectors, {run.state}" if run.computes else f"{run.work} the index"
         lines.append(f"  Running:  {what} ({run.who}, began {began})")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
+    lines += [f"  {f'{label}:':<9} {value}" for label, value in fact_lines(index)]
     lines += ["", *_status_collections(report, now)]
     if index.left_out:
         lines += ["", f"Left out ({len(index.left_out)})"]
@@ -201,9 +202,7 @@ def status_json(report: StatusReport) -> str:
     counts = [counts_of(one, index.collections) for one in report.collections]
     return json_text(
         {
-            "totalDocuments": index.documents,
-            "needsEmbedding": index.pending_documents,
-            "hasVectorIndex": index.vectors > 0,
+            **fact_values(index, is_for_tool=True),
             "collections": [
                 {
                     "name": one.name,
@@ -217,12 +216,7 @@ def status_json(report: StatusReport) -> str:
                 for one, (n_documents, updated_at) in zip(report.collections, counts, strict=True)
             ],
             "index": index.place,
-            "sizeBytes": index.size_bytes,
-            "embeddedDocuments": index.embedded_documents,
-            "chunks": index.chunks,
-            "vectors": index.vectors,
-            "updatedAt": index.updated_at,
-            "fingerprint": index.fingerprint,
+            **fact_values(index, is_for_tool=False),
             "leftOut": [
                 {"collection": one.collection, "path": one.path, "reason": one.reason} for one in index.left_out
             ],

@@ -29,7 +29,7 @@ from qmd.render.drawing import NARROWEST, Screen, draw, paint
 from qmd.render.listings import StatusReport, collection_facts, counts_of, listing_time, mask
 from qmd.render.terminal import Styled, hyperlink, join_styled, visible_name
 from qmd.render.text import human_size, relative_time
-from qmd.status import CollectionStatus
+from qmd.status import CollectionStatus, fact_lines
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -122,6 +122,7 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
         ("Words", _words(report, now)),
         ("Vectors", _vectors(report, now)),
     ]
+    rows += [(label, shown(value)) for label, value in fact_lines(index)]
     if report.daemon_pid is not None:
         rows.append(("Server", shown(f"running, process {report.daemon_pid}")))
     parts: list[RenderableType] = [facts(rows)]

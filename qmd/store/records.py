@@ -146,7 +146,7 @@ def unpack_text(packed: bytes) -> str:
 
 def pack_links(links: Sequence[Link]) -> PackedLinks:
     """The stored form of links."""
-    from qmd.analysis.link_targets import link_key
+    from qmd.analysis.note_names import link_key
 
     counts: Counter[int] = Counter()
     for target, n in Counter([link.target for link in links]).items():

@@ -1,10 +1,60 @@
-"""What notes are called, as names are compared."""
+"""What notes are called, as names are compared, and which note a link means."""
 
 from __future__ import annotations
 
 import pytest
 
-from qmd.analysis.note_names import name_key
+from qmd.analysis.note_names import Named, choose_target, link_key, name_key, place_of
+from qmd.records import NameKind
+
+PATHS = ("Note.md", "work/Note.md", "work/deep/Note.md", "home/Note.md")
+
+
+def named(*paths: str, kind: NameKind = "file") -> list[Named]:
+    return [Named(number, place_of(path), kind) for number, path in enumerate(paths)]
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "path"),
+    [
+        ("Note", "other/a.md", "Note.md"),
+        ("Note", "work/a.md", "work/Note.md"),
+        ("note.md", "home/a.md", "home/Note.md"),
+        ("work/Note", "a.md", "work/Note.md"),
+        ("deep/Note", "work/a.md", "work/deep/Note.md"),
+        ("deep/Note", "home/a.md", "work/deep/Note.md"),
+        ("../Note.md", "work/deep/a.md", "work/Note.md"),
+        ("./Note.md", "home/a.md", "home/Note.md"),
+        ("/home/Note", "work/a.md", "home/Note.md"),
+        ("vault/work/Note", "a.md", "work/Note.md"),
+    ],
+)
+def test_of_several_notes_of_one_name_the_path_then_the_folder_then_the_shortest_decides(
+    target: str, source: str, path: str
+) -> None:
+    chosen = choose_target(target, source, named(*PATHS))
+    assert chosen is not None
+    assert PATHS[chosen] == path
+
+
+@pytest.mark.parametrize("target", ["elsewhere/Note", "../../Other/Note.md"])
+def test_a_path_that_leads_nowhere_means_no_note(target: str) -> None:
+    assert choose_target(target, "work/a.md", named(*PATHS)) is None
+
+
+def test_a_file_goes_before_a_title_and_a_title_before_an_alias() -> None:
+    alias, title, file = Named(1, "a", "alias"), Named(2, "b", "title"), Named(3, "far/away/c", "file")
+    assert choose_target("x", "s.md", [alias, title, file]) == 3
+    assert choose_target("x", "s.md", [alias, title]) == 2
+    assert choose_target("x", "s.md", []) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "key"),
+    [("folder/My-Note.md", "my note"), ("Node.js", "node js"), ("", ""), ("C++", "c++"), ("folder/", "folder")],
+)
+def test_the_name_that_a_target_ends_with_is_written_as_names_are(target: str, key: str) -> None:
+    assert link_key(target) == key
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from qmd.ingest.ignores import is_ignored, load_ignore_file
+from qmd.ingest.ignores import ignored_by, load_ignore_file
 
 HOSTILE = [
     ("*a" * 12 + "*b", "a" * 240),
@@ -26,9 +26,10 @@ def test_no_ignore_file_makes_a_scan_hang(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("\n".join(line for line, _ in HOSTILE))
     # A process of its own: an expression that backtracks holds the interpreter, and no timer of this one would run.
     code = (
-        "import ast, pathlib, sys\nfrom qmd.ingest.ignores import is_ignored, load_ignore_file\n"
+        "import ast, pathlib, sys\nfrom qmd.ingest.ignores import ignored_by, load_ignore_file\n"
         f"ignores = [load_ignore_file(pathlib.Path({str(tmp_path / name)!r}))]\n"
-        "print([is_ignored(path, False, ignores) for path in ast.literal_eval(sys.stdin.read())])\n"
+        "paths = ast.literal_eval(sys.stdin.read())\n"
+        "print([ignored_by(path, False, ignores, None, is_named=False) is not None for path in paths])\n"
     )
     paths = repr([path for _, path in HOSTILE])
     done = subprocess.run([sys.executable, "-c", code], input=paths, text=True, timeout=60, capture_output=True)
@@ -57,4 +58,5 @@ def test_ignore_files_mean_what_they_mean_to_pathspec(
     assert ours is not None
     for path in paths:
         name = path + "/" * is_dir
-        assert is_ignored(path, is_dir, [ours]) == bool(plain.check_file(name).include), path
+        found = ignored_by(path, is_dir, [ours], None, is_named=False)
+        assert (found is not None) == bool(plain.check_file(name).include), path

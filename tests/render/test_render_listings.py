@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from qmd import status
 from qmd.app.records import ContextNote
+from qmd.plugins.mcp.presentation import status_text, structured_status
 from qmd.records import Collection, StoredDocument
+from qmd.render.drawing import Screen
 from qmd.render.listings import (
     StatusReport,
     collections_json,
@@ -19,8 +22,9 @@ from qmd.render.listings import (
     render_status,
     status_json,
 )
+from qmd.render.tables import draw_status
 from qmd.render.text import human_size, relative_time
-from qmd.status import CollectionStatus, IndexStatus, LeftOutFile
+from qmd.status import CollectionStatus, Fact, IndexStatus, LeftOutFile
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 NOTES = Collection("notes", Path("/n"), context={"": "all", "work": "about\nwork"})
@@ -61,9 +65,9 @@ def test_status_counts_vectors_on_a_line_that_programs_parse() -> None:
 
 
 def test_status_json_starts_with_the_keys_of_the_mcp_tool() -> None:
-    status = json.loads(status_json(StatusReport(INDEX, (NOTES,))))
-    assert list(status)[:4] == ["totalDocuments", "needsEmbedding", "hasVectorIndex", "collections"]
-    assert status["collections"][0]["documents"] == 3
+    keys = json.loads(status_json(StatusReport(INDEX, (NOTES,))))
+    assert list(keys)[:4] == ["totalDocuments", "needsEmbedding", "hasVectorIndex", "collections"]
+    assert keys["collections"][0]["documents"] == 3
 
 
 def test_listed_files_align_sizes_and_show_the_year_of_old_ones(set_zone: Callable[[str], None]) -> None:
@@ -121,3 +125,14 @@ def test_status_names_left_out_files_with_the_reason() -> None:
     listed = json.loads(status_json(report))["leftOut"]
     assert len(listed) == 25
     assert listed[0] == {"collection": "notes", "path": "0.md", "reason": "'0.md' is binary"}
+
+
+def test_a_fact_with_a_label_is_a_line_in_every_form_of_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    fact = Fact("passages", lambda index: index.chunks, "Passages", is_for_tool=True)
+    monkeypatch.setattr(status, "FACTS", (*status.FACTS, fact))
+    report = StatusReport(INDEX)
+    assert "\n  Passages: 9\n" in render_status(report, NOW)
+    assert re.search(r"Passages +9", "".join(draw_status(Screen(width=80), report, NOW, Path("/h"))))
+    assert json.loads(status_json(report))["passages"] == 9
+    assert "\n  Passages: 9\n" in status_text(INDEX)
+    assert structured_status(INDEX)["passages"] == 9

@@ -87,7 +87,7 @@ class MaxSimReranker:
     def _query_vectors(
         self, query: str, intent: str | None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], float]:
-        """Query token vectors, shape (n, dim), and weights, shape (n,), weight 0 left out; seconds a token."""
+        """Query token vectors, shape (n, dim), and weights, shape (n,), weights above 0 alone; seconds a token."""
         s_per_token = 0.0
         vectors: list[npt.NDArray[np.float32]] = []
         weights: list[npt.NDArray[np.float32]] = []

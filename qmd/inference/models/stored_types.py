@@ -1,6 +1,6 @@
-"""What a model file really holds, read from the file: names and catalogues are sometimes wrong.
+"""What a model file really contains, read from the file: names and catalogues are sometimes wrong.
 
-The number format of its constants, and the files beside it that hold constants too. Only sizes, types and names are
+The number format of its constants, and the files beside it with more constants. Only sizes, types and names are
 read, never the constants themselves, so that a file of a gigabyte takes milliseconds.
 """
 
@@ -46,7 +46,7 @@ def stored_format(path: Path) -> str | None:
 
 
 def external_files(path: Path) -> tuple[str, ...]:
-    """Names of the files beside an ONNX file that hold constants of it, relative to its folder; () if unreadable.
+    """Names of the files beside an ONNX file with constants of it, relative to its folder; () if unreadable.
 
     Exporters call them `model.onnx_data`, `model.onnx.data`, or one file for each constant.
 

@@ -21,7 +21,7 @@ _FORMAT_BY_FILE = {
     "model_fp16.onnx": "fp16",
     "model.onnx": "fp32",
 }
-"""Usual file names and what they hold. `*_uint8` is left out: unsigned weights run no faster than fp32."""
+"""Usual file names and what they contain. No `*_uint8`: unsigned weights run no faster than fp32."""
 
 
 def locate_model(record: ModelRecord, models_dir: Path) -> Path | None:

@@ -14,8 +14,8 @@ from qmd.inference.models.stored_types import stored_format
 from qmd.inference.models.weights import size_of
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import cuda_works
+from qmd.inference.settings import AUTO
 
-AUTO = "auto"
 PUBLISHED = "published"
 
 _INEXACT_FORMS = ("w8a8",)
@@ -39,7 +39,7 @@ def choose_weights(folder: Path, record: ModelRecord, *, allow_gpu: bool, form: 
     A prepared form that is asked for by name is taken where it is there. Otherwise, with a working CUDA device: the
     format meant for it; without: for a reranker the fastest exact form, then the published CPU format, for an expander
     the other way round, then whatever format is there. A folder that is not the catalogue's may hold one `model.onnx`.
-    Full and half precision are told apart by what the file holds.
+    Full and half precision are told apart by the types in the file.
 
     Args:
         form: `auto`, `published`, or the name of a prepared form.

@@ -33,7 +33,7 @@ class OutOfMemory(ModelError):
 
 
 class GpuMemory(Struct, frozen=True):
-    """Memory of one GPU, in bytes; what other programs hold counts as used."""
+    """Memory of one GPU, in bytes; what other programs use counts as used."""
 
     free_bytes: int
     total_bytes: int

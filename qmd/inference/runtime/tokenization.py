@@ -73,7 +73,7 @@ class Tokenizer:
         return Tokens(tuple(ids), tuple(spans), tuple(special))
 
     def token_starts(self, text: str) -> Sequence[int]:
-        """Code-point offset of the first character of every token, ascending; special tokens left out."""
+        """Code-point offset of the first character of every token, ascending, without special tokens."""
         if len(text) <= _MAX_ENCODED_CHARACTERS:
             return [start for start, _ in self._encode(text, specials=False).offsets] if text else ()
         starts = array("q")
@@ -88,7 +88,7 @@ class Tokenizer:
         return starts
 
     def unknown_share(self, text: str) -> float:
-        """Share of the text's tokens that the vocabulary does not hold, in [0, 1]; 0 for a text without tokens."""
+        """Share of the text's tokens that the vocabulary lacks, in [0, 1]; 0 for a text without tokens."""
         if self._unknown_id is None or not text:
             return 0.0
         ids: list[int] = self._encode(text, specials=False).ids

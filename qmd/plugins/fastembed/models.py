@@ -113,7 +113,7 @@ def open_fastembed(folder: Path, record: ModelRecord, settings: EngineSettings) 
         warnings.simplefilter("ignore")
         own = fastembed_classes()[known.kind](
             known.own_name,
-            # Nothing is put there: fastembed makes the folder it is told of, and one of its own without.
+            # Nothing is put there: fastembed makes the folder that it is given, and one of its own without.
             cache_dir=str(folder),
             specific_model_path=str(folder),
             local_files_only=True,

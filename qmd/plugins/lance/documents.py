@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from qmd.analysis.link_targets import Named, link_key, place_of
+from qmd.analysis.note_names import Named, link_key, place_of
 from qmd.batches import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance.lexical import add_words

@@ -18,7 +18,7 @@ from qmd.render.formats import mention_object, snippet_text
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
 from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
-from qmd.status import IndexStatus
+from qmd.status import IndexStatus, fact_lines, fact_values
 
 PASSAGE_CHARS = 300
 """Longest passage in an answer to a program, as in the original."""
@@ -156,9 +156,7 @@ def structured_status(status: IndexStatus) -> dict[str, Any]:
     used.sort(key=lambda collection: collection.updated_at or "", reverse=True)
     embedding = {} if status.embedding is None else {"embedding": embedding_row(status.embedding)}
     return {
-        "totalDocuments": status.documents,
-        "needsEmbedding": status.pending_documents,
-        "hasVectorIndex": status.vectors > 0,
+        **fact_values(status, is_for_tool=True),
         "collections": [
             {
                 "name": collection.name,
@@ -186,6 +184,7 @@ def status_text(status: IndexStatus) -> str:
             else ()
         ),
         f"  Vector index: {'yes' if content['hasVectorIndex'] else 'no'}",
+        *(f"  {label}: {value}" for label, value in fact_lines(status)),
         f"  Collections: {len(content['collections'])}",
     ]
     for collection in content["collections"]:

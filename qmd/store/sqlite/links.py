@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from qmd.analysis.link_targets import Named, link_key, place_of
+from qmd.analysis.note_names import Named, link_key, place_of
 from qmd.batches import batches
 from qmd.records import Link
 from qmd.store.linking import WrittenLink, anchors_of

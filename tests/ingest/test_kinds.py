@@ -1,0 +1,70 @@
+"""Kinds of file: what the ending of a name decides, and a kind that another package brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qmd import plugins
+from qmd.chunking.languages import language_of
+from qmd.ingest.document import parse_document
+from qmd.ingest.outline import kind_of
+from qmd.plugins import KINDS
+from tests.program import Qmd, write_notes
+
+PACKAGE = """
+from qmd.errors import UnindexableFileError
+from qmd.ingest.outline import Outline
+from qmd.plugins import Kind
+from qmd.records import Heading
+
+KINDS = {".mirror": Kind("mirror:outline", "mirror:decode")}
+
+def decode(path, raw):
+    if not raw.endswith(b"!"):
+        raise UnindexableFileError(f"'{path}' is no mirror", "binary")
+    return raw[-2::-1].decode(), ("read backwards",)
+
+def outline(text):
+    return Outline(headings=(Heading(1, text.partition("\\n")[0], 0),))
+"""
+"""Text whose bytes come in the opposite order; its first line is its heading."""
+
+
+@pytest.fixture
+def foreign_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    facts = tmp_path / "site" / "mirror-1.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: mirror\nVersion: 1\n")
+    (facts / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nmirror = mirror\n")
+    (facts.parent / "mirror.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(facts.parent)
+    plugins.foreign.cache_clear()
+    yield
+    plugins.foreign.cache_clear()
+
+
+@pytest.mark.usefixtures("foreign_kind")
+def test_a_row_of_another_package_makes_a_further_kind_of_file_searchable(qmd: Qmd, tmp_path: Path) -> None:
+    folder = tmp_path / "glass"
+    text = "Silver\nWe polish every mirror."
+    write_notes(folder, {"a.mirror": f"{text[::-1]}!", "b.mirror": "?"})
+    done = qmd("index", str(folder), "--glob", "**/*.mirror", "--no-embed")
+    assert done.status == 0 and "'a.mirror': read backwards" in done.err and "'b.mirror' is no mirror" in done.err
+    found = qmd("search", "polish", "--files").out
+    assert "a.mirror" in found
+    assert "Silver" in qmd("search", "polish", "--json").out
+    assert "polish" not in qmd("get", "a.mirror:1:1").out
+
+
+@pytest.mark.usefixtures("foreign_kind")
+def test_a_further_kind_takes_nothing_from_the_others() -> None:
+    assert kind_of("a.MD").is_markdown and parse_document("a.md", b"# A #b\n").metadata["tags"] == ("b",)
+    assert kind_of("a.unknown") == kind_of("Makefile") == KINDS[".txt"]
+
+
+def test_every_language_with_a_grammar_is_a_kind_of_source_and_no_other_ending() -> None:
+    assert all(language_of(f"x{suffix}") is not None for suffix, kind in KINDS.items() if kind.is_source)
+    assert all(KINDS[suffix].is_source for suffix in KINDS if language_of(f"x{suffix}") is not None)
