@@ -86,14 +86,7 @@ def pull_model(
         raise ModelError(
             f"model '{record.name}' is not fetched: {offline} is set", "bring it by file: qmd models import FILE"
         )
-    chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
-    if refresh:
-        here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
-        chosen = list(dict.fromkeys([*chosen, *here]))
-    names = [item.name for item in record.formats]
-    if unknown := next((name for name in chosen if name not in names), None):
-        raise UsageError(f"model '{record.name}' has no format '{unknown}'", f"choose from: {', '.join(names)}")
-    weights = [item.weights for item in record.formats if item.name in chosen]
+    weights = _weights_to_fetch(record, models_dir, formats, refresh=refresh)
     optional = {item.path for item in record.files} - {"tokenizer.json"}
     lock = models_dir / STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
@@ -105,6 +98,20 @@ def pull_model(
         notes = pull.notes(weights)
     size = sum(item.size_bytes or 0 for item in pull.fetched.values())
     return PullReport(models_dir / record.folder, tuple(pull.fetched), size, notes)
+
+
+def _weights_to_fetch(
+    record: ModelRecord, models_dir: Path, formats: Sequence[str] | None, *, refresh: bool
+) -> list[ModelFile]:
+    """The weights of the formats that are asked for, of a model that the hub has."""
+    chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
+    if refresh:
+        here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
+        chosen = list(dict.fromkeys([*chosen, *here]))
+    names = [item.name for item in record.formats]
+    if unknown := next((name for name in chosen if name not in names), None):
+        raise UsageError(f"model '{record.name}' has no format '{unknown}'", f"choose from: {', '.join(names)}")
+    return [item.weights for item in record.formats if item.name in chosen]
 
 
 def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
