@@ -144,7 +144,8 @@ def prepare_model(
                 Qwen3Writer(staged / "model.onnx", shape, form, weights, count).write()
                 agreement = check.compare(expected, check.logits(f"checking {name}", staged / "model.onnx", name))
                 made = MadeForm(name, place / name, agreement, folder_size(staged), agreement.refusal(name))
-                _install(staged, made, origin, _is_ready(record, folder, name))
+                is_ready = any(one.name == name and one.fault is None for one in prepared_forms(record, folder))
+                _install(staged, made, origin, is_ready)
             return made
 
         return tuple(_first_kept(make, name, tries[name]) for name in chosen)
@@ -194,11 +195,6 @@ class _Check(Struct, frozen=True):
             rows.append(logits)
             self.tell(what, len(rows), len(pairs))
         return np.concatenate(rows)
-
-
-def _is_ready(record: ModelRecord, folder: Path, name: FormName) -> bool:
-    """Whether a form that agreed is in its place."""
-    return any(form.name == name and form.fault is None for form in prepared_forms(record, folder))
 
 
 def _install(staged: Path, made: MadeForm, origin: Mapping[str, object], is_ready: bool) -> None:
