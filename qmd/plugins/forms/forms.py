@@ -98,7 +98,7 @@ def prepare_model(
 
     Args:
         forms: Names; None takes the default one.
-        on_progress: Told of every check prompt and every weight.
+        on_progress: Called for every check prompt and every weight.
 
     Raises:
         UsageError: If the model has no such form.
@@ -224,11 +224,11 @@ def _source(record: ModelRecord, folder: Path) -> tuple[str, Path]:
     found = exact_source(record, folder)
     if found is not None:
         return found.name, folder / found.weights.path
-    held = [item.name for item in record.formats if (folder / item.weights.path).is_file()]
-    if not held:
+    here = [item.name for item in record.formats if (folder / item.weights.path).is_file()]
+    if not here:
         raise ModelError(f"'{folder}' holds no published file of '{record.name}'", f"qmd models pull {record.name}")
     raise ModelError(
-        f"no form is made of '{record.name}': its weights here are quantised already ({', '.join(held)}), "
+        f"no form is made of '{record.name}': its weights here are quantised already ({', '.join(here)}), "
         "and a form of them would lose precision once more",
         "there is nothing to do; the published file is used",
     )
