@@ -11,6 +11,7 @@ from qmd.app.disk_paths import missing_warning
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
+    SCREEN_LIMIT,
     All,
     Budget,
     CandidateLimit,
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     from qmd.render.drawing import Screen
     from qmd.retrieval.query import Mode
 
-SCREEN_LIMIT = 30
-"""Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500
