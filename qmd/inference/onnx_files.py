@@ -116,7 +116,7 @@ def decode(kind: type[Message], block: memoryview, depth: int = 0, left: list[in
 
 
 def encode(message: Struct) -> bytes:
-    """The bytes of a message: its fields by number, those at their defaults left out, numbers unpacked."""
+    """The bytes of a message: its fields by number, without those at their defaults, numbers unpacked."""
     parts: list[bytes] = []
     for field in _fields(type(message)).values():
         value = getattr(message, field.name)

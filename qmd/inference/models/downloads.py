@@ -1,7 +1,7 @@
 """Pulls a model: only what is missing, resumable, checked against sha256, and put in place when all of it is whole.
 
 What is fetched is pinned. Where the catalogue names a commit and digests, those are asked for. Else the first pull
-decides: its manifest keeps the commit and every digest, and later pulls ask for the same, until one is told to refresh.
+decides: its manifest keeps the commit and every digest, and later pulls ask for the same, until a refresh is asked for.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def pull_model(
         formats: Names of the formats to fetch; None takes the one for a CPU.
         form_share: Room for a form that is made of the weights afterwards, as a share of them.
         env: `QMD_OFFLINE`, `HF_HUB_OFFLINE`, `HF_ENDPOINT`.
-        on_progress: Told of every megabyte.
+        on_progress: Called for every piece that comes.
         refresh: Take the newest version of a model that the catalogue does not pin, for all formats that are here.
 
     Raises:
@@ -273,7 +273,7 @@ class _Pull:
         if final.exists() and item.sha256 is not None:
             # A pull that ended between files: what was finished goes through the check again.
             final.replace(partial)
-        # Without a known size a partial file cannot be told from a whole one.
+        # Without a known size a partial file looks like a whole one.
         if item.size_bytes is None:
             partial.unlink(missing_ok=True)
         report = None if on_progress is None else (lambda done: on_progress(item.path, done, item.size_bytes))

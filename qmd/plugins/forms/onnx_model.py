@@ -49,7 +49,7 @@ class Attribute(Struct, frozen=True, kw_only=True):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """`NodeProto`; an empty name stands for an input or output that is left out."""
+    """`NodeProto`; an empty name stands for an input or output that is not used."""
 
     input: Annotated[tuple[str, ...], 1] = ()
     output: Annotated[tuple[str, ...], 2] = ()
@@ -62,7 +62,7 @@ class Node(Struct, frozen=True, kw_only=True):
         """The numeric attributes by name: `int`, `float`, or a tuple of them."""
         numbers = {1: "f", 2: "i", 6: "floats", 7: "ints"}
         found = {one.name: getattr(one, numbers[one.type]) for one in self.attribute if one.type in numbers}
-        # Some writers leave out a zero.
+        # Some writers do not write a zero.
         return {name: 0 if value is None else value for name, value in found.items()}
 
 
