@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from qmd.app.notices import Notices
 from qmd.cli.output import confirm, out, say, warn
-from qmd.cli.progress import ProgressLine
 from qmd.config.paths import Locations, locate
 from qmd.errors import QmdError, UsageError
 from qmd.render.drawing import Screen
 
 if TYPE_CHECKING:
     from qmd.app.index import Index
+    from qmd.cli.progress import ProgressLine
     from qmd.config.trust import GatedItems
     from qmd.render.progress import Unit
 
@@ -40,6 +40,8 @@ class Invocation(Struct, frozen=True):
 
     def progress(self, label: str, unit: Unit = "items") -> ProgressLine:
         """A line that shows how far a job is."""
+        from qmd.cli.progress import ProgressLine
+
         return ProgressLine(label, self.messages, unit, can_rewrite=self.environ.get("TERM") != "dumb")
 
     def locate(self, index: str | None, *, takes_link: bool = False) -> Locations:
