@@ -14,6 +14,9 @@ from qmd.errors import UsageError
 from qmd.plugins import STORES
 from qmd.render.formats import FORMATS
 
+SCREEN_LIMIT = 30
+"""Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
+
 Index = Annotated[
     str | None,
     Option(

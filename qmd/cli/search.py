@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
+    SCREEN_LIMIT,
     All,
     Budget,
     CandidateLimit,
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from qmd.render.drawing import Screen
     from qmd.retrieval.query import Mode
 
-SCREEN_LIMIT = 30
-"""Hits on a full screen: more than anybody goes through, few enough to be drawn with every key."""
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
 _ALL_LEXICAL = 100_000
 _ALL_DENSE = 500

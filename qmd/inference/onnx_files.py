@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, NewType, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -40,9 +40,6 @@ DTYPES: Mapping[int, tuple[str, int]] = {
     BFLOAT16: ("uint16", 2),
 }
 """numpy's name of a data type, and the bytes of a value, in files little-endian."""
-
-Packed = NewType("Packed", memoryview)
-"""Numbers as they are packed in the file; see `read_varints` for those that are no floats."""
 
 _MOST_STEPS = 2_000_000
 """Fields, numbers and 16 bytes of text of one file: some seconds of reading, some ten times a large graph."""
@@ -72,7 +69,7 @@ class _Field(Struct, frozen=True):
     name: str
     number: int
     kind: type
-    """`int`, `float`, `str`, `memoryview`, `Packed` or a record."""
+    """`int`, `float`, `str`, `memoryview` or a record."""
     is_repeated: bool
     default: object
 
@@ -119,26 +116,13 @@ def decode(kind: type[Message], block: memoryview, depth: int = 0, left: list[in
 
 
 def encode(message: Struct) -> bytes:
-    """The bytes of a message: its fields by number, those at their defaults left out, numbers unpacked."""
+    """The bytes of a message: its fields by number, without those at their defaults, numbers unpacked."""
     parts: list[bytes] = []
     for field in _fields(type(message)).values():
         value = getattr(message, field.name)
         if value != field.default:
             parts.extend(_encoded(field, one) for one in (value if field.is_repeated else (value,)))
     return b"".join(parts)
-
-
-def read_varints(block: memoryview) -> list[int]:
-    """The numbers of a packed block, signed, 64 bits.
-
-    Raises:
-        WireError: The last one is cut off, or one is too long.
-    """
-    numbers, place = [], 0
-    while place < len(block):
-        value, place = _varint(block, place)
-        numbers.append(_signed(value))
-    return numbers
 
 
 @functools.cache
@@ -182,11 +166,8 @@ def _entries(block: memoryview) -> Iterator[tuple[int, int, Any]]:
 
 def _values(field: _Field, wire: int, content: memoryview, depth: int, left: list[int]) -> Iterator[Any]:
     """What an entry gives to its field: one value, or those of a packed block."""
-    if field.kind is Packed:
-        # A number that stands alone looks like a block of one.
-        yield content
-    elif field.kind is int and (wire == _WIRE_VARINT or (wire == _WIRE_BLOCK and field.is_repeated)):
-        yield from read_varints(content)
+    if field.kind is int and (wire == _WIRE_VARINT or (wire == _WIRE_BLOCK and field.is_repeated)):
+        yield from _varints(content)
     elif field.kind is float and (wire == _WIRE_FOUR or (wire == _WIRE_BLOCK and field.is_repeated)):
         if len(content) % 4:
             raise WireError("it is cut off")
@@ -199,6 +180,15 @@ def _values(field: _Field, wire: int, content: memoryview, depth: int, left: lis
         yield content
     else:
         yield decode(field.kind, content, depth + 1, left)
+
+
+def _varints(block: memoryview) -> Iterator[int]:
+    """The numbers of a packed block, signed, 64 bits."""
+    place = 0
+    while place < len(block):
+        value, place = _varint(block, place)
+        value &= (1 << 64) - 1
+        yield value - (1 << 64) if value >> 63 else value
 
 
 def _encoded(field: _Field, value: Any) -> bytes:
@@ -235,8 +225,3 @@ def _as_varint(value: int) -> bytes:
         value >>= 7
     octets.append(value)
     return bytes(octets)
-
-
-def _signed(value: int) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value

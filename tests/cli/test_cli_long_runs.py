@@ -164,7 +164,8 @@ def test_a_background_run_is_a_run_in_front_with_a_warning(indexed: Qmd) -> None
 
 
 def test_a_run_that_was_killed_is_gone_and_the_next_one_goes_on(qmd: Qmd, long_notes: Path) -> None:
-    arguments = [sys.executable, "-m", "qmd", "index", str(long_notes)]
+    assert qmd("index", str(long_notes), "--no-embed").status == 0
+    arguments = [sys.executable, "-m", "qmd", "embed"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         assert wait_for_vectors(process.pid).total > 0

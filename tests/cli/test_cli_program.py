@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from qmd.cli.commands import ALIASES, COMMANDS
+from tests.processes import unmeasured
 from tests.program import Qmd
-
-SLOW_TO_IMPORT = ("dataclasses", "_hashlib", "email", "http", "logging")
-"""Typer takes as long to import as all else of a search: there is no time for these."""
 
 
 def test_the_version_is_one_line(qmd: Qmd) -> None:
@@ -109,52 +107,7 @@ def test_an_unforeseen_failure_is_one_line_and_names_the_switch_for_more(
     assert "QMD_DEBUG" in run.err
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["search", "why do we charge per seat"],
-        ["search", "pricing", "--json", "-n", "3"],
-        ["get", "pricing.md", "-l", "2"],
-        ["multi-get", "*.md", "--md"],
-        ["ls", "notes"],
-        ["status"],
-        ["collection", "list"],
-    ],
-)
-def test_a_plain_command_loads_nothing_that_is_slow_to_import(indexed: Qmd, argv: list[str]) -> None:
-    assert not _modules_loaded_by(argv) & set(SLOW_TO_IMPORT)
-
-
-def _modules_loaded_by(argv: list[str]) -> set[str]:
-    """Top-level names of the modules that a process of the program holds at its end."""
-    program = "import sys; from qmd.cli.app import main; status = main(sys.argv[1:]); print(status, *sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *argv],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-        env=_environment(Path(__file__).parents[2]),
-    )
-    status, *modules = done.stdout.splitlines()[-1].split()
-    assert status == "0"
-    return {name.partition(".")[0] for name in modules}
-
-
 def test_a_reader_that_goes_away_is_no_error(indexed: Qmd) -> None:
     command = f"{sys.executable} -m qmd search the --all --json | head -c 1"
-    done = subprocess.run(
-        ["sh", "-c", command],
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        env=_environment(Path(__file__).parents[2]),
-    )
+    done = subprocess.run(["sh", "-c", command], capture_output=True, encoding="utf-8", check=False, env=unmeasured())
     assert (done.stdout, done.stderr) == ("[", "")
-
-
-def _environment(root: Path) -> dict[str, str]:
-    import os
-
-    # Coverage imports modules of its own into every process that it measures.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    return {**kept, "PYTHONPATH": str(root)}

@@ -15,6 +15,7 @@ PARSER = {"typer", "click", "shellingham", "annotated_doc", "typing_extensions"}
 
 START = {"qmd.cli", "qmd.plugins", "qmd.app", "qmd.config", "qmd.render", "msgspec", "typing_extensions"}
 INDEX = {*START, "qmd.store", "qmd.retrieval", "qmd.analysis"}
+SEARCH = {*PARSER, *INDEX, "qmd.ingest", "qmd.inference", "qmd.dates", "apsw"}
 ALLOWED = {
     ("--version",): {"qmd.cli", "qmd.plugins"},
     ("--help",): START,
@@ -23,11 +24,20 @@ ALLOWED = {
     ("ls", "notes"): {*PARSER, *INDEX, "apsw"},
     ("status",): {*PARSER, *INDEX, "apsw"},
     ("get", "pricing.md"): {*PARSER, *INDEX, "apsw"},
-    ("search", "pricing"): {*PARSER, *INDEX, "qmd.ingest", "qmd.inference", "qmd.dates", "apsw"},
+    ("collection", "list"): {*PARSER, *INDEX, "qmd.ingest", "apsw", "ruamel"},
+    ("multi-get", "*.md", "--md"): {*PARSER, *INDEX, "qmd.ingest", "apsw"},
+    ("search", "why do we charge per seat", "--json", "-n", "3"): SEARCH,
+    ("search", "pricing"): SEARCH,
 }
 """Per command the packages of others, by their top-level name, and our own; modules directly in qmd/ are for all."""
 
-HEAVY_STANDARD = {"asyncio", "sqlite3", "ssl", "multiprocessing", "xml", "unittest", "concurrent"}
+HEAVY_STANDARD = {"asyncio", "sqlite3", "ssl", "multiprocessing", "xml", "unittest", "concurrent"} | {
+    "_hashlib",
+    "dataclasses",
+    "email",
+    "http",
+    "logging",
+}
 
 
 @pytest.mark.parametrize("argv", ALLOWED, ids=" ".join)

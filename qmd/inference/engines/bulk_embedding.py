@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from qmd.errors import ModelError
+from qmd.inference.engines.embedder import ReadingEmbedder
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _COMPARED = 32
 """Texts that both devices embed before vectors of the GPU are stored."""
 
 
-class BulkEmbedder:
+class BulkEmbedder(ReadingEmbedder):
     """An `Embedder` whose documents run on a GPU in batches once there are many; queries stay with `inner`.
 
     Args:
@@ -54,6 +55,7 @@ class BulkEmbedder:
         patience: int = _PATIENCE,
         is_compared: bool = True,
     ) -> None:
+        super().__init__(inner.record, inner.encoder.tokenizer)
         self.inner = inner
         self.runs: BatchRuns | None = None
         self._open_runs: Callable[[], BatchRuns | str] | None = open_runs
@@ -90,15 +92,6 @@ class BulkEmbedder:
     @property
     def max_tokens(self) -> int:
         return self.inner.max_tokens
-
-    def token_starts(self, text: str) -> Sequence[int]:
-        return self.inner.token_starts(text)
-
-    def embeds(self, text: str) -> bool:
-        return self.inner.embeds(text)
-
-    def query_trust(self, text: str) -> float:
-        return self.inner.query_trust(text)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         return self._embed(lambda: self.inner.embed_queries(texts))

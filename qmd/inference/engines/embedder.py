@@ -78,12 +78,32 @@ class TokenEncoder:
         return map_ahead(self.encode, batch, self.threads)
 
 
-class OnnxEmbedder:
+class ReadingEmbedder:
+    """What an embedder says of a text by its model's record and tokenizer."""
+
+    def __init__(self, record: ModelRecord, tokenizer: Tokenizer) -> None:
+        self.record = record
+        self._tokenizer = tokenizer
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Code-point offset of the first character of every token of `text`, ascending."""
+        return self._tokenizer.token_starts(text)
+
+    def embeds(self, text: str) -> bool:
+        """False when most letters of a chunk are in scripts the model was not trained on."""
+        return foreign_share(text, self.record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
+
+    def query_trust(self, text: str) -> float:
+        """See `trust_in`."""
+        return trust_in(text, self.record, self._tokenizer)
+
+
+class OnnxEmbedder(ReadingEmbedder):
     """An `Embedder` over an ONNX encoder, pooled as its record says and L2-normalised."""
 
     def __init__(self, encoder: TokenEncoder, record: ModelRecord, fingerprint: str, dim: int) -> None:
+        super().__init__(record, encoder.tokenizer)
         self.encoder = encoder
-        self._record = record
         self.session = encoder.session
         self.fingerprint = fingerprint
         """See `encoder_fingerprint`."""
@@ -98,7 +118,7 @@ class OnnxEmbedder:
     @property
     def handling(self) -> tuple[str, ...]:
         """How texts become vectors, and which file or rule says so; empty for the models of the catalogue."""
-        record = self._record
+        record = self.record
         if record.rules is None:
             return ()
         graph = self.encoder.graph
@@ -116,33 +136,21 @@ class OnnxEmbedder:
             f"length: {record.context} tokens ({origins['length']})",
         )
 
-    def token_starts(self, text: str) -> Sequence[int]:
-        """Code-point offset of the first character of every token of `text`, ascending."""
-        return self.encoder.tokenizer.token_starts(text)
-
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
         """Vectors of document texts, shape (len(texts), dim), in the order given."""
-        return self._embed(texts, self._record.document_prompt, on_progress)
+        return self._embed(texts, self.record.document_prompt, on_progress)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors of queries, shape (len(texts), dim)."""
-        return self._embed(texts, self._record.query_prompt, None)
-
-    def embeds(self, text: str) -> bool:
-        """False when most letters of a chunk are in scripts the model was not trained on."""
-        return foreign_share(text, self._record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
-
-    def query_trust(self, text: str) -> float:
-        """See `trust_in`."""
-        return trust_in(text, self._record, self.encoder.tokenizer)
+        return self._embed(texts, self.record.query_prompt, None)
 
     def embed_documents_in(
         self, runs: BatchRuns, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
         """`embed_documents` by the batches of another session of this model."""
-        prompt = self._record.document_prompt
+        prompt = self.record.document_prompt
         return self._embed(texts, prompt, on_progress, lambda encoded: runs.run([tokens.ids for tokens in encoded]))
 
     def _embed(
@@ -156,7 +164,7 @@ class OnnxEmbedder:
         skip = self._prompt_tokens(prompt)
         encoded = [self.encoder.tokenizer.encode(prompt + text, self.encoder.context) for text in texts]
         for done, (index, rows) in enumerate((run or self._run_singly)(encoded), start=1):
-            vectors[index] = pool(rows, self._record.pooling, skip=skip, dim=self.dim)
+            vectors[index] = pool(rows, self.record.pooling, skip=skip, dim=self.dim)
             if on_progress is not None:
                 on_progress(done)
         return vectors
@@ -168,7 +176,7 @@ class OnnxEmbedder:
 
     def _prompt_tokens(self, prompt: str) -> int:
         """Leading tokens that pooling leaves out: 0 but for models made to be asked about the text alone."""
-        rules = self._record.rules
+        rules = self.record.rules
         if not prompt or rules is None or rules.pools_prompt:
             return 0
         special = self.encoder.tokenizer.encode(prompt).is_special

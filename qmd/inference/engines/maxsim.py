@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from qmd.analysis.stopwords import stop_words_of
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.embedder import TokenEncoder
+from qmd.inference.runtime.parallel import map_in_time
 from qmd.inference.runtime.tokenization import Tokens
 
 Idf = Callable[[Sequence[str]], Sequence[float]]
@@ -66,22 +66,21 @@ class MaxSimReranker:
         for row, passage in enumerate(passages):
             rows.setdefault(passage, []).append(row)
         batch = [self._encoder.tokenizer.encode(passage, self._encoder.context) for passage in rows]
-        with contextlib.closing(self._encoder.encode_all(batch)) as encoded:  # closing cancels runs not yet begun
-            started = time.monotonic()
-            n_tokens = 0
-            for tokens, same in zip(batch, rows.values(), strict=True):
-                # What runs when the loop ends is waited for: one passage for each thread, begun about the same time.
-                if deadline_s is not None and time.monotonic() + s_per_token * len(tokens.ids) >= deadline_s:
-                    break
-                if is_cancelled is not None and is_cancelled():
-                    break
-                # The special tokens match everything a little.
-                own = np.logical_not(tokens.is_special)
-                value = max_similarity(vectors, weights, next(encoded)[own])
-                for row in same:
-                    scores[row] = value
-                n_tokens += len(tokens.ids)
-                s_per_token = (time.monotonic() - started) * self._encoder.threads / n_tokens
+        encoded = map_in_time(
+            self._encoder.encode,
+            batch,
+            [len(tokens.ids) for tokens in batch],
+            self._encoder.threads,
+            deadline_s=deadline_s,
+            is_cancelled=is_cancelled,
+            s_per_unit=s_per_token,
+        )
+        for tokens, same, found in zip(batch, rows.values(), encoded, strict=False):
+            # The special tokens match everything a little.
+            own = np.logical_not(tokens.is_special)
+            value = max_similarity(vectors, weights, found[own])
+            for row in same:
+                scores[row] = value
         return scores
 
     def _query_vectors(

@@ -99,7 +99,7 @@ def import_model(source: Path, models_dir: Path, record: ModelRecord | None = No
 
     Raises:
         NotFoundError: If `source` does not exist.
-        UsageError: If it cannot be told which model it is.
+        UsageError: If nothing says which model it is.
         BusyModelError: If another process takes one from an archive, or works on the same model.
         ModelError: If it is damaged, another than the one that is pinned, or cannot be written.
     """
@@ -168,7 +168,7 @@ def _identify(folder: Path, source: Path, manifest: Manifest | None) -> ModelRec
 
 
 class _Stream(io.BufferedReader):
-    """An archive's bytes, a few at a time: a header of gigabytes would be held in memory."""
+    """An archive's bytes, a few at a time: a header of gigabytes would fill the memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= _MOST_AT_ONCE:

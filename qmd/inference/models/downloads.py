@@ -1,7 +1,7 @@
 """Pulls a model: only what is missing, resumable, checked against sha256, and put in place when all of it is whole.
 
 What is fetched is pinned. Where the catalogue names a commit and digests, those are asked for. Else the first pull
-decides: its manifest keeps the commit and every digest, and later pulls ask for the same, until one is told to refresh.
+decides: its manifest keeps the commit and every digest, and later pulls ask for the same, until a refresh is asked for.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def pull_model(
         formats: Names of the formats to fetch; None takes the one for a CPU.
         form_share: Room for a form that is made of the weights afterwards, as a share of them.
         env: `QMD_OFFLINE`, `HF_HUB_OFFLINE`, `HF_ENDPOINT`.
-        on_progress: Told of every megabyte.
+        on_progress: Called for every piece that comes.
         refresh: Take the newest version of a model that the catalogue does not pin, for all formats that are here.
 
     Raises:
@@ -86,14 +86,7 @@ def pull_model(
         raise ModelError(
             f"model '{record.name}' is not fetched: {offline} is set", "bring it by file: qmd models import FILE"
         )
-    chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
-    if refresh:
-        here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
-        chosen = list(dict.fromkeys([*chosen, *here]))
-    names = [item.name for item in record.formats]
-    if unknown := next((name for name in chosen if name not in names), None):
-        raise UsageError(f"model '{record.name}' has no format '{unknown}'", f"choose from: {', '.join(names)}")
-    weights = [item.weights for item in record.formats if item.name in chosen]
+    weights = _weights_to_fetch(record, models_dir, formats, refresh=refresh)
     optional = {item.path for item in record.files} - {"tokenizer.json"}
     lock = models_dir / STAGING / f"{record.folder}.lock"
     # Two pulls of one model would write the same partial files.
@@ -105,6 +98,20 @@ def pull_model(
         notes = pull.notes(weights)
     size = sum(item.size_bytes or 0 for item in pull.fetched.values())
     return PullReport(models_dir / record.folder, tuple(pull.fetched), size, notes)
+
+
+def _weights_to_fetch(
+    record: ModelRecord, models_dir: Path, formats: Sequence[str] | None, *, refresh: bool
+) -> list[ModelFile]:
+    """The weights of the formats that are asked for, of a model that the hub has."""
+    chosen = list(formats_to_pull(record, has_cuda=False) if formats is None else formats)
+    if refresh:
+        here = [item.name for item in record.formats if size_of(models_dir / record.folder / item.weights.path)]
+        chosen = list(dict.fromkeys([*chosen, *here]))
+    names = [item.name for item in record.formats]
+    if unknown := next((name for name in chosen if name not in names), None):
+        raise UsageError(f"model '{record.name}' has no format '{unknown}'", f"choose from: {', '.join(names)}")
+    return [item.weights for item in record.formats if item.name in chosen]
 
 
 def formats_to_pull(record: ModelRecord, *, has_cuda: bool) -> tuple[str, ...]:
@@ -266,7 +273,7 @@ class _Pull:
         if final.exists() and item.sha256 is not None:
             # A pull that ended between files: what was finished goes through the check again.
             final.replace(partial)
-        # Without a known size a partial file cannot be told from a whole one.
+        # Without a known size a partial file looks like a whole one.
         if item.size_bytes is None:
             partial.unlink(missing_ok=True)
         report = None if on_progress is None else (lambda done: on_progress(item.path, done, item.size_bytes))

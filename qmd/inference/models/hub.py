@@ -81,7 +81,7 @@ def describe_file(
         token = get_token()
         login = {"Authorization": f"Bearer {token}"} if token else {}
         for tries_left in reversed(range(_HUB_TRIES)):
-            answer, told = _ask(url, login, file.title)
+            answer, said = _ask(url, login, file.title)
             if answer.status_code not in RETRIED_STATUS or not tries_left:
                 break
             pause = pause_asked_for(answer, file.title)
@@ -89,34 +89,34 @@ def describe_file(
     except (OSError, ValueError, RuntimeError, httpx.HTTPError, httpx.InvalidURL) as exc:
         hint = "check the connection, or set HF_ENDPOINT to a mirror; qmd models pull resumes"
         raise ModelError(f"model hub cannot be reached for '{repository}': {why(exc)}", hint) from exc
-    if answer.status_code == HTTPStatus.NOT_FOUND and told.get("X-Error-Code", "EntryNotFound") == "EntryNotFound":
+    if answer.status_code == HTTPStatus.NOT_FOUND and said.get("X-Error-Code", "EntryNotFound") == "EntryNotFound":
         return None
     if answer.is_error:
         raise refusal(answer, file, has_token=bool(token))
-    return _described(file, answer, told, login)
+    return _described(file, answer, said, login)
 
 
-def _described(file: HubFile, answer: httpx.Response, told: Mapping[str, str], login: Mapping[str, str]) -> HubFile:
+def _described(file: HubFile, answer: httpx.Response, said: Mapping[str, str], login: Mapping[str, str]) -> HubFile:
     """The file with what the answers tell of it; it may lie with another host, which the token is not meant for."""
     elsewhere = answer.next_request
     if elsewhere is None:
         # Another host may allow nothing but GET: it is asked when the file is fetched.
         check_is_file(answer, file)
-    size = told.get("X-Linked-Size") or ("" if elsewhere else told.get("Content-Length", ""))
-    tag = (told.get("X-Linked-ETag") or told.get("ETag", "")).removeprefix("W/").strip('"').lower()
+    size = said.get("X-Linked-Size") or ("" if elsewhere else said.get("Content-Length", ""))
+    tag = (said.get("X-Linked-ETag") or said.get("ETag", "")).removeprefix("W/").strip('"').lower()
     return replace(
         file,
         url=str(elsewhere.url if elsewhere else answer.url),
         size_bytes=int(size) if size.isdecimal() else None,
         sha256=tag if re.fullmatch("[0-9a-f]{64}", tag) else None,
-        commit=commit_of(told.get("X-Repo-Commit")),
+        commit=commit_of(said.get("X-Repo-Commit")),
         headers=login if elsewhere is None and "Authorization" in answer.request.headers else {},
     )
 
 
 @contextlib.contextmanager
 def hub_client(title: str) -> Iterator[httpx.Client]:
-    """A client with the system's proxies, that follows no redirect unless told to.
+    """A client with the system's proxies, that follows no redirect unless asked to.
 
     Raises:
         ModelError: If the variables that name a proxy cannot be used, or a server redirects without end.
@@ -139,21 +139,21 @@ def hub_client(title: str) -> Iterator[httpx.Client]:
 def _ask(url: str, headers: Mapping[str, str], title: str) -> tuple[httpx.Response, httpx.Headers]:
     """The last answer about a file, and what all the answers on the way tell of it.
 
-    Redirects are followed on the same host, and elsewhere as long as nothing is told of the file.
+    Redirects are followed on the same host, and elsewhere as long as no answer describes the file.
     """
     import httpx
 
     with hub_client(title) as client:
         answer = client.head(url, headers={**headers, "Accept-Encoding": "identity"})
-        told = answer.headers
+        said = answer.headers
         for _ in range(client.max_redirects):
             request = answer.next_request
-            is_told = "X-Repo-Commit" in told or "X-Linked-Size" in told
-            if request is None or (is_told and request.url.netloc != answer.url.netloc):
-                return answer, told
-            linked = {name: value for name, value in told.items() if name.startswith("x-")}
+            is_described = "X-Repo-Commit" in said or "X-Linked-Size" in said
+            if request is None or (is_described and request.url.netloc != answer.url.netloc):
+                return answer, said
+            linked = {name: value for name, value in said.items() if name.startswith("x-")}
             answer = client.send(request)
-            told = httpx.Headers({**answer.headers, **linked})
+            said = httpx.Headers({**answer.headers, **linked})
         raise httpx.TooManyRedirects("too many redirects", request=answer.request)
 
 

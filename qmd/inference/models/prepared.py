@@ -23,7 +23,7 @@ PREPARED_FOLDER = "prepared"
 MANIFEST = "manifest.json"
 
 _EXACT_FORMATS = ("fp32", "fp16")
-"""What forms are made of, the most exact first. Weights of 4 bits quantised again lose twice: the likeliest token
+"""What forms are made of, the most exact first. Weights of 4 bits quantized again lose twice: the likeliest token
 stayed the same in 42 % of the checks.
 """
 
@@ -54,8 +54,8 @@ def forms_for(record: ModelRecord) -> tuple[FormName, ...]:
 
 def exact_source(record: ModelRecord, folder: Path) -> ModelFormat | None:
     """The published weights in `folder` that forms can be made of; None where there are none."""
-    held = {item.name: item for item in record.formats if size_of(folder / item.weights.path)}
-    return next((held[name] for name in _EXACT_FORMATS if name in held), None)
+    here = {item.name: item for item in record.formats if size_of(folder / item.weights.path)}
+    return next((here[name] for name in _EXACT_FORMATS if name in here), None)
 
 
 def form_that_pays(record: ModelRecord, *, has_cuda: bool) -> FormName | None:
@@ -132,8 +132,8 @@ def _read_form(record: ModelRecord, folder: Path, name: str, path: Path) -> Prep
         return PreparedForm(name, path, (), "its manifest is damaged", True)
     source = str(manifest.get("source", ""))
     # The published file may itself be gone, to save space; another version of it makes this form old.
-    held = size_of(folder / source)
-    is_old = held != 0 and held != manifest.get("source_bytes")
+    size = size_of(folder / source)
+    is_old = size not in (0, manifest.get("source_bytes"))
     if "refused" in manifest:
         holds = not is_old and manifest.get("qmd") == __version__
         return PreparedForm(name, path, (), f"the self-check refused it: {manifest['refused']}") if holds else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -34,3 +36,33 @@ def map_ahead(work: Callable[[Item], Result], items: Sequence[Item], threads: in
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def map_in_time(
+    work: Callable[[Item], Result],
+    items: Sequence[Item],
+    sizes: Sequence[int],
+    threads: int,
+    *,
+    deadline_s: float | None = None,
+    is_cancelled: Callable[[], bool] | None = None,
+    s_per_unit: float = 0.0,
+) -> Iterator[Result]:
+    """`map_ahead` for as long as there is time: an item that would outlast the deadline is not waited for.
+
+    Args:
+        sizes: Of the items, each above 0, in a unit that time grows with.
+        deadline_s: A `time.monotonic` value.
+        is_cancelled: Asked before each item; once it is true no more follow.
+        s_per_unit: What to expect of the first item; later ones are judged by the pace so far.
+    """
+    with contextlib.closing(map_ahead(work, items, threads)) as results:  # closing cancels what is not begun
+        started, n_done = time.monotonic(), 0
+        for size in sizes:
+            if deadline_s is not None and time.monotonic() + s_per_unit * size >= deadline_s:
+                return
+            if is_cancelled is not None and is_cancelled():
+                return
+            yield next(results)
+            n_done += size
+            s_per_unit = (time.monotonic() - started) * threads / n_done

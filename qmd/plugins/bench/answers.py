@@ -95,16 +95,15 @@ def score_case(case: Case, files: Sequence[str], latency_ms: float) -> FixtureSc
     total = len(case.expected_files)
     k = case.expected_in_top_k
     n_first = {depth: sum(rank <= depth for rank in ranks.values()) for depth in (1, 3, 5, k)}
-    precision = n_first[k] / min(k, total) if total else 0.0
-    recall = len(ranks) / total if total else 0.0
+    precision, recall = _ratio(n_first[k], min(k, total)), _ratio(len(ranks), total)
     return FixtureScore(
         precision_at_k=precision,
         recall=recall,
-        recall_at_1=n_first[1] / total if total else 0.0,
-        recall_at_3=n_first[3] / total if total else 0.0,
-        recall_at_5=n_first[5] / total if total else 0.0,
+        recall_at_1=_ratio(n_first[1], total),
+        recall_at_3=_ratio(n_first[3], total),
+        recall_at_5=_ratio(n_first[5], total),
         mrr=1.0 / min(ranks.values()) if ranks else 0.0,
-        f1=2 * precision * recall / (precision + recall) if precision + recall else 0.0,
+        f1=_ratio(2 * precision * recall, precision + recall),
         hits_at_k=n_first[k],
         matched_files=tuple(ranks),
         unmatched_expected_files=tuple(name for name in case.expected_files if name not in ranks),
@@ -179,6 +178,10 @@ def _metrics(answer: Answer) -> tuple[float, float, float, float]:
     ideal = math.fsum(1 / math.log2(rank + 1) for rank in range(1, min(answer.n_expected, 10) + 1))
     recall = sum(rank <= 20 for rank in answer.ranks) / answer.n_expected
     return gained / ideal, recall, 1 / first[0] if first else 0.0, len(first) / 10
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
 
 
 def _share(statements: Iterable[bool]) -> float | None:

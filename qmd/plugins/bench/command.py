@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ from qmd.records import Scope
 if TYPE_CHECKING:
     from qmd.inference.base import Engines
     from qmd.inference.records import Role
-    from qmd.plugins.bench.fixture import Case
+    from qmd.plugins.bench.fixture import Case, Fixture
     from qmd.plugins.bench.running import Report
     from qmd.store.base import IndexReader
 
@@ -46,8 +46,7 @@ def bench(
     index: Index = None,
 ) -> int:
     """Measure the quality and speed of searching."""
-    from qmd.plugins.bench.fixture import cases_of_names, impossible_cases, path_in_collection, read_fixture
-    from qmd.plugins.bench.running import run_backend
+    from qmd.plugins.bench.fixture import read_fixture
 
     words = list(target or ())
     n_names = words.pop(0) if names and words and words[0].isdecimal() else None
@@ -61,22 +60,53 @@ def bench(
         for note in engines.notes:
             warn(note)
         scope = _scope(reader, collection or ([fixture.collection] if fixture and fixture.collection else []))
-        for line in impossible_cases(reader, scope, fixture.cases) if fixture else ():
-            warn(line)
-        cases = _thinned(fixture.cases if fixture else cases_of_names(reader, scope, limit), most)
-        name_of = (lambda document: document.uri) if fixture else path_in_collection
+        cases = _thinned(_cases(reader, scope, fixture, limit), most)
         usable, unavailable = _usable(reader, engines, chosen, is_required=backends is not None)
-        number, total = count(1), len(cases) * len(usable)
         with invocation.progress("Searching") as progress:
-
-            def show() -> None:
-                progress.update(next(number), total)
-
-            reports = [run_backend(one, reader, engines, cases, scope, name_of, show) for one in usable]
+            reports = _search(reader, engines, scope, cases, usable, progress.update, is_fixture=bool(words))
     fixture_name = Path(words[0]).name if words else None
     out(_as_json(fixture_name, cases, reports, unavailable) if json else _as_text(fixture_name, cases, reports))
+    return _status(reports, is_fixture=bool(words))
+
+
+def _cases(reader: IndexReader, scope: Scope, fixture: Fixture | None, limit: int) -> Mapping[str, Case]:
+    """Those of a fixture, each that cannot be met named; without one at most so many names of notes."""
+    from qmd.plugins.bench.fixture import cases_of_names, impossible_cases
+
+    if fixture is None:
+        return cases_of_names(reader, scope, limit)
+    for line in impossible_cases(reader, scope, fixture.cases):
+        warn(line)
+    return fixture.cases
+
+
+def _search(
+    reader: IndexReader,
+    engines: Engines,
+    scope: Scope,
+    cases: Mapping[str, Case],
+    backends: Sequence[str],
+    on_progress: Callable[[int, int], None],
+    *,
+    is_fixture: bool,
+) -> list[Report]:
+    """Every case with every backend; files of a fixture are called by their addresses."""
+    from qmd.plugins.bench.fixture import path_in_collection
+    from qmd.plugins.bench.running import run_backend
+
+    number, total = count(1), len(cases) * len(backends)
+    name_of = (lambda document: document.uri) if is_fixture else path_in_collection
+
+    def show() -> None:
+        on_progress(next(number), total)
+
+    return [run_backend(one, reader, engines, cases, scope, name_of, show) for one in backends]
+
+
+def _status(reports: Sequence[Report], *, is_fixture: bool) -> int:
+    """The exit status, with a warning of what looks wrong."""
     scores = [answer.score for report in reports for answer in report.answers.values() if answer.n_expected]
-    if fixture and scores and not any(score.hits_at_k for score in scores):
+    if is_fixture and scores and not any(score.hits_at_k for score in scores):
         warn("no expected file was found by any backend: are its names those of 'qmd ls'?")
     failures = sum(len(report.failures) for report in reports)
     if failures:

@@ -32,11 +32,8 @@ def render_reports(reports: Sequence[Report]) -> str:
         speed = [f"{report.latency_ms(q):.0f}" if report.answers else "-" for q in (0.5, 0.95)]
         rows.append((report.backend, *means, *speed, str(len(report.failures))))
     parts = [_table(rows)]
-    stages = list(dict.fromkeys(stage for report in reports for stage in report.stage_share))
-    if stages:
-        parts.append("Share of time per stage:")
-        shares = [(r.backend, *(f"{r.stage_share.get(stage, 0.0):.0%}" for stage in stages)) for r in reports]
-        parts.append(_table([("backend", *stages), *shares]))
+    if any(report.stage_share for report in reports):
+        parts += ["Share of time per stage:", _table(_stage_rows(reports))]
     if any(report.answers for report in reports):
         parts.append("Answers by kind (verdict_right: an answerable query kept, an unanswerable one refused as none):")
         parts += [_table(_answer_rows(report)) for report in reports if report.answers]
@@ -65,6 +62,12 @@ def _score_cells(score: FixtureScore) -> list[str]:
         return [*("-" * 6), f"{score.latency_ms:.0f}"]
     shares = (score.precision_at_k, score.recall_at_1, score.recall_at_3, score.recall_at_5, score.mrr, score.f1)
     return [*(f"{share:.2f}" for share in shares), f"{score.latency_ms:.0f}"]
+
+
+def _stage_rows(reports: Sequence[Report]) -> list[Sequence[str]]:
+    stages = list(dict.fromkeys(stage for report in reports for stage in report.stage_share))
+    shares = [(r.backend, *(f"{r.stage_share.get(stage, 0.0):.0%}" for stage in stages)) for r in reports]
+    return [("backend", *stages), *shares]
 
 
 def _answer_rows(report: Report) -> list[Sequence[str]]:

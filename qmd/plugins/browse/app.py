@@ -7,17 +7,16 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 from textual import events, on
-from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.widgets import Footer, Label, OptionList, Static
 from textual.widgets.option_list import Option
-from textual.worker import Worker, WorkerState
 
 from qmd.errors import NotFoundError, QmdError
 from qmd.plugins.browse.asking import NOTHING_YET, Answer, Turn, ask
@@ -32,7 +31,7 @@ from qmd.plugins.browse.rows import (
     latest_notes,
     offered_filters,
 )
-from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Results
+from qmd.plugins.browse.widgets import Chips, FilterSuggester, Question, Results, WorkingApp
 from qmd.render.terminal import visible
 from qmd.retrieval.matching import find_spans
 from qmd.retrieval.query import filter_text, split_filters
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from qmd.app.searching import SearchRequest
     from qmd.records import SearchResponse
 
-Found = TypeVar("Found")
-
 LATEST = "sort:date"
 """What is shown before anything is asked."""
 
@@ -51,7 +48,7 @@ _RESTING_S = 0.05
 """How long a line must be chosen before its note is read: an arrow that is held down passes over it."""
 
 
-class BrowseApp(App[Note]):
+class BrowseApp(WorkingApp[Note]):
     """Searches as somebody types.
 
     Args:
@@ -131,7 +128,7 @@ class BrowseApp(App[Note]):
         self._show_rows("", [])
         self._ask()
         # An index that cannot be read is what the search tells of.
-        self._work(
+        self.work(
             lambda: offered_filters(self._index.collections(), self._index.documents()),
             self._offered.extend,
             lambda _: None,
@@ -146,36 +143,8 @@ class BrowseApp(App[Note]):
         if event.text.strip():
             self.notify(visible(event.text.strip()), severity="warning", markup=False)
 
-    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Nothing that a request dies of ends the program."""
-        if event.state is WorkerState.ERROR:
-            self._complain(QmdError(f"unexpected {type(event.worker.error).__name__}: {event.worker.error}"))
-
-    def _work(
-        self,
-        job: Callable[[], Found],
-        take: Callable[[Found], object],
-        fail: Callable[[QmdError], object] | None = None,
-    ) -> None:
-        """Do `job` in a thread, and hand what it finds, or why it fails, to the screen."""
-
-        def work() -> None:
-            try:
-                found = job()
-            except QmdError as error:
-                self.call_later(self._hand_over, fail or self._complain, error)
-            else:
-                self.call_later(self._hand_over, take, found)
-
-        self.run_worker(work, thread=True, exit_on_error=False)
-
-    def _hand_over(self, take: Callable[..., object], *found: object) -> None:
-        """Have the screen take what a thread found, unless it is being taken down."""
-        if self._is_whole:
-            take(*found)
-
     @property
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether no part of the screen is missing; at the end they go one by one."""
         return len(self.query("Results, Preview, #status, #message")) == 4
 
@@ -201,8 +170,8 @@ class BrowseApp(App[Note]):
         if not self._words.strip():
             # Models have nothing to say of filters.
             request = replace(request, mode="lexical")
-        tell = partial(self.call_later, self._hand_over, self._take_answer, turn)
-        self._work(lambda: ask(self._index, request, turn, tell), lambda _: None)
+        tell = partial(self.call_later, self.hand_over, self._take_answer, turn)
+        self.work(lambda: ask(self._index, request, turn, tell), lambda _: None)
 
     @property
     def _is_asked(self) -> bool:
@@ -249,7 +218,7 @@ class BrowseApp(App[Note]):
     @on(OptionList.OptionHighlighted)
     def _read(self) -> None:
         """Lay out the note that is chosen, without holding up the keys."""
-        if not self._is_whole:
+        if not self.is_whole:
             return
         note, preview = self.chosen, self.query_one(Preview)
         width = preview.scrollable_content_region.width
@@ -274,7 +243,7 @@ class BrowseApp(App[Note]):
             if turn is self._reading:
                 preview.show(" › ".join((note.place, *note.trail)), page)
 
-        self._work(read, take)
+        self.work(read, take)
 
     # --- what keys do -----------------------------------------------------------------------------
 
@@ -300,7 +269,7 @@ class BrowseApp(App[Note]):
             try:
                 self._open_note(note)
             except QmdError as error:
-                self._complain(error)
+                self.complain(error)
         self.refresh()
 
     def action_connected(self) -> None:
@@ -308,7 +277,7 @@ class BrowseApp(App[Note]):
         note = self.chosen
         if isinstance(note, Note):
             uri, title = note.document.uri, f"{note.document.title}: links and related notes"
-            self._work(
+            self.work(
                 lambda: connected_notes(self._index.links(uri), self._index.related(uri)), partial(self._enter, title)
             )
 
@@ -381,7 +350,7 @@ class BrowseApp(App[Note]):
 
     # --- messages ---------------------------------------------------------------------------------
 
-    def _complain(self, error: QmdError) -> None:
+    def complain(self, error: QmdError) -> None:
         """Say what went wrong; an index that is not there yet is no mistake of anybody."""
         if isinstance(error, NotFoundError) and not self._index.exists():
             self._say(NOTHING_YET)

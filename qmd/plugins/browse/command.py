@@ -13,9 +13,8 @@ from qmd.app.launching import launch
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.notes import plan_opening
-from qmd.cli.options import Collections, Index, NoGpu, QueryWords
+from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
 from qmd.cli.output import out, stderr_is_terminal
-from qmd.cli.search import SCREEN_LIMIT
 from qmd.environment import install_command
 from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
 

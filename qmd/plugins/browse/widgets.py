@@ -1,19 +1,66 @@
-"""The line that is typed into, the list, and the filters that are on: what Textual's own need besides."""
+"""The line that is typed into, the list, the filters that are on, and work in threads: what Textual's own lack."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from textual import events
+from textual.app import App
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input, Label, OptionList
+from textual.worker import Worker, WorkerState
 
+from qmd.errors import QmdError
 from qmd.render.terminal import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+Found = TypeVar("Found")
+Result = TypeVar("Result")
+
+
+class WorkingApp(App[Result]):
+    """Does what takes long in threads, so that no key waits for it."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no part of the screen is missing."""
+        raise NotImplementedError
+
+    def complain(self, error: QmdError) -> None:
+        """Say what went wrong."""
+        raise NotImplementedError
+
+    def work(
+        self,
+        job: Callable[[], Found],
+        take: Callable[[Found], object],
+        fail: Callable[[QmdError], object] | None = None,
+    ) -> None:
+        """Do `job` in a thread, and hand what it finds, or why it fails, to the screen."""
+
+        def work() -> None:
+            try:
+                found = job()
+            except QmdError as error:
+                self.call_later(self.hand_over, fail or self.complain, error)
+            else:
+                self.call_later(self.hand_over, take, found)
+
+        self.run_worker(work, thread=True, exit_on_error=False)
+
+    def hand_over(self, take: Callable[..., object], *found: object) -> None:
+        """Have the screen take what a thread found, unless it is being taken down."""
+        if self.is_whole:
+            take(*found)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Nothing that a request dies of ends the program."""
+        if event.state is WorkerState.ERROR:
+            self.complain(QmdError(f"unexpected {type(event.worker.error).__name__}: {event.worker.error}"))
 
 
 class Question(Input):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -63,12 +63,17 @@ def _engine_lines(report: EngineReport) -> Iterator[str]:
         return
     is_well = report.answer_s is not None and not report.notes
     yield f"{'✓' if is_well else '⚠'} {report.role} model: {describe(report.description)}"
-    provider = f"asked {report.asked}, got {report.description.provider} ({report.reason})"
+    yield from (f"    {line}" for line in _told_of(report, report.description.provider) if line)
+
+
+def _told_of(report: EngineReport, got: str) -> Sequence[str | None]:
+    """What is said of an engine below its name, line by line; empty for what there is nothing to say of."""
+    provider = f"asked {report.asked}, got {got} ({report.reason})"
     counts = ", ".join(f"{count} on {place}" for place, count in sorted(report.nodes.items()))
     answer = "" if report.answer_s is None else f", first answer {1000 * report.answer_s:.0f} ms"
     memory = "" if report.memory_bytes is None else f", memory {report.memory_bytes / MEBIBYTE:.0f} MiB"
     sampling = ", ".join(f"{name} {value}" for name, value in report.sampling.items())
-    told = (
+    return (
         report.asked and f"provider: {provider}",
         counts and f"nodes: {counts}; {report.nodes_elsewhere} off the preferred provider",
         f"load {report.load_s:.2f} s{answer}{memory}",
@@ -80,7 +85,6 @@ def _engine_lines(report: EngineReport) -> Iterator[str]:
         *report.handling,
         *(f"note: {note}" for note in report.notes),
     )
-    yield from (f"    {line}" for line in told if line)
 
 
 def _as_json(found: Diagnosis) -> str:

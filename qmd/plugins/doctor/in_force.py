@@ -9,7 +9,7 @@ from msgspec import Struct
 from qmd.config.settings import EMBED_OPTIONS, Config
 from qmd.plugins import hook
 from qmd.plugins.doctor.variables import SETTINGS, VARIABLES, Variable
-from qmd.records import DEFAULT_PATTERN
+from qmd.records import DEFAULT_PATTERN, Collection
 
 _SLOTS = ("embed", "rerank", "generate", "rerank_form", "generate_form")
 _UNTRUSTED = "the project is not trusted"
@@ -91,15 +91,20 @@ def _written(config: Config) -> Iterator[tuple[str, str, str]]:
     }
     yield from ((key, key, value) for key, value in of_all.items() if value is not None)
     for one in config.collections:
-        of_one = {
-            "pattern": "" if one.pattern == DEFAULT_PATTERN else one.pattern,
-            "ignore": ", ".join(one.ignore),
-            "gitignore": "" if one.gitignore else "false",
-            "update": one.update_command or "",
-            "includeByDefault": "" if one.include_by_default else "false",
-        }
-        prefixes = f"collections.{one.name}", "collections.NAME"
-        yield from ((f"{prefixes[0]}.{key}", f"{prefixes[1]}.{key}", value) for key, value in of_one.items() if value)
+        for key, value in _written_of(one).items():
+            if value:
+                yield f"collections.{one.name}.{key}", f"collections.NAME.{key}", value
+
+
+def _written_of(one: Collection) -> Mapping[str, str]:
+    """Setting of a collection → value, empty at the default."""
+    return {
+        "pattern": "" if one.pattern == DEFAULT_PATTERN else one.pattern,
+        "ignore": ", ".join(one.ignore),
+        "gitignore": "" if one.gitignore else "false",
+        "update": one.update_command or "",
+        "includeByDefault": "" if one.include_by_default else "false",
+    }
 
 
 def _shown(variable: Variable, value: str) -> str:

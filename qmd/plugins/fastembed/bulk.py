@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
-from qmd.inference.engines.embedder import MAX_FOREIGN_CHUNK_SHARE, foreign_share, trust_in
+from qmd.inference.engines.embedder import ReadingEmbedder
 from qmd.inference.models.weights import sampled_digest
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.parallel import map_ahead
@@ -23,7 +23,7 @@ from qmd.plugins.fastembed.models import OpenModel, mapped_errors, open_fastembe
 _PROBE = "a"
 
 
-class FastembedEmbedder:
+class FastembedEmbedder(ReadingEmbedder):
     """An `Embedder` over a model of fastembed's, with fastembed's own pooling and its makers' prompts.
 
     Args:
@@ -34,48 +34,36 @@ class FastembedEmbedder:
     def __init__(
         self, model: OpenModel, fingerprint: str, kept_dim: int | None = None, prompts_from: str = "its makers"
     ) -> None:
+        super().__init__(model.record, model.tokenizer)
         self._model = model
-        self._record = model.record
         self.session = model.session
         self.fingerprint = fingerprint
         """Over weights, tokenizer, prompts and window, and what decides the pooling: fastembed's class and version."""
         self.max_tokens = max(16, model.context - TITLE_ROOM)
         """Token budget of one chunk's body."""
-        self.description = EngineDescription("embed", self._record.name, model.format, "full", model.provider)
+        self.description = EngineDescription("embed", self.record.name, model.format, "full", model.provider)
         self.full_dim = len(self._run(model.own.passage_embed, [_PROBE])[0])
         self.dim = kept_dim or self.full_dim
         """Length of a vector."""
-        prompts = f"query {self._record.query_prompt!r}, document {self._record.document_prompt!r} ({prompts_from})"
+        prompts = f"query {self.record.query_prompt!r}, document {self.record.document_prompt!r} ({prompts_from})"
         cut = f", the first {self.dim} dimensions" if kept_dim else ""
         self.handling = (
             f"pooling: fastembed's {type(model.own).__name__}{cut}",
-            f"prompts: {prompts if self._record.query_prompt or self._record.document_prompt else 'none'}",
+            f"prompts: {prompts if self.record.query_prompt or self.record.document_prompt else 'none'}",
             f"length: {model.context} tokens (fastembed)",
         )
         """How texts become vectors, and who says so."""
-
-    def token_starts(self, text: str) -> Sequence[int]:
-        """Code-point offset of the first character of every token of `text`, ascending."""
-        return self._model.tokenizer.token_starts(text)
 
     def embed_documents(
         self, texts: Sequence[str], on_progress: Callable[[int], None] | None = None
     ) -> npt.NDArray[np.float32]:
         """Vectors of document texts, shape (len(texts), dim), in the order given."""
-        prompt = self._record.document_prompt
+        prompt = self.record.document_prompt
         return self._embed(self._model.own.passage_embed, [prompt + text for text in texts], on_progress)
 
     def embed_queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors of queries, shape (len(texts), dim)."""
-        return self._embed(self._model.own.query_embed, [self._record.query_prompt + text for text in texts], None)
-
-    def embeds(self, text: str) -> bool:
-        """False when most letters of a chunk are in scripts the model was not trained on."""
-        return foreign_share(text, self._record.scripts) <= MAX_FOREIGN_CHUNK_SHARE
-
-    def query_trust(self, text: str) -> float:
-        """See `trust_in`."""
-        return trust_in(text, self._record, self._model.tokenizer)
+        return self._embed(self._model.own.query_embed, [self.record.query_prompt + text for text in texts], None)
 
     def _embed(
         self, embed: Callable[..., Any], texts: Sequence[str], on_progress: Callable[[int], None] | None
@@ -95,7 +83,7 @@ class FastembedEmbedder:
         return result
 
     def _run(self, embed: Callable[..., Any], texts: list[str]) -> list[Any]:
-        with mapped_errors(self._record.name):
+        with mapped_errors(self.record.name):
             return list(embed(texts, batch_size=len(texts)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from qmd.errors import ModelError
 from qmd.inference.base import EngineDescription
 from qmd.inference.engines.maxsim import INTENT_WEIGHT, max_similarity
 from qmd.inference.records import ModelRecord
-from qmd.inference.runtime.parallel import map_ahead
+from qmd.inference.runtime.parallel import map_in_time
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.fastembed.models import OpenModel, mapped_errors, open_fastembed
 
@@ -59,20 +58,12 @@ class FastembedReranker:
         runs = [[distinct[index] for index in run] for run in self._model.runs(distinct)]
         with mapped_errors(self._model.record.name):
             score_run = self._open_query(self._model, query, (intent or "").strip())
-            threads, n_done, s_per_character = self._model.threads, 0, 0.0
-            started = time.monotonic()
-            with contextlib.closing(
-                map_ahead(score_run, runs, threads)
-            ) as results:  # closing cancels what is not begun
-                for run in runs:
-                    n_characters = max(1, sum(map(len, run)))
-                    if deadline_s is not None and time.monotonic() + s_per_character * n_characters > deadline_s:
-                        break
-                    if is_cancelled is not None and is_cancelled():
-                        break
-                    scores.update(zip(run, next(results), strict=True))
-                    n_done += n_characters
-                    s_per_character = (time.monotonic() - started) * threads / n_done
+            sizes = [max(1, sum(map(len, run))) for run in runs]
+            results = map_in_time(
+                score_run, runs, sizes, self._model.threads, deadline_s=deadline_s, is_cancelled=is_cancelled
+            )
+            for run, found in zip(runs, results, strict=False):
+                scores.update(zip(run, found, strict=True))
         if any(map(math.isnan, scores.values())):
             raise ModelError(
                 f"model '{self.description.model}' returns values that are not numbers",

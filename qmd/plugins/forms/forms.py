@@ -98,7 +98,7 @@ def prepare_model(
 
     Args:
         forms: Names; None takes the default one.
-        on_progress: Told of every check prompt and every weight.
+        on_progress: Called for every check prompt and every weight.
 
     Raises:
         UsageError: If the model has no such form.
@@ -144,7 +144,8 @@ def prepare_model(
                 Qwen3Writer(staged / "model.onnx", shape, form, weights, count).write()
                 agreement = check.compare(expected, check.logits(f"checking {name}", staged / "model.onnx", name))
                 made = MadeForm(name, place / name, agreement, folder_size(staged), agreement.refusal(name))
-                _install(staged, made, origin, _is_ready(record, folder, name))
+                is_ready = any(one.name == name and one.fault is None for one in prepared_forms(record, folder))
+                _install(staged, made, origin, is_ready)
             return made
 
         return tuple(_first_kept(make, name, tries[name]) for name in chosen)
@@ -196,11 +197,6 @@ class _Check(Struct, frozen=True):
         return np.concatenate(rows)
 
 
-def _is_ready(record: ModelRecord, folder: Path, name: FormName) -> bool:
-    """Whether a form that agreed is in its place."""
-    return any(form.name == name and form.fault is None for form in prepared_forms(record, folder))
-
-
 def _install(staged: Path, made: MadeForm, origin: Mapping[str, object], is_ready: bool) -> None:
     """Put a form into its place, its manifest written last; or, where none that agreed is there, why it is refused."""
     result: Mapping[str, object]
@@ -228,11 +224,11 @@ def _source(record: ModelRecord, folder: Path) -> tuple[str, Path]:
     found = exact_source(record, folder)
     if found is not None:
         return found.name, folder / found.weights.path
-    held = [item.name for item in record.formats if (folder / item.weights.path).is_file()]
-    if not held:
+    here = [item.name for item in record.formats if (folder / item.weights.path).is_file()]
+    if not here:
         raise ModelError(f"'{folder}' holds no published file of '{record.name}'", f"qmd models pull {record.name}")
     raise ModelError(
-        f"no form is made of '{record.name}': its weights here are quantised already ({', '.join(held)}), "
+        f"no form is made of '{record.name}': its weights here are quantised already ({', '.join(here)}), "
         "and a form of them would lose precision once more",
         "there is nothing to do; the published file is used",
     )

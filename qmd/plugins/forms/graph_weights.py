@@ -37,7 +37,7 @@ class GraphWeights(Mapping[str, "npt.NDArray[np.float32]"]):
         path: The published ONNX file.
 
     Raises:
-        ModelError: If the graph is damaged, quantised, or not a Qwen3 network whose names are kept.
+        ModelError: If the graph is damaged, quantized, or not a Qwen3 network whose names are kept.
     """
 
     def __init__(self, path: Path) -> None:

@@ -83,7 +83,7 @@ class GraphWriter:
         shape: Sizes.
         form: Formats.
         weights: Read one at a time.
-        on_weight: Told of each weight that is read, and perhaps read again, by its name.
+        on_weight: Called with the name of each weight that is read, perhaps more than once.
     """
 
     def __init__(

@@ -6,11 +6,11 @@ model is whole and has answered.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -46,9 +46,9 @@ from qmd.inference.runtime.tokenization import load_tokenizer
 from qmd.plugins import hook
 from qmd.plugins.forms.gemma_graph import GemmaWriter
 from qmd.plugins.forms.graph_writer import Head
-from qmd.plugins.forms.graphs import StoredWriter
+from qmd.plugins.forms.graphs import OUTPUT, StoredWriter
 from qmd.plugins.forms.networks import Network, read_network
-from qmd.plugins.forms.number_formats import FORMATS
+from qmd.plugins.forms.number_formats import FORMATS, NumberFormat
 from qmd.plugins.forms.sources import model_name
 from qmd.plugins.forms.stored_weights import StoredWeights
 from qmd.plugins.forms.vocabulary import tokenizer_json
@@ -106,12 +106,12 @@ def import_weights(
     with mapped_os_errors(models_dir), reading(path.name):
         make_private_folder(models_dir)
         with staged(models_dir, record.folder) as staging:
-            held = _held(folder)
-            if held is None or held.record != record:
+            before = _made_before(folder)
+            if before is None or before.record != record:
                 check_space(models_dir, _graph_bytes(network))  # before reading what may be a terabyte of nothing
             source = _source(path, address or str(path.resolve()))
-            if held is not None and held.source.sha256 == source.sha256 and held.record == record:
-                return ImportReport(held, folder, network.number_formats, source.size_bytes, False, _note(network))
+            if before is not None and before.source.sha256 == source.sha256 and before.record == record:
+                return ImportReport(before, folder, network.number_formats, source.size_bytes, False, _note(network))
             check_space(models_dir, _graph_bytes(network))
             model = ImportedModel(record, source, __version__)
             files = _make(staging / "ready", network, model, on_progress)
@@ -181,34 +181,28 @@ def _record(name: str, network: Network) -> ModelRecord:
 def _source(path: Path, address: str) -> Source:
     files = sorted(filter(Path.is_file, path.glob("*.safetensors"))) if path.is_dir() else [path]
     digests = [sha256_of(file) for file in files]
-    size = sum(file.stat().st_size for file in files)
     # Of several files the digest of their digests.
-    if len(digests) == 1:
-        return Source(address, str(path.resolve()), size, digests[0])
-    import hashlib
-
-    return Source(address, str(path.resolve()), size, hashlib.sha256("".join(digests).encode()).hexdigest())
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return Source(address, str(path.resolve()), sum(file.stat().st_size for file in files), digest)
 
 
-def _held(folder: Path) -> ImportedModel | None:
+def _made_before(folder: Path) -> ImportedModel | None:
     """The whole model that lies in the folder; None where there is none."""
     try:
-        held, manifest = read_imported(folder), read_manifest(folder)
+        model, manifest = read_imported(folder), read_manifest(folder)
     except ModelError:
         return None
     files = manifest.files if manifest is not None else ()
-    is_whole = files and all((folder / file.path).is_file() for file in files)
-    return held if is_whole else None
+    return model if files and all((folder / file.path).is_file() for file in files) else None
 
 
 def _graph_bytes(network: Network) -> int:
     """About how large the graph becomes."""
-    total = 0
-    for tensor in network.tensors.values():
-        layout = tensor.format
-        bits = layout.bits + 32 / layout.run * (1 if layout.middle is None else 2)
-        total += int(np.prod(tensor.shape) * bits / 8)
-    return total
+
+    def bits(layout: NumberFormat) -> float:
+        return layout.bits + 32 / layout.run * (1 if layout.middle is None else 2)
+
+    return sum(int(np.prod(tensor.shape) * bits(tensor.format) / 8) for tensor in network.tensors.values())
 
 
 def _write_graph(path: Path, network: Network, on_progress: Callable[[int, int], None] | None) -> None:
@@ -254,11 +248,7 @@ def _try(place: Path, record: ModelRecord) -> None:
     if record.role == "embed":
         session = open_session(graph, format=format, threads=1, allow_gpu=False, fuse=False)
         rows = np.array([load_tokenizer(place / "tokenizer.json").encode("a word").ids], np.int64)
-        feeds: dict[str, Any] = {"input_ids": rows, "attention_mask": np.ones_like(rows)}
-        for node in session.ort.get_inputs():
-            if node.name not in feeds:
-                feeds[node.name] = np.zeros((1, node.shape[1], 0, node.shape[3]), np.float32)
-        answer = session.run([session.ort.get_outputs()[0].name], feeds)[0]
+        answer = session.run([OUTPUT], {"input_ids": rows, "attention_mask": np.ones_like(rows)})[0]
     else:
         (answer,) = hook("models prepare: logits of prompts")(place, graph, format, [("a word", "")], 1)
     if not np.isfinite(answer).all():

@@ -15,29 +15,23 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from qmd.foreign import map_file, path_below, short
-from qmd.inference.onnx_files import BFLOAT16, DTYPES, Entry, Packed, WireError, read_model, read_varints, refused
+from qmd.inference.onnx_files import BFLOAT16, DTYPES, FLOAT, Entry, WireError, read_model, refused
 
 EXTERNAL = 1
 """`data_location` of a tensor whose bytes lie in a file beside the model."""
 _MOST_DIMENSIONS = 8
-_MOST_VARINTS = 8 << 20
-"""Bytes of numbers that are read one by one."""
 _NUMBERS = {name: number for number, (name, _) in DTYPES.items() if number != BFLOAT16}
 
 
 class Tensor(Struct, frozen=True, kw_only=True):
-    """`TensorProto`: a constant, with its data in one of three places."""
+    """`TensorProto`: a constant, whose data lies here as bytes or, of floats, as numbers; or in another file."""
 
     dims: Annotated[tuple[int, ...], 1] = ()
     data_type: Annotated[int, 2] = 0
-    float_data: Annotated[tuple[Packed, ...], 4] = ()
-    int32_data: Annotated[tuple[Packed, ...], 5] = ()
-    int64_data: Annotated[tuple[Packed, ...], 7] = ()
+    float_data: Annotated[tuple[float, ...], 4] = ()
     name: Annotated[str, 8] = ""
     raw_data: Annotated[memoryview | None, 9] = None
     """Little-endian."""
-    double_data: Annotated[tuple[Packed, ...], 10] = ()
-    uint64_data: Annotated[tuple[Packed, ...], 11] = ()
     external_data: Annotated[tuple[Entry, ...], 13] = ()
     data_location: Annotated[int, 14] = 0
 
@@ -55,7 +49,7 @@ class Attribute(Struct, frozen=True, kw_only=True):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """`NodeProto`; an empty name stands for an input or output that is left out."""
+    """`NodeProto`; an empty name stands for an input or output that is not used."""
 
     input: Annotated[tuple[str, ...], 1] = ()
     output: Annotated[tuple[str, ...], 2] = ()
@@ -68,7 +62,7 @@ class Node(Struct, frozen=True, kw_only=True):
         """The numeric attributes by name: `int`, `float`, or a tuple of them."""
         numbers = {1: "f", 2: "i", 6: "floats", 7: "ints"}
         found = {one.name: getattr(one, numbers[one.type]) for one in self.attribute if one.type in numbers}
-        # Some writers leave out a zero.
+        # Some writers do not write a zero.
         return {name: 0 if value is None else value for name, value in found.items()}
 
 
@@ -193,14 +187,7 @@ class OnnxFile:
             return np.frombuffer(self._external(tensor), dtype)
         if tensor.raw_data is not None:
             return np.frombuffer(tensor.raw_data, dtype)
-        if tensor.data_type in (1, 11):
-            return np.frombuffer(_joined(tensor.float_data or tensor.double_data), dtype)
-        block = _joined(tensor.int32_data or tensor.int64_data or tensor.uint64_data)
-        if len(block) > _MOST_VARINTS:
-            raise WireError("its numbers are written one by one")
-        numbers = read_varints(block)
-        # Cut to the width of the type: half floats are the bits of the numbers, small ones may be negative.
-        return np.array(numbers, np.int64).astype(f"<u{dtype.itemsize}").view(dtype)
+        return np.array(tensor.float_data if tensor.data_type == FLOAT else (), dtype)
 
     def _external(self, tensor: Tensor) -> memoryview:
         entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -219,26 +206,13 @@ class OnnxFile:
 
 
 def tensor_of(name: str, array: npt.NDArray[Any]) -> Tensor:
-    """A constant that lies in the model file itself.
-
-    Raises:
-        KeyError: ONNX has no such type.
-    """
-    return Tensor(name=name, dims=array.shape, data_type=data_type_of(array), raw_data=memoryview(array.tobytes()))
+    """A constant that lies in the model file itself; KeyError where ONNX has no such type."""
+    data_type = _NUMBERS[str(array.dtype)]
+    return Tensor(name=name, dims=array.shape, data_type=data_type, raw_data=memoryview(array.tobytes()))
 
 
 def external_tensor(name: str, array: npt.NDArray[Any], location: str, offset: int) -> Tensor:
     """A constant whose bytes lie in the file `location` of the model's folder, from `offset` on."""
     entries = (Entry("location", location), Entry("offset", str(offset)), Entry("length", str(array.nbytes)))
-    return Tensor(
-        name=name, dims=array.shape, data_type=data_type_of(array), external_data=entries, data_location=EXTERNAL
-    )
-
-
-def data_type_of(array: npt.NDArray[Any]) -> int:
-    """The `TensorProto.DataType` of an array."""
-    return _NUMBERS[str(array.dtype)]
-
-
-def _joined(blocks: tuple[Packed, ...]) -> memoryview:
-    return blocks[0] if len(blocks) == 1 else memoryview(b"".join(blocks))
+    data_type = _NUMBERS[str(array.dtype)]
+    return Tensor(name=name, dims=array.shape, data_type=data_type, external_data=entries, data_location=EXTERNAL)

@@ -69,7 +69,7 @@ def quantize_blocks(weight: npt.NDArray[np.float32], bits: int, block: int) -> B
     """
     n, k = weight.shape
     if bits not in (4, 8) or k % block:
-        raise ValueError(f"cannot quantise shape {weight.shape} to {bits} bits in blocks of {block}")
+        raise ValueError(f"cannot quantize shape {weight.shape} to {bits} bits in blocks of {block}")
     packed = np.empty((n, k // block, block * bits // 8), np.uint8)
     scales = np.empty((n, k // block), np.float32)
     for start in range(0, n, _ROWS_AT_ONCE):

@@ -153,18 +153,23 @@ def generate_branches(
     budgets = [min(budget, limits.max_tokens) for budget in max_tokens]
     while True:
         for index, row in enumerate(rows):
-            if stops[index] is None and len(row) < budgets[index]:
-                token = choosers[index](logits[index], row)
-                if token in end_ids:
-                    stops[index] = "end"
-                else:
-                    row.append(token)
-            if stops[index] is None and len(row) >= budgets[index]:
-                stops[index] = "budget"
+            if stops[index] is None:
+                stops[index] = _extend(row, logits[index], choosers[index], end_ids, budgets[index])
         halt = None if all(stops) else limits.stop_reason()
-        if halt is not None:
-            stops = [stop or halt for stop in stops]
-        if all(stops):
-            return [Generated(tuple(row), stop or "budget") for row, stop in zip(rows, stops, strict=True)]
+        ended = [stop or halt for stop in stops]
+        if all(ended):
+            return [Generated(tuple(row), stop or "budget") for row, stop in zip(rows, ended, strict=True)]
         # A row may be empty here: it ended before its first token. Any token will do for it.
         logits = context.append([[row[-1] if row else 0] for row in rows])
+
+
+def _extend(
+    row: list[int], logits: npt.NDArray[np.float32], choose: Chooser, end_ids: Collection[int], budget: int
+) -> StopReason | None:
+    """Add the next token to a row; why the row ends with it."""
+    if len(row) < budget:
+        token = choose(logits, row)
+        if token in end_ids:
+            return "end"
+        row.append(token)
+    return "budget" if len(row) >= budget else None

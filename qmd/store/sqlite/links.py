@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qmd.store.linking import WrittenLink
 
 _BATCH = 20_000
-"""Notes whose anchors are held at once; each batch reads the links of its collection again."""
+"""Notes whose anchors are in memory at once; each batch reads the links of its collection again."""
 
 _REMOVED_AT_ONCE = 500
 
