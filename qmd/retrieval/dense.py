@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from qmd.inference.base import Embedder
-from qmd.records import Candidate, Ranking, Scope, SubQuery
-from qmd.retrieval.fusion import SCORE_DEPTH, fuse_zscores
+from qmd.records import Ranking, Scope, SubQuery
+from qmd.retrieval.fusion import SCORE_DEPTH, Dense, DenseRanking, fuse_zscores
 from qmd.retrieval.lexical import Words, lexical_ranking
-from qmd.retrieval.supply import ChunkSource, Supplied, supply_vectors
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
 from qmd.store.records import VectorCoverage
+
+if TYPE_CHECKING:
+    from qmd.retrieval.supply import ChunkSource, Supplied
 
 EMBED_ESTIMATE_MS = 30.0
 """One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
 
 MANY_PENDING = 0.1
 """Share of documents without vectors from which the notice is more than a tip (the original's 10 %)."""
-
-
-class DenseRanking(Struct, frozen=True):
-    """A dense ranking with how far the model understood its text, in [0, 1]."""
-
-    ranking: Ranking
-    trust: float
-
-
-class Dense(Struct, frozen=True):
-    """What a search by meaning found."""
-
-    rankings: tuple[DenseRanking, ...] = ()
-    waiting: frozenset[int] = frozenset()
-    """Candidates by words whose texts wait for vectors, by document id."""
-    by_words: tuple[int, ...] = ()
-    """All candidates by words, best first, where texts wait."""
 
 
 def search_dense(
@@ -57,6 +41,8 @@ def search_dense(
         k: Length of a ranking.
         open_source: Cuts the texts of candidates without vectors; None where nothing is to be computed.
     """
+    from qmd.retrieval.supply import Supplied, supply_vectors
+
     reader, trace, embedder = run.reader, run.trace, run.engines.embedder
     if embedder is None:
         # A model that fails is one all the same, and its failure has been told.
@@ -154,17 +140,6 @@ def _explain_absence(
         if reader.vector_coverage(embedder.fingerprint).pending:
             hint = ": run 'qmd embed'" if reader.running_embedding() is None else " yet"
         trace.warn(f"searched by words only: none of these notes has vectors{hint}")
-
-
-def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
-    """For each document the chunk with the highest cosine over all rankings."""
-    best: dict[int, Candidate] = {}
-    for entry in rankings:
-        for candidate in entry.ranking.candidates:
-            known = best.get(candidate.document_id)
-            if known is None or candidate.score > known.score:
-                best[candidate.document_id] = candidate
-    return best
 
 
 def _text(item: SubQuery | str) -> str:
