@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -107,7 +109,7 @@ class _Texts:
     def _put(self, reader: IndexReader, files: Sequence[StoredFile]) -> None:
         texts = reader.texts(list({file.hash for file in files}))
         with self._writer.transaction():
-            for collection, part in _by_collection(files):
+            for collection, part in groupby(files, key=attrgetter("collection")):
                 made = [new for file in part if (new := self._new_document(file, texts[file.hash])) is not None]
                 self._writer.put_documents(collection, made)
 
@@ -130,24 +132,8 @@ class _Texts:
         return replace(new, created_at=file.created_at, modified_at=file.modified_at)
 
 
-def _by_collection(files: Sequence[StoredFile]) -> Iterator[tuple[str, list[StoredFile]]]:
-    """Runs of files of one collection."""
-    run: list[StoredFile] = []
-    for file in files:
-        if run and run[0].collection != file.collection:
-            yield run[0].collection, run
-            run = []
-        run.append(file)
-    if run:
-        yield run[0].collection, run
-
-
 def _is_same(known: KnownFile | None, file: StoredFile) -> bool:
-    return known is not None and (known.hash, known.size_bytes, known.mtime_ns) == (
-        file.hash,
-        file.size_bytes,
-        file.mtime_ns,
-    )
+    return known is not None and known == KnownFile(known.document_id, file.hash, file.size_bytes, file.mtime_ns)
 
 
 def _copy_vectors(reader: IndexReader, writer: IndexWriter, on_progress: OnProgress) -> int:

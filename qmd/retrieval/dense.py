@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -10,10 +11,12 @@ from qmd.inference.base import Embedder
 from qmd.records import Candidate, Ranking, Scope, SubQuery
 from qmd.retrieval.fusion import SCORE_DEPTH, fuse_zscores
 from qmd.retrieval.lexical import Words, lexical_ranking
-from qmd.retrieval.supply import ChunkSource, Supplied, supply_vectors
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
 from qmd.store.records import VectorCoverage
+
+if TYPE_CHECKING:
+    from qmd.retrieval.supply import ChunkSource, Supplied
 
 EMBED_ESTIMATE_MS = 30.0
 """One query text with the built-in model, tokenising included (1.7 ms) with room for a slow machine."""
@@ -57,6 +60,8 @@ def search_dense(
         k: Length of a ranking.
         open_source: Cuts the texts of candidates without vectors; None where nothing is to be computed.
     """
+    from qmd.retrieval.supply import Supplied, supply_vectors
+
     reader, trace, embedder = run.reader, run.trace, run.engines.embedder
     if embedder is None:
         # A model that fails is one all the same, and its failure has been told.

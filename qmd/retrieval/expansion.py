@@ -27,8 +27,6 @@ ESTIMATE_MS = 1500.0
 def is_expanded(run: Run, words: Words) -> bool:
     """Whether the expander is asked about a plain query: it is wanted, it is there, and there is time."""
     options, trace = run.options, run.trace
-    if options.mode == "lexical" or run.query.subqueries:
-        return False
     if run.engines.expander is None:
         if options.expand:
             trace.warn("not expanded: no expansion model; run 'qmd models pull'")

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,16 +16,16 @@ from qmd.records import Hit, Query, Scope, SearchResponse, Sort, SubQuery
 from qmd.retrieval import calibration, dating, naming
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.dense import Dense, best_chunks, search_dense
-from qmd.retrieval.expansion import expand, is_expanded
 from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Fused, fuse_zscores, put_first
 from qmd.retrieval.hits import RankedCandidate, Scale, build_hits, fold_copies
 from qmd.retrieval.lexical import Words, lex_operators, lexical_query, lexical_ranking, term_filter
 from qmd.retrieval.query import SearchOptions
-from qmd.retrieval.reranking import rerank
 from qmd.retrieval.snippets import best_passage
-from qmd.retrieval.supply import ChunkSource
 from qmd.retrieval.trace import Listener, Run, Trace
 from qmd.store.base import IndexReader
+
+if TYPE_CHECKING:
+    from qmd.retrieval.supply import ChunkSource
 
 KNOWN_DEPTH = 5
 """Best candidates by words that vectors should know: their weight falls with the square root of the share they know.
@@ -91,10 +92,13 @@ def _answer(
         dated = dating.find_dated(reader, "" if query.subqueries else query.text, query.scope)
         words = _search_words(run, dated, depth)
     expansion, meaning = Expansion(()), Dense()
-    if is_expanded(run, words):
-        with trace.stage("expand"):
-            expansion = expand(run)
-            words = _search_proposed(run, words, expansion.subqueries)
+    if options.mode != "lexical" and not query.subqueries:
+        from qmd.retrieval.expansion import expand, is_expanded
+
+        if is_expanded(run, words):
+            with trace.stage("expand"):
+                expansion = expand(run)
+                words = _search_proposed(run, words, expansion.subqueries)
     texts = _texts_for_vectors(run, expansion.subqueries)
     if texts:
         with trace.stage("dense"):
@@ -103,6 +107,8 @@ def _answer(
         words = replace(words, rankings=(lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),))
     ranked = _candidates(run, words, meaning, dated)
     if options.rerank and options.mode != "lexical" and len(ranked) > 1:
+        from qmd.retrieval.reranking import rerank
+
         with trace.stage("rerank"):
             ranked = rerank(run, ranked, words.terms)
     with trace.stage("passages"):

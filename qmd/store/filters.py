@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from datetime import date, datetime, timedelta
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -123,18 +123,22 @@ class ScopeWriter(ABC):
 
     def _instant(self, day: str, *, is_end: bool = False) -> str:
         """When a day, month or year begins where the reader is, or the next one, as `modified_at` has it."""
+        from datetime import date, datetime, timedelta
+
+        def first_of(months: int) -> date:
+            # Of one that the calendar cannot hold, the first of another year.
+            return date(min(max(months // 12, 2), 9998), months % 12 + 1, 1)
+
         year, month, number = ([int(part) for part in re.findall(r"\d+", day)] + [0, 0, 0])[:3]
         months = 12 * year + max(month - 1, 0)
         if is_end:
             number, months = (number + 1, months) if number else (0, months + (1 if month else 12))
-        begin = min(_first_of(months) + timedelta(days=max(number - 1, 0)), _first_of(months + 1))
-        local = datetime(begin.year, begin.month, begin.day).astimezone()
-        return self.value(time_text((local - (local.utcoffset() or timedelta())).replace(tzinfo=None)) + "Z")
-
-
-def _first_of(months: int) -> date:
-    """The first day of a month, by months since the year 0; of one that the calendar cannot hold, of the next year."""
-    return date(min(max(months // 12, 2), 9998), months % 12 + 1, 1)
+        begin = min(first_of(months) + timedelta(days=max(number - 1, 0)), first_of(months + 1))
+        moment = datetime(begin.year, begin.month, begin.day)
+        # Windows knows no time zones before 1970.
+        with suppress(OSError, OverflowError):
+            moment -= moment.astimezone().utcoffset() or timedelta()
+        return self.value(time_text(moment) + "Z")
 
 
 def folded(value: object) -> str:

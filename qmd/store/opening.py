@@ -19,7 +19,7 @@ _UNFINISHED = "unfinished copy of "
 class Opening(Protocol):
     """The module that a row of `plugins.STORES` names; `path` is that beside which this machine keeps what is its own.
 
-    Whatever it opens is held to the suite of tests in `tests/store/contract`.
+    Whatever it opens has to pass the tests in `tests/store/contract`.
     """
 
     def open_reader(self, address: str, path: Path) -> IndexReader:

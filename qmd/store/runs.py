@@ -100,7 +100,7 @@ def recorded_run(database: Path, before: EmbeddingRun | None = None, by: Runner 
 
 
 class RunRecord:
-    """What others are told of a run; see `recorded_run`."""
+    """What others learn of a run; see `recorded_run`."""
 
     def __init__(self, database: Path, before: EmbeddingRun | None, by: Runner) -> None:
         self._file = _record_file(database)
@@ -140,7 +140,7 @@ class RunRecord:
 
     def _write(self) -> None:
         self._written_at = time.monotonic()
-        # The vectors matter more than whether somebody can be told of them.
+        # The vectors matter more than whether anybody learns of them.
         with suppress(OSError):
             write_atomically(self._file, json.encode(self.run).decode())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qmd.retrieval.mentions import is_stub
+from qmd.retrieval.hits import is_stub
 
 
 @pytest.mark.parametrize(

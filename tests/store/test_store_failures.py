@@ -15,7 +15,7 @@ import pytest
 
 from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
-from qmd.records import Collection, Scope
+from qmd.records import Collection
 from qmd.store.records import NewDocument
 from qmd.store.sqlite.connection import DamagedIndexError, ForeignIndexError, as_qmd_error
 from qmd.store.sqlite.files import APPLICATION_ID, connect_for_reading
@@ -41,26 +41,6 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
             open_index(path)
         assert_one_line_with_hint(caught.value)
     assert path.read_bytes().startswith(b"these are notes")
-
-
-def test_a_damaged_index_is_reported_by_reading_and_by_check(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    writer.put_documents("n", [make_document(f"{n}.md", f"text {n} " * 400) for n in range(200)])
-    size = writer._database.value("PRAGMA page_size")
-    # Without its schema a file cannot even be opened.
-    schema = {page for (page,) in writer._database.rows("SELECT pageno FROM dbstat WHERE name = 'sqlite_schema'")}
-    writer.close()
-    raw = bytearray(index_path.read_bytes())
-    for page in range(3, len(raw) // size + 1):
-        if page not in schema:
-            raw[(page - 1) * size : page * size] = b"\xa5" * size
-    index_path.write_bytes(raw)
-    with pytest.raises(StoreError, match="is damaged") as caught, open_reader(index_path) as reader:
-        list(reader.iter_documents(Scope()))
-    assert_one_line_with_hint(caught.value)
-    with open_reader(index_path) as reader:
-        assert reader.check()
 
 
 @pytest.mark.parametrize("table", ["documents_fts", "photos"])
@@ -133,16 +113,6 @@ def test_the_file_carries_our_mark(writer: SqliteWriter, index_path: Path) -> No
     raw.close()
 
 
-def test_readers_work_while_a_writer_is_in_the_middle(
-    writer: SqliteWriter, index_path: Path, make_document: MakeDocument
-) -> None:
-    writer.put_documents("n", [make_document("a", "apple")])
-    with writer.transaction():
-        writer.put_documents("n", [make_document("b", "banana")])
-        with open_reader(index_path) as reader:
-            assert [document.path for document in reader.iter_documents()] == ["a"]
-
-
 def test_a_reader_cannot_write(writer: SqliteWriter, index_path: Path) -> None:
     with pytest.raises(StoreError, match="read-only"):
         connect_for_reading(index_path).run("DELETE FROM documents")
@@ -160,13 +130,6 @@ def test_a_full_disk_is_named_and_the_index_stays_whole(
     assert_one_line_with_hint(caught.value)
     assert [document.path for document in writer.iter_documents()] == ["a"]
     assert writer.check() == []
-
-
-def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError) as caught:
-        open_writer(tmp_path / "file" / "index.sqlite")
-    assert "\n" not in caught.value.message
 
 
 def test_an_index_on_read_only_media_opens_as_an_immutable_file(

@@ -29,10 +29,10 @@ def vector_coverage(tables: Tables, fingerprint: str) -> VectorCoverage:
     """What a search by vectors has to know beforehand."""
     model = tables.state.model(fingerprint)
     has_vectors = model is not None and tables.count(model.table) > 0
-    held = tables.arrow("documents", ("hash",))
-    if held is None:
+    stored = tables.arrow("documents", ("hash",))
+    if stored is None:
         return VectorCoverage(0, has_vectors)
-    contents = pc.unique(held["hash"])
+    contents = pc.unique(stored["hash"])
     complete = None if model is None else tables.arrow("chunks", ("hash",), both(f"model = {model.id}", _DONE))
     n_done = 0 if complete is None else pc.sum(pc.is_in(contents, complete["hash"])).as_py() or 0
     return VectorCoverage(len(contents) - n_done, has_vectors)
@@ -129,8 +129,8 @@ def put_chunks(
         facts = {"model": model.id, "hash": content}
         rows += [{**facts, "seq": -1}] if is_complete else []
         rows += [{**facts, "seq": c.seq, "start": c.start, "end": c.end, "key": c.key} for c in contents[content]]
-    held = {row["hash"] for row in tables.select_in("chunks", ("hash",), "hash", list(there), f"model = {model.id}")}
-    tables.delete_in("chunks", "hash", sorted(held), f"model = {model.id}")
+    stored = {row["hash"] for row in tables.select_in("chunks", ("hash",), "hash", list(there), f"model = {model.id}")}
+    tables.delete_in("chunks", "hash", sorted(stored), f"model = {model.id}")
     tables.add("chunks", rows)
 
 

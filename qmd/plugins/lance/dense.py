@@ -106,7 +106,7 @@ def all_vectors(tables: Tables, fingerprint: str) -> Iterator[Mapping[bytes, npt
 
 
 def known_model(tables: Tables, vector: npt.NDArray[np.float32], fingerprint: str) -> Model | None:
-    """The model of a fingerprint, None where nothing of it is held.
+    """The model of a fingerprint, None where nothing of it is stored.
 
     Raises:
         StoreError: `vector` has another dimension than the stored ones.

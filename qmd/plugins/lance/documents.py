@@ -116,11 +116,11 @@ def settle_anchors(tables: OpenTables, collection: str, since: int) -> int:
         targets = [row["id"] for row in tables.select("documents", ("id",), mine)]
     for first in range(0, len(targets), _ANCHORS_AT_ONCE):
         part = targets[first : first + _ANCHORS_AT_ONCE]
-        held = {
+        stored = {
             row["id"]: row["anchors"] for row in tables.select_in("documents", ("id", "anchors"), "id", part, where)
         }
         made = anchors_of(links, collection, part)
-        changed = [one for one in part if made.get(one) != held.get(one)]
+        changed = [one for one in part if made.get(one) != stored.get(one)]
         tables.patch_documents([{"id": one, "anchors": made.get(one)} for one in changed])
     tables.delete("places", touched)
     return newest
@@ -174,8 +174,8 @@ def names_in(row: Row) -> Iterator[tuple[str, NameKind]]:
 
 
 def _metadata(row: Row) -> Any:
-    held = msgspec.json.decode(row["metadata"])
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in held.items()}
+    stored = msgspec.json.decode(row["metadata"])
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
 
 
 def _row(document: NewDocument, document_id: int, collection: str, created_at: str) -> Row:

@@ -95,9 +95,9 @@ def check(tables: Tables) -> list[str]:
         return [error.message for error in unreadable.values()]
     found = []
     for model in tables.state.models:
-        held = {row["key"] for row in tables.select(model.table, ("key",))}
+        stored = {row["key"] for row in tables.select(model.table, ("key",))}
         used = [row["key"] for row in tables.select("chunks", ("key",), both(f"model = {model.id}", "seq >= 0"))]
-        lost = sum(key not in held for key in used)
+        lost = sum(key not in stored for key in used)
         if lost:
             found.append(f"{lost} chunks have no vector")
     return found
@@ -149,8 +149,8 @@ def count_unused(tables: Tables) -> Mapping[str, int]:
 def drop_unused(tables: OpenTables) -> None:
     """Delete what nothing refers to, and make all tables compact."""
     texts = {row["hash"] for row in tables.select("documents", ("hash",))}
-    held = {row["hash"] for row in tables.select("chunks", ("hash",))}
-    tables.delete_in("chunks", "hash", sorted(held - texts))
+    stored = {row["hash"] for row in tables.select("chunks", ("hash",))}
+    tables.delete_in("chunks", "hash", sorted(stored - texts))
     for model, keys in chunks.unused_keys(tables).items():
         tables.delete_in(model.table, "key", sorted(keys))
     for name in list(tables.state.versions):

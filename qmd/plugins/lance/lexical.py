@@ -103,10 +103,10 @@ def _score_anchors(tables: Tables, terms: Sequence[LexicalTerm], where: str) -> 
         return {}
     with tables.connection.failing():
         wanted = [{one.text for one in table.tokenize(term.fts, column="anchors")} for term in positive]
-        held = [{one.text for one in table.tokenize(row["anchors"], column="anchors")} for row in rows]
+        stored = [{one.text for one in table.tokenize(row["anchors"], column="anchors")} for row in rows]
     scores = {
         row["id"]: row["_score"] * (sum(not words.isdisjoint(one) for one in wanted) / len(wanted)) ** 2
-        for row, words in zip(rows, held, strict=True)
+        for row, words in zip(rows, stored, strict=True)
     }
     return dict(sorted(scores.items(), key=lambda one: (-one[1], one[0])))
 

@@ -1,4 +1,7 @@
-"""Opening an index in LanceDB tables, on this disk or in an object store."""
+"""Opening an index in LanceDB tables, on this disk or in an object store, whose keys are in the environment.
+
+As `qmd.store.opening.Opening` says.
+"""
 
 from __future__ import annotations
 
@@ -14,30 +17,12 @@ from qmd.plugins.lance.writer import LanceWriter
 
 
 def open_reader(address: str, path: Path) -> LanceReader:
-    """Open an index for reading; it shows one state, that which was there when it was opened.
-
-    Args:
-        address: `lance:/path`, or an object store's (`s3://bucket/prefix`), whose keys are in the environment.
-        path: Beside it this machine keeps locks and marks of the index.
-
-    Raises:
-        NotFoundError: No index there.
-        StoreError: The place cannot be read.
-    """
+    """Open an index for reading; it shows one state, that which was there when it was opened."""
     return LanceReader(Connection(address), path)
 
 
 def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None) -> LanceWriter:
-    """Open an index for writing, creating it.
-
-    Args:
-        address: As for `open_reader`.
-        path: As for `open_reader`.
-        busy_timeout_ms: How long a transaction waits for another writer; None = environment or two minutes.
-
-    Raises:
-        StoreError: The place is not writable.
-    """
+    """Open an index for writing, creating it."""
     connection = Connection(address)
     try:
         connection.open_state()
@@ -51,7 +36,7 @@ def open_writer(address: str, path: Path, *, busy_timeout_ms: int | None = None)
 
 
 def mend(address: str, path: Path, *, thorough: bool) -> Sequence[str]:
-    """Begin damaged tables anew, which the next update and embedding fill; their names. `thorough` as for `health`."""
+    """Begin damaged tables anew, which the next update and embedding fill; their names."""
     connection = Connection(address)
     try:
         connection.read_state(connection.open_state())

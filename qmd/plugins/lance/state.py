@@ -19,7 +19,7 @@ FORMAT = 1
 
 
 class Model(Struct, frozen=True):
-    """A model whose vectors are held, in the table of its `id`."""
+    """A model whose vectors are stored, in the table of its `id`."""
 
     id: int
     fingerprint: str
@@ -51,7 +51,7 @@ class State(Struct):
         return [one for one in self.models if not one.fingerprint.startswith(ANEW)]
 
     def model(self, fingerprint: str) -> Model | None:
-        """The model of a fingerprint, None where nothing of it is held."""
+        """The model of a fingerprint, None where nothing of it is stored."""
         return next((one for one in self.models if one.fingerprint == fingerprint), None)
 
 

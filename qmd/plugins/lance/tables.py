@@ -336,5 +336,5 @@ class OpenTables(Tables):
 
 
 def taken_over(address: str) -> BusyError:
-    """What a writer is told that was silent for so long that another one took its place."""
+    """What a writer learns that was silent for so long that another one took its place."""
     return BusyError(f"another process has taken over index '{address}'", "run the command again")

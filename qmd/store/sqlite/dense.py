@@ -67,7 +67,7 @@ class _Model(Struct, frozen=True):
     centre: bytes | None
 
 
-class _Held(Struct):
+class _Rows(Struct):
     """All vectors of a model: slots, ascending, shape (n,), rows, shape (n, dim), and once known their scales, (n,)."""
 
     slots: npt.NDArray[np.int64]
@@ -81,9 +81,9 @@ class VectorCache:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._key: tuple[int, int] | None = None
-        self._held: _Held | None = None
+        self._all: _Rows | None = None
         self._signs: tuple[npt.NDArray[np.int64], list[npt.NDArray[np.uint64]]] | None = None
-        self._narrowed: tuple[tuple[Condition, tuple[int, int]], _Held] | None = None
+        self._narrowed: tuple[tuple[Condition, tuple[int, int]], _Rows] | None = None
         self._searches = 0
 
     def search(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
@@ -96,17 +96,17 @@ class VectorCache:
         if model is None or model.n_vectors == 0 or k <= 0 or scope.collections == ():
             return []
         condition = scope_condition(scope)
-        held = self._narrow(model, condition)
-        if held is None and model.centre is not None and hasattr(np, "bitwise_count"):
+        kept = self._narrow(model, condition)
+        if kept is None and model.centre is not None and hasattr(np, "bitwise_count"):
             self._searches += 1
             nearest, scores = self._nearest_by_signs(model, vector, k)
             found = self._documents(model, nearest, scores, k, condition)
             # Scope and shared texts can use up the candidates; then only the full scan is right.
             if len(found) >= k or len(nearest) == model.n_vectors:
                 return found
-        held = self._read_all(model) if held is None else held
-        scores, held.scales = score_rows(held.rows, vector, held.scales)
-        return self._documents(model, held.slots, scores, k, condition)
+        kept = self._read_all(model) if kept is None else kept
+        scores, kept.scales = score_rows(kept.rows, vector, kept.scales)
+        return self._documents(model, kept.slots, scores, k, condition)
 
     def search_like(self, document_id: int, k: int, scope: Scope) -> list[Candidate]:
         """The top `k` by the mean of a document's chunks, of the model used last; empty when it has none of that."""
@@ -138,7 +138,7 @@ class VectorCache:
         return best
 
     def _model(self, fingerprint: str, vector: npt.NDArray[np.float32]) -> _Model | None:
-        """The model's row; forgets what is held of an older state."""
+        """The model's row; forgets what is kept of an older state."""
         sql = "SELECT id, dim, n_vectors, generation, centre FROM models WHERE fingerprint = ?"
         row = self._database.row(sql, (fingerprint,))
         if row is None:
@@ -148,10 +148,10 @@ class VectorCache:
             raise StoreError(f"query vector has shape {vector.shape}, the index holds {model.dim} dimensions")
         if self._key != (model.id, model.generation):
             self._key = (model.id, model.generation)
-            self._held = self._signs = self._narrowed = None
+            self._all = self._signs = self._narrowed = None
         return model
 
-    def _narrow(self, model: _Model, condition: Condition) -> _Held | None:
+    def _narrow(self, model: _Model, condition: Condition) -> _Rows | None:
         """The vectors of the documents in scope, kept until another scope is searched; None when the scope is wide."""
         if not condition.sql:
             return None
@@ -164,9 +164,9 @@ class VectorCache:
         sql = f"SELECT chunks.slot FROM {_CHUNKS_OF_DOCUMENTS} AND {condition.sql}"
         found = self._database.rows(sql, (model.id, *condition.bindings))
         slots = np.array(sorted({slot for (slot,) in found}), dtype=np.int64)
-        held = _Held(slots, *self._rows_of(model, slots))
-        self._narrowed = (condition, state), held
-        return held
+        kept = _Rows(slots, *self._rows_of(model, slots))
+        self._narrowed = (condition, state), kept
+        return kept
 
     def _score(
         self, model: _Model, vector: npt.NDArray[np.float32], slots: npt.NDArray[np.int64]
@@ -181,22 +181,22 @@ class VectorCache:
         """The rows of the given slots, and their scales where they are known."""
         exceeds = model.n_vectors * model.dim > MAX_MATRIX_BYTES
         # All of them are read where later queries will share them.
-        if self._held is None and (exceeds or (len(slots) < model.n_vectors // 8 and self._searches <= _READS_ROWS)):
+        if self._all is None and (exceeds or (len(slots) < model.n_vectors // 8 and self._searches <= _READS_ROWS)):
             return self._read_slots(model.id, model.dim, slots), None
-        held = self._read_all(model)
-        places = np.searchsorted(held.slots, slots)
-        if not np.array_equal(held.slots.take(places, mode="clip"), slots):
+        kept = self._read_all(model)
+        places = np.searchsorted(kept.slots, slots)
+        if not np.array_equal(kept.slots.take(places, mode="clip"), slots):
             raise DamagedIndexError(self._database.path)
-        return held.rows[places], None if held.scales is None else held.scales[places]
+        return kept.rows[places], None if kept.scales is None else kept.scales[places]
 
-    def _read_all(self, model: _Model) -> _Held:
+    def _read_all(self, model: _Model) -> _Rows:
         """All vectors of a model, which are kept unless they are too many."""
-        if self._held is not None:
-            return self._held
+        if self._all is not None:
+            return self._all
         slots, stored = vectors_of(self._database, model.id, model.dim).read_all()
-        held = _Held(slots, stored.view(np.int8))
-        self._held = held if stored.nbytes <= MAX_MATRIX_BYTES else None
-        return held
+        kept = _Rows(slots, stored.view(np.int8))
+        self._all = kept if stored.nbytes <= MAX_MATRIX_BYTES else None
+        return kept
 
     def _read_slots(self, model: int, dim: int, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
         return vectors_of(self._database, model, dim).read_slots(slots).view(np.int8)

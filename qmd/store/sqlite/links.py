@@ -14,7 +14,7 @@ from qmd.store.records import PackedLinks, hash_key, unpack_links
 from qmd.store.sqlite.connection import Database
 
 _BATCH = 20_000
-"""Notes whose anchors are held at once; each batch reads the links of its collection again."""
+"""Notes whose anchors are in memory at once; each batch reads the links of its collection again."""
 
 _REMOVED_AT_ONCE = 500
 

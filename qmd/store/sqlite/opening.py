@@ -19,15 +19,7 @@ _MIGRATION_TIMEOUT_MS = 10_000
 
 
 def open_reader(path: Path) -> SqliteReader:
-    """Open an index for reading; a writer elsewhere does not disturb it.
-
-    Args:
-        path: The database file; where that is another program's, the index beside it is meant.
-
-    Raises:
-        NotFoundError: No index there.
-        StoreError: The file is damaged or cannot be opened.
-    """
+    """Open an index for reading, as `qmd.store.opening` says."""
     own = own_index(path)
     try:
         return SqliteReader(_checked(connect_for_reading(own), check_schema))
@@ -42,17 +34,7 @@ def open_reader(path: Path) -> SqliteReader:
 
 
 def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWriter:
-    """Open an index for writing, creating or migrating it.
-
-    Args:
-        path: The database file, its folder is made when missing; where that is another program's, the index lies
-            beside it.
-        busy_timeout_ms: How long any statement waits for another process; None = environment or two minutes.
-
-    Raises:
-        BusyError: Another process kept the index for longer.
-        StoreError: The file is damaged or the place not writable.
-    """
+    """Open an index for writing, as `qmd.store.opening` says."""
     own = own_index(path)
     try:
         writer = SqliteWriter(_checked(connect_for_writing(own, busy_timeout_ms), _migrated))

@@ -64,11 +64,11 @@ def statistics(database: Database, scope: Scope) -> Statistics | None:
     if names is None:
         return None
     version = database.state()
-    held: Statistics | None = database.statistics.get(names)
-    if held is None or held.version != version:
-        held = _count(database, names, version)
-        database.statistics[names] = held
-    return held if len(held.ids) < min(count_all(database), MAX_DOCUMENTS + 1) else None
+    known: Statistics | None = database.statistics.get(names)
+    if known is None or known.version != version:
+        known = _count(database, names, version)
+        database.statistics[names] = known
+    return known if len(known.ids) < min(count_all(database), MAX_DOCUMENTS + 1) else None
 
 
 def count_all(database: Database) -> int:

@@ -142,8 +142,8 @@ class Vec0Table:
         else:
             # In the order of the list, and half as long as by `IN`.
             sql = (
-                f"SELECT chunk_id, chunk_offset FROM json_each(?) CROSS JOIN {self.name}_rowids AS held"
-                " ON held.rowid = value"
+                f"SELECT chunk_id, chunk_offset FROM json_each(?) CROSS JOIN {self.name}_rowids AS lying"
+                " ON lying.rowid = value"
             )
             found = self._database.rows(sql, (str(wanted.tolist()),))
             places = np.array(found, dtype=np.int64).reshape(-1, 2)

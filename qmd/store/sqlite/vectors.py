@@ -83,7 +83,7 @@ def all_vectors(database: Database, fingerprint: str) -> Iterator[Mapping[bytes,
 
 
 def put_stored_rows(database: Database, fingerprint: str, dim: int, rows: Mapping[bytes, npt.NDArray[np.int8]]) -> None:
-    """Store vectors in the form in which another index held them, by key."""
+    """Store vectors in the form in which another index stores them, by key."""
     _append(database, model_id(database, fingerprint, dim), dim, rows, np.stack(list(rows.values())))
 
 
