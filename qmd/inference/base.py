@@ -146,8 +146,9 @@ class Engines(Struct, frozen=True):
 class EngineRoom:
     """Engines of one kind, as a row of `qmd.plugins.ENGINES` names them: by what a model's name begins with, or a role.
 
-    Another package brings engines by a class derived from this one: it opens the roles that it can serve. Models whose
-    files `qmd models pull` is to fetch need a record; others, as a server's, need none.
+    Another package brings engines by a class derived from this one, which opens the roles that it can serve, and by a
+    module with a table `ENGINES` that an entry point of the group `qmd.plugins` names. `tests/engine_contract.py` says
+    what its engines must do. Models whose files `qmd models pull` is to fetch need a record, others need none.
     """
 
     def find_record(self, name: str, role: Role | None = None) -> ModelRecord | None:

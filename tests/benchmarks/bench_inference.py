@@ -37,8 +37,8 @@ from qmd.inference.models.catalogue import JINA_ZH  # noqa: E402
 from qmd.inference.records import ModelFile, ModelFormat  # noqa: E402
 from qmd.inference.runtime.sessions import Session, open_session  # noqa: E402
 from qmd.inference.settings import EngineSettings  # noqa: E402
-from qmd.plugins.fastembed.bulk import load_fastembed_embedder  # noqa: E402
 from qmd.plugins.fastembed.catalogue import fastembed_record  # noqa: E402
+from qmd.plugins.fastembed.embedders import load_fastembed_embedder  # noqa: E402
 from qmd.plugins.qwen.cross_encoder import SharedPrefixRunner  # noqa: E402
 from qmd.plugins.qwen.decoder_signature import read_signature  # noqa: E402
 from qmd.plugins.qwen.decoding import Decoder  # noqa: E402

@@ -34,7 +34,7 @@ class FastembedRoom(EngineRoom):
 
     def open_embedder(self, choice: ModelChoice, settings: EngineSettings) -> Embedder:
         """With fastembed's own pooling."""
-        from qmd.plugins.fastembed.bulk import load_fastembed_embedder
+        from qmd.plugins.fastembed.embedders import load_fastembed_embedder
 
         return load_fastembed_embedder(*choice.here, settings)
 
