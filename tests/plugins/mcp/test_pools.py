@@ -8,7 +8,7 @@ import pytest
 
 from qmd.app.engines import EnginePool
 from qmd.app.limits import parse_model_ttl
-from qmd.app.opened import ReaderPool
+from qmd.app.resources import ReaderPool
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
 from qmd.inference.records import Role
