@@ -42,7 +42,7 @@ def test_an_effect_is_one_short_line(one: Variable) -> None:
 
 
 def test_every_setting_is_one_that_the_configuration_reads() -> None:
-    source = (PACKAGE / "config" / "settings.py").read_text("utf-8") + (PACKAGE / "app" / "opened.py").read_text()
+    source = (PACKAGE / "config" / "settings.py").read_text("utf-8") + (PACKAGE / "app" / "resources.py").read_text()
     others = [one for one in SETTINGS if not one.key.startswith("sampling.")]
     for one in others:
         assert f'"{one.key.rpartition(".")[2]}"' in source, one.key
