@@ -1,11 +1,11 @@
-"""Times as they are written (UTC, ISO 8601, ending in `Z`), and how far a long job is and how long it still takes."""
+"""Times as they are written (UTC, ISO 8601, ending in `Z`), and long jobs: how far they are, and in parts."""
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -70,6 +70,8 @@ def days_since(text: str) -> int:
 
 
 # --- long jobs ------------------------------------------------------------------------------------
+
+T = TypeVar("T")
 
 _STEPS = 2_000
 """Points of a job that are remembered at most: enough for any bar, and bounded however long it takes."""
@@ -137,3 +139,9 @@ class Pace:
             return Progress(done, self._total, elapsed_s)
         rate = gained / spent_s
         return Progress(done, self._total, elapsed_s, rate, (self._total - done) / rate)
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """`items` in order, `size` (at least 1) at a time, the last part perhaps shorter; nothing for none."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qmd.analysis.identifiers import camel_words, identifier_parts, symbol_terms
 from qmd.analysis.note_names import note_names
-from qmd.analysis.scripts import normalize, split_cjk
+from qmd.analysis.scripts import analyze_text
 from qmd.records import Document, IndexTerms
 
 
@@ -31,8 +31,3 @@ def analyze_document(document: Document) -> IndexTerms:
         body=analyze_text(text),
         extra=" ".join(dict.fromkeys([*symbol_terms(derived), *parts, *dates])),
     )
-
-
-def analyze_text(text: str) -> str:
-    """`text` as FTS5 is to see it: normal form, case folded, CJK runs as character pairs; ASCII unchanged."""
-    return text if text.isascii() else split_cjk(normalize(text))

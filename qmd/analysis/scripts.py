@@ -111,3 +111,8 @@ def cjk_segments(text: str) -> list[tuple[str, bool]]:
     if position < len(text):
         pieces.append((text[position:], False))
     return pieces
+
+
+def analyze_text(text: str) -> str:
+    """`text` as FTS5 is to see it: normal form, case folded, CJK runs as character pairs; ASCII unchanged."""
+    return text if text.isascii() else split_cjk(normalize(text))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Unpack
 from msgspec.structs import replace
 
 from qmd.app.freshness import Freshness
-from qmd.app.opened import OpenedIndex
 from qmd.app.records import DEFAULT_MAX_BYTES, IndexHealth, Overview, as_names
+from qmd.app.resources import OpenedIndex
 from qmd.clock import days_since
 from qmd.errors import MissingDocumentError, ModelError, NotFoundError, refuse_unknown
 from qmd.records import Scope, StageTiming

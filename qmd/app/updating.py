@@ -208,7 +208,7 @@ class PatientEmbedder:
 
         import numpy as np
 
-        from qmd.batches import batches
+        from qmd.clock import batches
 
         done: list[npt.NDArray[np.float32]] = []
         # A text alone is run by the thread that asks for it, so its priority is that of these threads.

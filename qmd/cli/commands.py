@@ -74,13 +74,15 @@ _OWN: tuple[Command, ...] = (
     ),
     Command(
         "context add",
-        "qmd.cli.contexts:add",
+        "qmd.cli.collections:add_context",
         '[path] "text" [-c <collection>]',
         "Describe a folder; results from it show the text.",
     ),
-    Command("context list", "qmd.cli.contexts:list_contexts", "", "List the contexts."),
-    Command("context rm", "qmd.cli.contexts:remove", "<path>", "Remove a context."),
-    Command("context check", "qmd.cli.contexts:check", "", "List collections and folders without a context."),
+    Command("context list", "qmd.cli.collections:list_contexts", "", "List the contexts."),
+    Command("context rm", "qmd.cli.collections:remove_context", "<path>", "Remove a context."),
+    Command(
+        "context check", "qmd.cli.collections:check_contexts", "", "List collections and folders without a context."
+    ),
     Command("update", "qmd.cli.indexing:update", "[-c <collection>]", "Index the words of new and changed files."),
     Command("embed", "qmd.cli.indexing:embed", "[-f] [-c <collection>]", "Compute missing vectors."),
     Command(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.app.disk_paths import missing_warning
 from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import (
@@ -192,6 +191,8 @@ def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str
     documents = [hit.document for hit in response.hits]
     paths = index.disk_paths(documents, relative=True)
     if len(paths) < len(documents):
+        from qmd.app.disk_paths import missing_warning
+
         warn(missing_warning(len(documents) - len(paths), len(documents)))
     return paths
 

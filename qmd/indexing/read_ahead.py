@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
-from qmd.batches import batches
 from qmd.chunking.languages import language_of
+from qmd.clock import batches
 from qmd.environment import usable_cpus
 from qmd.indexing.reader_process import ReaderProcess, time_budget_s
 from qmd.indexing.reading import FileReading, read_files

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
 
 from qmd.bounded_yaml import MAX_CHARACTERS, UnreadableYamlError, load_yaml
+from qmd.ingest.markdown import FrontMatter
 from qmd.records import MetadataValue
 
 _YAML_OPEN = re.compile(r"---[ \t]*\r?\n")
@@ -51,14 +51,6 @@ class _NotSimpleError(ValueError):
 
 class _UnreadableError(ValueError):
     """The block is malformed or too much; one line says why."""
-
-
-class FrontMatter(Struct, frozen=True):
-    """Typed metadata, the offset at which the body starts (0 without front matter) and what could not be read."""
-
-    metadata: dict[str, MetadataValue] = field(default_factory=dict)
-    body_offset: int = 0
-    warnings: tuple[str, ...] = ()
 
 
 def read_front_matter(text: str) -> FrontMatter:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from qmd.records import Heading
+from msgspec import Struct, field
+
+from qmd.records import Heading, MetadataValue
 
 Span = tuple[int, int]
 
@@ -34,6 +36,14 @@ _DIRECTIVES = frozenset(
 
 MAX_HEADINGS = 50_000
 """What follows belongs to the last one: ten megabytes of empty sections would take half a gigabyte of memory."""
+
+
+class FrontMatter(Struct, frozen=True):
+    """Typed metadata, the offset at which the body starts (0 without front matter) and what could not be read."""
+
+    metadata: dict[str, MetadataValue] = field(default_factory=dict)
+    body_offset: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 def find_headings(text: str, body_offset: int = 0) -> tuple[tuple[Heading, ...], tuple[Span, ...]]:

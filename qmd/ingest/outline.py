@@ -6,8 +6,7 @@ import re
 
 from msgspec import Struct, field
 
-from qmd.ingest.frontmatter import FrontMatter, read_front_matter
-from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, MAX_HEADINGS, Span, find_headings
+from qmd.ingest.markdown import MAX_HEADING_CHARACTERS, MAX_HEADINGS, FrontMatter, Span, find_headings
 from qmd.names import suffix_of
 from qmd.plugins import KINDS, Kind, find, load
 from qmd.records import Heading
@@ -53,6 +52,10 @@ def outline_text(text: str) -> Outline:
 
 def outline_markdown(text: str) -> Outline:
     """The outline of markdown."""
+    if not text.startswith(("---", "+++")):
+        return Outline(FrontMatter(), *find_headings(text))
+    from qmd.ingest.frontmatter import read_front_matter
+
     front = read_front_matter(text)
     return Outline(front, *find_headings(text, front.body_offset))
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from qmd.inference.base import Embedder
-from qmd.records import Candidate, Ranking, Scope, SubQuery
-from qmd.retrieval.fusion import SCORE_DEPTH, fuse_zscores
+from qmd.records import Ranking, Scope, SubQuery
+from qmd.retrieval.fusion import SCORE_DEPTH, Dense, DenseRanking, fuse_zscores
 from qmd.retrieval.lexical import Words, lexical_ranking
 from qmd.retrieval.trace import Run, Trace
 from qmd.store.base import IndexReader
@@ -23,23 +21,6 @@ EMBED_ESTIMATE_MS = 30.0
 
 MANY_PENDING = 0.1
 """Share of documents without vectors from which the notice is more than a tip (the original's 10 %)."""
-
-
-class DenseRanking(Struct, frozen=True):
-    """A dense ranking with how far the model understood its text, in [0, 1]."""
-
-    ranking: Ranking
-    trust: float
-
-
-class Dense(Struct, frozen=True):
-    """What a search by meaning found."""
-
-    rankings: tuple[DenseRanking, ...] = ()
-    waiting: frozenset[int] = frozenset()
-    """Candidates by words whose texts wait for vectors, by document id."""
-    by_words: tuple[int, ...] = ()
-    """All candidates by words, best first, where texts wait."""
 
 
 def search_dense(
@@ -159,17 +140,6 @@ def _explain_absence(
         if reader.vector_coverage(embedder.fingerprint).pending:
             hint = ": run 'qmd embed'" if reader.running_embedding() is None else " yet"
         trace.warn(f"searched by words only: none of these notes has vectors{hint}")
-
-
-def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
-    """For each document the chunk with the highest cosine over all rankings."""
-    best: dict[int, Candidate] = {}
-    for entry in rankings:
-        for candidate in entry.ranking.candidates:
-            known = best.get(candidate.document_id)
-            if known is None or candidate.score > known.score:
-                best[candidate.document_id] = candidate
-    return best
 
 
 def _text(item: SubQuery | str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.records import Contribution, Ranking
+from qmd.records import Candidate, Contribution, Ranking
 
 SCORE_DEPTH = 100
 """Candidates of a list that its mean and standard deviation are taken over."""
@@ -244,3 +244,31 @@ def _moments(scores: Sequence[float]) -> tuple[float, float]:
     mean = math.fsum(scores) / len(scores)
     spread = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
     return mean, spread if spread > SPREAD_FLOOR else 1.0
+
+
+class DenseRanking(Struct, frozen=True):
+    """A dense ranking with how far the model understood its text, in [0, 1]."""
+
+    ranking: Ranking
+    trust: float
+
+
+class Dense(Struct, frozen=True):
+    """What a search by meaning found."""
+
+    rankings: tuple[DenseRanking, ...] = ()
+    waiting: frozenset[int] = frozenset()
+    """Candidates by words whose texts wait for vectors, by document id."""
+    by_words: tuple[int, ...] = ()
+    """All candidates by words, best first, where texts wait."""
+
+
+def best_chunks(rankings: Sequence[DenseRanking]) -> dict[int, Candidate]:
+    """For each document the chunk with the highest cosine over all rankings."""
+    best: dict[int, Candidate] = {}
+    for entry in rankings:
+        for candidate in entry.ranking.candidates:
+            known = best.get(candidate.document_id)
+            if known is None or candidate.score > known.score:
+                best[candidate.document_id] = candidate
+    return best

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.names import aliases_of
 from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
 from qmd.retrieval import calibration

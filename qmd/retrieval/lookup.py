@@ -11,7 +11,6 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.analysis.distance import edit_distance
 from qmd.config.paths import expand_home
 from qmd.errors import MissingDocumentError, UsageError
 from qmd.names import is_below, places_on_disk, split_address, storable, to_disk, without_scheme
@@ -167,6 +166,7 @@ def context_for(collection: Collection | None, global_context: str | None, path:
 
 def _similar_paths(reader: IndexReader, name: str, limit: int = 5) -> list[str]:
     """Paths within five edits of `name`, or whose file name or title is close to its own, the nearest first."""
+    from qmd.analysis.distance import edit_distance
     from qmd.analysis.note_names import name_key
     from qmd.names import file_name
 

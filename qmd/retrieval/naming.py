@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from qmd.analysis.index import analyze_text
 from qmd.analysis.note_names import name_key
+from qmd.analysis.scripts import analyze_text
 from qmd.analysis.stopwords import stop_words_of
 from qmd.records import LexicalTerm, Scope
 from qmd.store.base import IndexReader

@@ -8,15 +8,14 @@ from collections.abc import Callable, Sequence, Set
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from qmd.errors import UsageError, nearest_name
-from qmd.inference.base import Embedder, Engines, Expansion
 from qmd.records import Hit, Query, Scope, SearchResponse, Sort, SubQuery
 from qmd.retrieval import calibration, dating, naming
 from qmd.retrieval.calibration import Evidence
-from qmd.retrieval.dense import Dense, best_chunks, search_dense
-from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Fused, fuse_zscores, put_first
+from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, Fused, best_chunks, fuse_zscores, put_first
 from qmd.retrieval.hits import RankedCandidate, Scale, build_hits, fold_copies
 from qmd.retrieval.lexical import Words, lex_operators, lexical_query, lexical_ranking, term_filter
 from qmd.retrieval.query import SearchOptions
@@ -25,6 +24,7 @@ from qmd.retrieval.trace import Listener, Run, Trace
 from qmd.store.base import IndexReader
 
 if TYPE_CHECKING:
+    from qmd.inference.base import Embedder, Engines
     from qmd.retrieval.supply import ChunkSource
 
 KNOWN_DEPTH = 5
@@ -91,21 +91,9 @@ def _answer(
     with trace.stage("lexical"):
         dated = dating.find_dated(reader, "" if query.subqueries else query.text, query.scope)
         words = _search_words(run, dated, depth)
-    expansion, meaning = Expansion(()), Dense()
-    if options.mode != "lexical" and not query.subqueries:
-        from qmd.retrieval.expansion import expand, is_expanded
-
-        if is_expanded(run, words):
-            with trace.stage("expand"):
-                expansion = expand(run)
-                words = _search_proposed(run, words, expansion.subqueries)
-    texts = _texts_for_vectors(run, expansion.subqueries)
-    if texts:
-        with trace.stage("dense"):
-            meaning = search_dense(run, texts, words, words.found | dated.documents.keys(), depth, open_source)
-    if options.mode != "lexical" and not words.rankings and not meaning.rankings:
-        words = replace(words, rankings=(lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),))
-    ranked = _candidates(run, words, meaning, dated)
+    found = _Found(words) if options.mode == "lexical" else _search_by_models(run, words, dated, depth, open_source)
+    words = found.words
+    ranked = _candidates(run, words, found.meaning, dated)
     if options.rerank and options.mode != "lexical" and len(ranked) > 1:
         from qmd.retrieval.reranking import rerank
 
@@ -121,12 +109,49 @@ def _answer(
         hits=_in_order(hits, query.sort),
         verdict=calibration.verdict(relevances),
         warnings=tuple(trace.warnings),
-        expansions=expansion.subqueries,
-        dropped_expansions=expansion.dropped,
+        expansions=found.proposed,
+        dropped_expansions=found.dropped,
         timings=tuple(trace.timings),
         models=tuple(trace.models),
         terms=words.searched,
     )
+
+
+class _Found(Struct, frozen=True):
+    """What was found by words and by vectors, with what a model proposed."""
+
+    words: Words
+    meaning: Dense = Dense()
+    proposed: tuple[SubQuery, ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
+
+
+def _search_by_models(
+    run: Run,
+    words: Words,
+    dated: dating.Dated,
+    depth: int,
+    open_source: Callable[[Embedder], ChunkSource] | None,
+) -> _Found:
+    """What the expander proposes is searched by words as well, and everything by vectors."""
+    # A search by words alone has no use for what these import.
+    from qmd.retrieval.dense import search_dense
+    from qmd.retrieval.expansion import expand, is_expanded
+
+    trace, meaning = run.trace, Dense()
+    found = _Found(words)
+    if is_expanded(run, words):
+        with trace.stage("expand"):
+            expansion = expand(run)
+            words = _search_proposed(run, words, expansion.subqueries)
+            found = _Found(words, meaning, expansion.subqueries, expansion.dropped)
+    texts = _texts_for_vectors(run, found.proposed)
+    if texts:
+        with trace.stage("dense"):
+            meaning = search_dense(run, texts, words, words.found | dated.documents.keys(), depth, open_source)
+    if not words.rankings and not meaning.rankings:
+        words = replace(words, rankings=(lexical_ranking(run, words.queries[0], "original", SCORE_DEPTH),))
+    return replace(found, words=words, meaning=meaning)
 
 
 def _search_words(run: Run, dated: dating.Dated, depth: int) -> Words:
@@ -165,8 +190,6 @@ def _search_proposed(run: Run, words: Words, proposed: Sequence[SubQuery]) -> Wo
 
 def _texts_for_vectors(run: Run, proposed: Sequence[SubQuery]) -> list[SubQuery | str]:
     """What is searched by meaning: the query itself, or its sub-queries, and those that a model proposed."""
-    if run.options.mode == "lexical":
-        return []
     own: Sequence[SubQuery | str] = run.query.subqueries or (run.query.text,)
     return [text for text in (*own, *proposed) if isinstance(text, str) or text.kind != "lex"]
 

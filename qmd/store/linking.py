@@ -13,8 +13,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from qmd.analysis.index import analyze_text
 from qmd.analysis.note_names import Named, choose_target, link_key, name_key
+from qmd.analysis.scripts import analyze_text
 from qmd.names import file_name, is_telling
 from qmd.records import Link, StoredDocument
 from qmd.store.records import ResolvedLink

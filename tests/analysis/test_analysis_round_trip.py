@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.analysis.index import analyze_document, analyze_text
+from qmd.analysis.index import analyze_document
 from qmd.analysis.query import analyze_query, parse_lex
+from qmd.analysis.scripts import analyze_text
 from qmd.ingest.document import parse_document
 from qmd.records import LexicalTerm
 

@@ -41,6 +41,14 @@ def settle(folder: Path) -> None:
         os.utime(place, (LONG_AGO, LONG_AGO))
 
 
+def update_at_once(index: qmd.Index, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the files within the tick of the clock in which they were written."""
+    settle(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: LONG_AGO * 1_000_000_000)
+        index.update()
+
+
 def found(index: qmd.Index, word: str, **wishes: object) -> tuple[list[str], int, bool]:
     """(paths, changed files taken up, whether nothing else has changed)."""
     response = index.search(word, mode="lexical", **wishes)  # type: ignore[arg-type]
@@ -172,10 +180,7 @@ def test_files_that_were_read_as_soon_as_they_were_written_are_not_called_change
 ) -> None:
     for number in range(201):
         (folder / f"notes/{number}.md").write_bytes(content.encode() if isinstance(content, str) else content)
-    settle(folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "time_ns", lambda: LONG_AGO * 1_000_000_000)
-        index.update()
+    update_at_once(index, folder, monkeypatch)
     response = index.search("pricing", mode="lexical")
     assert (response.warnings, response.refreshed, response.is_fresh) == ((), 0, True)
     before = index.path.stat().st_mtime_ns
@@ -188,10 +193,7 @@ def test_files_that_could_not_be_indexed_do_not_keep_a_search_from_taking_up_ano
 ) -> None:
     for number in range(201):
         (folder / f"notes/{number}.md").write_bytes(b"\0")
-    settle(folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "time_ns", lambda: LONG_AGO * 1_000_000_000)
-        index.update()
+    update_at_once(index, folder, monkeypatch)
     (folder / "notes/new.md").write_text("wombat")
     assert found(index, "wombat") == (["new.md"], 1, True)
 
@@ -201,10 +203,7 @@ def test_a_text_that_was_written_within_the_tick_of_the_reading_of_another_is_fo
 ) -> None:
     note = folder / "notes/new.md"
     note.write_text("potato")
-    settle(folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "time_ns", lambda: LONG_AGO * 1_000_000_000)
-        index.update()
+    update_at_once(index, folder, monkeypatch)
     note.write_text("wombat")
     settle(folder)
     assert found(index, "wombat") == (["new.md"], 1, True)

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.records import IndexTerms, LexicalTerm, MetadataFilter, Scope
 from qmd.store.base import IndexReader, IndexWriter
 from qmd.store.opening import open_reader, open_writer

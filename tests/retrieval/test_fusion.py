@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from random import Random
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmd.records import Candidate, Ranking
-from qmd.retrieval.fusion import blend_rerank, fuse_zscores, z_scores
+from qmd.records import Candidate, NameKind, Ranking
+from qmd.retrieval.fusion import INFLUENCES, blend_rerank, fuse_zscores, put_first, z_scores
+from qmd.retrieval.naming import PART
 
 
 def ranking(scores: dict[int, float], source: str = "dense") -> Ranking:
@@ -88,3 +90,14 @@ def test_a_lead_of_the_fused_scores_holds_against_reranking() -> None:
 def test_reranking_can_change_the_first_place() -> None:
     blended = blend_rerank([0.9, 0.8, 0.1], [0.1, 0.9, 0.1], 0.6)
     assert max(range(3), key=blended.__getitem__) == 1
+
+
+def test_every_kind_of_name_and_date_has_its_influence() -> None:
+    names = {f"name: {kind}" for kind in (*get_args(NameKind), "heading", PART)}
+    dates = {f"{group}: {kind}" for group in ("date", "long date") for kind in ("day", "file time", "mention")}
+    assert names | dates <= INFLUENCES.keys()
+
+
+def test_what_is_put_first_is_found_even_if_no_list_holds_it() -> None:
+    fused = put_first(fuse_zscores([ranking({1: 2.0, 2: 1.0})], [1.0]), {2: "day", 3: "mention"}, "date", "today")
+    assert [(one.document_id, one.contributions[-1].contribution) for one in fused[:2]] == [(2, 16.0), (3, 13.0)]

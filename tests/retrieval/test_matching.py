@@ -1,11 +1,19 @@
-"""Places of terms in a text: found where words begin, in time that follows the text, and not more than are of use."""
+"""Places of terms in a text: found where words begin, in time that follows the text, and not more than are of use.
+
+As spans of the text itself they are found by the analysis that searched.
+"""
 
 from __future__ import annotations
 
 import time
 
-from qmd.analysis.query import parse_lex
-from qmd.retrieval.matching import WeightedTerm, find_occurrences, fold
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qmd.analysis.query import analyze_query, parse_lex
+from qmd.records import LexicalTerm
+from qmd.retrieval.matching import MOST_SPANS, WeightedTerm, find_occurrences, find_spans, fold
 
 
 def terms(query: str) -> list[WeightedTerm]:
@@ -30,3 +38,60 @@ def test_a_phrase_is_looked_for_once_in_a_line_of_equal_letters() -> None:
 
 def test_a_word_that_fills_a_text_is_found_often_enough_and_no_oftener() -> None:
     assert len(find_occurrences("a " * 100_000, terms("a"))) == 20_000
+
+
+def found(text: str, query: str) -> list[str]:
+    return [text[start:end] for start, end in find_spans(text, parse_lex(query))]
+
+
+def test_a_word_is_not_found_inside_another_one() -> None:
+    terms = analyze_query("how do I link to a block?")
+    text = "This shows how blocks are linked; unlinked ones have no link."
+    assert [text[a:b] for a, b in find_spans(text, terms)] == ["blocks", "linked", "link"]
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "expected"),
+    [
+        ("recherche", "Les RECHERCHES réussies", ["RECHERCHES"]),
+        ("résumé", "a resume, a résumé, a re\u0301sume\u0301!", ["resume", "résumé", "re\u0301sume\u0301"]),
+        ("strasse", "Die Straße endet", ["Straße"]),
+        ("file", "der Dateiname \ufb01le.txt", ["\ufb01le"]),
+        ('"daily note"', "one Daily\n notes and one note daily", ["Daily\n notes"]),
+        ("发布检查", "关于发布检查清单的说明", ["发布检查"]),
+        ("auth*", "authentication of author", ["authentication", "author"]),
+        ("C++", "C++ and C, c++17", ["C++", "c++"]),
+        (".NET", "a .NET network", [".NET"]),
+        ("high-speed", "a high speed train, high-speed", ["high speed", "high-speed"]),
+        ("-draft plan", "draft plans", ["plans"]),
+    ],
+)
+def test_a_term_is_found_in_the_form_that_the_text_has(query: str, text: str, expected: list[str]) -> None:
+    terms = [term for term in parse_lex(query) if not term.excluded]
+    assert [text[a:b] for a, b in find_spans(text, terms)] == expected
+
+
+@given(text=st.text(max_size=200), query=st.text(max_size=40))
+def test_spans_lie_in_the_text_and_apart_from_each_other(text: str, query: str) -> None:
+    spans = find_spans(text, parse_lex(query))
+    borders = [0, *(border for span in spans for border in span), len(text)]
+    assert borders == sorted(borders)
+    assert all(start < end for start, end in spans)
+
+
+@given(before=st.text(alphabet="aé\u0301ß发ﬁ\u00a0İ \n", max_size=80))
+def test_what_stands_before_a_word_does_not_shift_it(before: str) -> None:
+    assert found(f"{before} needle.", "needle") == ["needle"]
+
+
+def test_a_text_full_of_a_word_gives_a_bounded_number_of_spans() -> None:
+    assert len(find_spans("word " * 100_000, [LexicalTerm("word", '"word"')])) == MOST_SPANS
+
+
+def test_a_long_text_in_another_script_takes_time_that_follows_its_length() -> None:
+    def cost(n: int) -> float:
+        begun = time.process_time()
+        find_spans("ß\u0301" * n, parse_lex("needle"))
+        return time.process_time() - begun
+
+    assert cost(20_000) < 8 * cost(5_000) + 0.1

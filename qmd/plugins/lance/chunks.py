@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.plugins.lance.documents import fetch_texts
 from qmd.plugins.lance.state import Model, vector_schema
 from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, is_in, literal

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from qmd.analysis.note_names import Named, link_key, place_of
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance.lexical import add_words
 from qmd.plugins.lance.scope import facts_of

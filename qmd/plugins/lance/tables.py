@@ -19,7 +19,7 @@ from lancedb.db import DBConnection
 from lancedb.index import FTS
 from lancedb.table import LanceTable
 
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.names import to_disk
 from qmd.plugins.lance.state import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.errors import StoreError
 from qmd.plugins.lance import chunks, documents, health
 from qmd.plugins.lance.claim import Claim

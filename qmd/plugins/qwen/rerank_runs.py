@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.errors import ModelError
 from qmd.inference.runtime.gpu_memory import OutOfMemory
 from qmd.inference.runtime.sessions import Session, open_session

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,18 +15,14 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, NoGpu
 from qmd.cli.output import say, warn
 from qmd.environment import give_way
-from qmd.errors import ConfigError, NotFoundError
+from qmd.errors import NotFoundError
 from qmd.plugins.watch.file_events import SystemEvents
-from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S, Snapshot, Watcher
+from qmd.plugins.watch.watching import DEFAULT_INTERVAL_S, WatchedIndex, Watcher
 
 if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
-    from qmd.records import Collection
 
 _STOP_TIMEOUT_S = 5.0
-
-_EMBED_SLICE_S = 5.0
-"""Vectors are computed for so long at a time; then files are looked at again."""
 
 
 def watch(
@@ -44,11 +40,11 @@ def watch(
             opened.collection(name)
         if not opened.collections():
             raise NotFoundError("nothing to watch: there is no collection", "qmd collection add FOLDER")
-        actions = WatchedIndex(opened, names=tuple(collection or ()), computes_vectors=embed)
-        watcher = _make_watcher(actions)
+        watched = WatchedIndex(opened, names=tuple(collection or ()), computes_vectors=embed)
+        watcher = _make_watcher(watched)
         give_way()
         _stop_on_signals(watcher)
-        say(f"watching {', '.join(watched.name for watched in actions.collections())}; stop with Ctrl-C")
+        say(f"watching {', '.join(one.name for one in watched.collections())}; stop with Ctrl-C")
         watcher.run(interval)
         watcher.close()
     say("stopped")
@@ -87,69 +83,6 @@ def watching_beside(index: OpenIndex) -> Iterator[None]:
         watcher.close()
 
 
-def _make_watcher(actions: WatchedIndex) -> Watcher:
+def _make_watcher(index: WatchedIndex) -> Watcher:
     """A watcher that hears what the system reports and tells its troubles on stderr."""
-    return Watcher(actions, warn, SystemEvents(say))
-
-
-class WatchedIndex:
-    """How the watcher looks and refreshes. The index is open only while it is written, so others get their turn.
-
-    Args:
-        index: What is kept up to date.
-        names: Collections to watch; empty = all.
-        computes_vectors: Whether the vectors of what changed are computed as well.
-    """
-
-    def __init__(self, index: OpenIndex, *, names: tuple[str, ...] = (), computes_vectors: bool = True) -> None:
-        self._index = index
-        self._names = names
-        self._computes_vectors = computes_vectors
-        self._is_stopped = False
-        self._collections: tuple[Collection, ...] | None = None
-        self._config_failure: str | None = None
-
-    def collections(self) -> Sequence[Collection]:
-        """See `WatchActions`; a file that is being edited may be broken for a while, and what it said still holds."""
-        self._index.release_idle()
-        try:
-            self._collections = self._index.trusted_collections()
-        except ConfigError as exc:
-            if self._collections is None:
-                raise
-            if exc.message != self._config_failure:
-                warn(exc.message)
-            self._config_failure = exc.message
-        else:
-            self._config_failure = None
-        return [one for one in self._collections if not self._names or one.name in self._names]
-
-    def snapshot(self, collection: Collection) -> Snapshot:
-        """See `WatchActions`."""
-        from qmd.ingest.scan import scan_collection
-
-        return {entry.path: (entry.size_bytes, entry.mtime_ns) for entry in scan_collection(collection).files}
-
-    def refresh(self, collection: Collection) -> None:
-        """See `WatchActions`."""
-        with self._index.updating([collection.name]) as update:
-            report = update.run(collection)
-        for warning in report.warnings:
-            warn(warning)
-        if report.new or report.updated or report.removed:
-            say(f"{collection.name}: {report.new} new, {report.updated} updated, {report.removed} removed")
-
-    def embed(self, collection: Collection) -> bool:
-        """See `WatchActions`."""
-        if not self._computes_vectors:
-            return False
-        report = self._index.embed(
-            [collection.name], timeout_s=_EMBED_SLICE_S, resumes=True, should_stop=lambda: self._is_stopped
-        )
-        if report.embedded:
-            say(f"{collection.name}: {report.embedded} vectors computed")
-        return report.stopped
-
-    def stop(self) -> None:
-        """See `WatchActions`."""
-        self._is_stopped = True
+    return Watcher(index, warn, SystemEvents(say))

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from qmd.errors import AlreadyEmbeddingError, BusyError, QmdError
+from qmd.cli.output import say, warn
+from qmd.errors import AlreadyEmbeddingError, BusyError, ConfigError, QmdError
 from qmd.plugins.watch.file_events import SystemEvents
 from qmd.records import Collection
+
+if TYPE_CHECKING:
+    from qmd.app.index import Index
 
 Snapshot = Mapping[str, tuple[int, int]]
 """Path → (size, mtime) of every file of a collection."""
@@ -30,32 +34,74 @@ MAX_DELAY_S = 10.0
 REPORTED_INTERVAL_S = 30.0
 """Seconds between two looks at a collection whose changes are reported."""
 
+_EMBED_SLICE_S = 5.0
+"""Vectors are computed for so long at a time; then files are looked at again."""
+
 _IDLE_SHARE = 10
 """Looking takes at most one part in so many of the time, however many files there are."""
 
 
-class WatchActions(Protocol):
-    """What the watcher does not know: files, the index, models."""
+class WatchedIndex:
+    """What the watcher does. The index is open only while it is written, so others get their turn.
+
+    Args:
+        index: What is kept up to date.
+        names: Collections to watch; empty = all.
+        computes_vectors: Whether the vectors of what changed are computed as well.
+    """
+
+    def __init__(self, index: Index, *, names: tuple[str, ...] = (), computes_vectors: bool = True) -> None:
+        self._index = index
+        self._names = names
+        self._computes_vectors = computes_vectors
+        self._is_stopped = False
+        self._collections: tuple[Collection, ...] | None = None
+        self._config_failure: str | None = None
 
     def collections(self) -> Sequence[Collection]:
-        """The collections as configured now."""
-        ...
+        """The collections as configured now; where the file is just being edited and broken, as it was before."""
+        self._index.release_idle()
+        try:
+            self._collections = self._index.trusted_collections()
+        except ConfigError as exc:
+            if self._collections is None:
+                raise
+            if exc.message != self._config_failure:
+                warn(exc.message)
+            self._config_failure = exc.message
+        else:
+            self._config_failure = None
+        return [one for one in self._collections if not self._names or one.name in self._names]
 
     def snapshot(self, collection: Collection) -> Snapshot:
         """Sizes and times of its files; raises `QmdError` when its folder is away."""
-        ...
+        from qmd.ingest.scan import scan_collection
+
+        return {entry.path: (entry.size_bytes, entry.mtime_ns) for entry in scan_collection(collection).files}
 
     def refresh(self, collection: Collection) -> None:
-        """Bring the index up to date with its files."""
-        ...
+        """Bring the words of the index up to date with its files."""
+        with self._index.updating([collection.name]) as update:
+            report = update.run(collection)
+        for warning in report.warnings:
+            warn(warning)
+        if report.new or report.updated or report.removed:
+            say(f"{collection.name}: {report.new} new, {report.updated} updated, {report.removed} removed")
 
     def embed(self, collection: Collection) -> bool:
         """Compute vectors for some seconds; True if some are still missing."""
-        ...
+        if not self._computes_vectors:
+            return False
+        report = self._index.embed(
+            [collection.name], timeout_s=_EMBED_SLICE_S, resumes=True, should_stop=lambda: self._is_stopped
+        )
+        if report.embedded:
+            say(f"{collection.name}: {report.embedded} vectors computed")
+        return report.stopped
 
     def stop(self) -> None:
         """End `embed` as soon as what it computed is stored."""
-        ...
+        self._is_stopped = True
 
 
 class _Watched(Struct):
@@ -77,13 +123,13 @@ class Watcher(Struct):
     """Looks at every collection in turn, refreshes those that changed and came to rest, then computes their vectors.
 
     Args:
-        actions: How to look and refresh.
+        index: What it looks at and refreshes.
         say: Gets one line for everything that goes wrong, once until it changes.
         events: Reports of changes.
         clock: Monotonic seconds.
     """
 
-    actions: WatchActions
+    index: WatchedIndex
     say: Callable[[str], None]
     events: SystemEvents
     clock: Callable[[], float] = time.monotonic
@@ -109,7 +155,7 @@ class Watcher(Struct):
     def stop(self) -> None:
         """Make `run` return; any thread or signal handler may call it. What is being written is finished."""
         self._is_stopped = True
-        self.actions.stop()
+        self.index.stop()
         self.events.wake()
 
     def close(self) -> None:
@@ -124,7 +170,7 @@ class Watcher(Struct):
         """
         waits = False
         self._looking_s = 0.0
-        collections = self.actions.collections()
+        collections = self.index.collections()
         # Before looking, so that nothing falls between a look and the first report.
         self.events.follow(collections)
         for name in self._state.keys() - {collection.name for collection in collections}:
@@ -144,12 +190,12 @@ class Watcher(Struct):
 
     def embed(self) -> bool:
         """Compute some vectors of the collections that lack them; True if there is more to do."""
-        for collection in self.actions.collections():
+        for collection in self.index.collections():
             state = self._state.get(collection.name)
             if state is None or not state.lacks_vectors or self._is_stopped:
                 continue
             try:
-                state.lacks_vectors = self.actions.embed(collection)
+                state.lacks_vectors = self.index.embed(collection)
                 state.embed_failure = None
             except AlreadyEmbeddingError:
                 # Another process does the same work, perhaps for hours; this one looks again at its usual pace.
@@ -168,7 +214,7 @@ class Watcher(Struct):
 
     def _look_at(self, collection: Collection, state: _Watched, is_reported: bool) -> bool:
         started = self.clock()
-        snapshot = self.actions.snapshot(collection)
+        snapshot = self.index.snapshot(collection)
         now = state.looked_at = self.clock()
         self._looking_s += now - started
         if state.seen != snapshot:
@@ -191,9 +237,9 @@ class Watcher(Struct):
         return False
 
     def _refresh(self, collection: Collection, state: _Watched, snapshot: Snapshot) -> None:
-        self.actions.refresh(collection)
+        self.index.refresh(collection)
         # What came or went meanwhile may be in the index or not, so the files are compared with it once more.
-        is_settled = self.actions.snapshot(collection) == snapshot
+        is_settled = self.index.snapshot(collection) == snapshot
         state.indexed = snapshot if is_settled else {}
         state.changed_at = None if is_settled else self.clock()
         state.lacks_vectors = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.store.records import ANEW, ChunkRecord, PendingContent, StoredModel, VectorCoverage
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.documents import fetch_texts

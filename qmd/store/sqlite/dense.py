@@ -15,8 +15,8 @@ from qmd.errors import StoreError
 from qmd.records import Candidate, Scope
 from qmd.store.sqlite.chunks import SEARCHED
 from qmd.store.sqlite.connection import DamagedIndexError, Database
+from qmd.store.sqlite.documents import Condition, scope_condition
 from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, score_rows, sign_products
-from qmd.store.sqlite.scope import Condition, scope_condition
 from qmd.store.sqlite.scoped_ranking import count_all
 from qmd.store.sqlite.vec0 import signs_of, vectors_of
 

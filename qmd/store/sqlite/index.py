@@ -24,9 +24,9 @@ from qmd.store.records import (
     StoredModel,
     VectorCoverage,
 )
-from qmd.store.sqlite import chunks, documents, health, lexical
+from qmd.store.sqlite import chunks, documents, lexical
 from qmd.store.sqlite.connection import Database
-from qmd.store.sqlite.scope import SqlScope, scope_condition
+from qmd.store.sqlite.documents import SqlScope, scope_condition
 
 if TYPE_CHECKING:
     import numpy as np
@@ -185,6 +185,8 @@ class SqliteReader(IndexReader):
             return vectors.read_vectors(self._database, fingerprint, keys)
 
     def status(self, fingerprint: str | None) -> IndexStatus:
+        from qmd.store.sqlite import health
+
         with self._database.snapshot():
             return health.read_status(self._database, fingerprint)
 
@@ -203,6 +205,8 @@ class SqliteReader(IndexReader):
         return vectors.all_vectors(self._database, fingerprint)
 
     def check(self, *, thorough: bool = True) -> Sequence[str]:
+        from qmd.store.sqlite import health
+
         return health.check(self._database, thorough=thorough)
 
     @cached_property
@@ -331,4 +335,6 @@ class SqliteWriter(SqliteReader, IndexWriter):
             vectors.keep_models(self._database, names)
 
     def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
+        from qmd.store.sqlite import health
+
         return health.cleanup(self._database, dry_run=dry_run)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.sqlite.connection import Database
-from qmd.store.sqlite.scope import Condition, scope_condition
+from qmd.store.sqlite.documents import Condition, scope_condition
 from qmd.store.sqlite.scoped_ranking import (
     CANDIDATES,
     Statistics,

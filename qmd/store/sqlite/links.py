@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from qmd.analysis.note_names import Named, link_key, place_of
-from qmd.batches import batches
+from qmd.clock import batches
 from qmd.records import Link
-from qmd.store.linking import WrittenLink, anchors_of
 from qmd.store.records import PackedLinks, hash_key, unpack_links
 from qmd.store.sqlite.connection import Database
+
+if TYPE_CHECKING:
+    from qmd.store.linking import WrittenLink
 
 _BATCH = 20_000
 """Notes whose anchors are in memory at once; each batch reads the links of its collection again."""
@@ -30,6 +33,8 @@ class SqliteLinks:
         return [link for (packed,) in rows for link in _unpacked(self._database, packed)]
 
     def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterator[WrittenLink]:
+        from qmd.store.linking import WrittenLink
+
         sql = (
             "SELECT source FROM link_keys CROSS JOIN documents ON id = source"
             f" WHERE collection = ? AND key IN ({{}}) LIMIT {-1 if limit is None else limit}"
@@ -121,6 +126,8 @@ def settle_anchors(database: Database, collection: str, since: int) -> int:
         database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in targets])
     else:
         targets = [one for (one,) in database.rows("SELECT id FROM documents WHERE collection = ?", (collection,))]
+    from qmd.store.linking import anchors_of
+
     for part in batches(targets, _BATCH):
         anchors = anchors_of(tables, collection, part)
         database.run_many("INSERT INTO anchors (rowid, text) VALUES (?, ?)", sorted(anchors.items()))

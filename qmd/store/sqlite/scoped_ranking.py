@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.sqlite.connection import Database
-from qmd.store.sqlite.scope import Condition
+from qmd.store.sqlite.documents import Condition
 
 if TYPE_CHECKING:
     import apsw

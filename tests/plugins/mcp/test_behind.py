@@ -205,32 +205,20 @@ def test_a_killed_server_loses_at_most_a_slice(notes: Path) -> None:
         assert index.status().vectors == N_NOTES
 
 
-def refuses(folder: Path, embedder: SlowEmbedder, **settings: bool) -> bool:
-    with open_notes(folder, embedder, **settings) as index:
-        return not index.embed_behind(never) and embedder.begun == []
-
-
-def test_nothing_is_computed_where_the_configuration_forbids_it(notes: Path) -> None:
-    assert refuses(notes, SlowEmbedder(), auto_embed=False)
-
-
-def test_nothing_is_computed_where_the_environment_forbids_it(notes: Path) -> None:
-    with open_notes(notes, SlowEmbedder()) as index:
-        index._environ["QMD_AUTO_EMBED"] = "0"
+@pytest.mark.parametrize("why", ["configuration", "environment", "memory", "rights"])
+def test_nothing_is_computed_where_that_is_forbidden(notes: Path, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why == "rights" and (os.name == "nt" or os.geteuid() == 0):
+        pytest.skip("needs rights that can be taken away")
+    embedder = SlowEmbedder()
+    with open_notes(notes, embedder, **({"auto_embed": False} if why == "configuration" else {})) as index:
+        if why == "environment":
+            index._environ["QMD_AUTO_EMBED"] = "0"
+        elif why == "memory":
+            monkeypatch.setattr(app_engines, "_machine_is_full", lambda: True)
+        elif why == "rights":
+            index.path.chmod(0o400)
         assert not index.embed_behind(never)
-        assert index.status().vectors == 0
-
-
-def test_nothing_is_computed_when_memory_is_short(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_engines, "_machine_is_full", lambda: True)
-    assert refuses(notes, SlowEmbedder())
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs rights that can be taken away")
-def test_an_index_that_cannot_be_written_is_left_alone(notes: Path) -> None:
-    with open_notes(notes, SlowEmbedder()) as index:
-        index.path.chmod(0o400)
-        assert not index.embed_behind(never)
+        assert embedder.begun == []
 
 
 def test_an_index_without_a_configuration_is_left_alone(notes: Path) -> None:

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from qmd.plugins.mcp.guard import AccessPolicy, guard_app
-from qmd.plugins.mcp.http_protocol import EndingServer, prompt_protocol
+from qmd.plugins.mcp.http_server import EndingServer, prompt_protocol
 
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -168,7 +168,7 @@ def test_where_the_system_does_not_name_owners_the_address_has_the_key(home: Pat
 import sys
 # What asks for the system when it is imported is to see the true one.
 import anyio, mcp.server.streamable_http_manager, uvicorn, webbrowser
-import qmd.plugins.mcp.http_protocol, qmd.plugins.mcp.mcp_server
+import qmd.plugins.mcp.http_server, qmd.plugins.mcp.mcp_server
 from qmd.cli.app import main
 sys.platform = "haiku"
 sys.exit(main(["serve", "--host", "127.0.0.1", "--port", "0"]))

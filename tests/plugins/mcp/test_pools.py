@@ -8,7 +8,7 @@ import pytest
 
 from qmd.app.engines import EnginePool
 from qmd.app.limits import parse_model_ttl
-from qmd.app.opened import ReaderPool
+from qmd.app.resources import ReaderPool
 from qmd.errors import UsageError
 from qmd.inference.base import Engines
 from qmd.inference.records import Role
@@ -16,6 +16,7 @@ from tests.fakes import HashingEmbedder, OverlapReranker
 from tests.note_index import NoteIndex
 
 EMBED: frozenset[Role] = frozenset({"embed"})
+RERANK: frozenset[Role] = frozenset({"rerank"})
 BOTH: frozenset[Role] = frozenset({"embed", "rerank"})
 
 
@@ -50,6 +51,27 @@ def test_models_are_loaded_once_and_only_those_asked_for_are_seen() -> None:
     assert models.loads == [("s", BOTH)]
 
 
+@pytest.mark.parametrize(
+    ("notes", "asked", "loads"),
+    [
+        # Further roles are added to those in use; other settings mean other models.
+        ((), [("s", EMBED), ("s", RERANK), ("s", EMBED)], [("s", EMBED), ("s", BOTH)]),
+        ((), [("a", EMBED), ("b", EMBED)], [("a", EMBED), ("b", EMBED)]),
+        # A note may be about another role, and is not passed on.
+        (("no reranker",), [("s", BOTH), ("s", EMBED)], [("s", BOTH), ("s", EMBED)]),
+    ],
+)
+def test_a_request_for_others_loads_again(
+    notes: tuple[str, ...], asked: list[tuple[str, frozenset[Role]]], loads: list[tuple[str, frozenset[Role]]]
+) -> None:
+    models = Models(notes)
+    pool = EnginePool(models)
+    for settings, roles in asked:
+        with pool.engines(settings, roles):
+            pass
+    assert models.loads == loads
+
+
 def test_the_time_of_loading_is_told_to_the_request_that_waited_for_it() -> None:
     clock = Clock()
 
@@ -65,24 +87,6 @@ def test_the_time_of_loading_is_told_to_the_request_that_waited_for_it() -> None
     assert told == [1500.0, 0.0, 1500.0]
 
 
-def test_further_roles_are_added_to_those_in_use() -> None:
-    models = Models()
-    pool = EnginePool(models)
-    for roles in (EMBED, frozenset[Role]({"rerank"}), EMBED):
-        with pool.engines("s", roles):
-            pass
-    assert models.loads == [("s", EMBED), ("s", BOTH)]
-
-
-def test_other_settings_load_other_models() -> None:
-    models = Models()
-    pool = EnginePool(models)
-    for settings in ("a", "b"):
-        with pool.engines(settings, EMBED):
-            pass
-    assert models.loads == [("a", EMBED), ("b", EMBED)]
-
-
 def test_new_model_files_load_other_models() -> None:
     models, files = Models(), ["a"]
     pool = EnginePool(models, stamp=lambda _: tuple(files))
@@ -93,15 +97,6 @@ def test_new_model_files_load_other_models() -> None:
     with pool.engines("s", EMBED):
         pass
     assert len(models.loads) == 2
-
-
-def test_notes_about_other_roles_are_not_passed_on() -> None:
-    models = Models(("no reranker",))
-    pool = EnginePool(models)
-    for roles in (BOTH, EMBED):
-        with pool.engines("s", roles):
-            pass
-    assert models.loads == [("s", BOTH), ("s", EMBED)]
 
 
 def test_no_role_loads_nothing() -> None:

@@ -30,7 +30,7 @@ from qmd.errors import NotFoundError
 from qmd.plugins.mcp import remote_index, warm_process
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.mcp.http_protocol import EndingServer, prompt_protocol
+from qmd.plugins.mcp.http_server import EndingServer, prompt_protocol
 from qmd.plugins.mcp.remote_index import RemoteIndex, may_ask
 from qmd.plugins.mcp.warm_process import WarmProcess
 from qmd.plugins.mcp.warm_record import (

@@ -15,7 +15,7 @@ import uvicorn
 
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.plugins.mcp.http_app import build_app
-from qmd.plugins.mcp.http_protocol import prompt_protocol
+from qmd.plugins.mcp.http_server import prompt_protocol
 from tests.plugins.serving import Loader, make_index
 
 if TYPE_CHECKING:

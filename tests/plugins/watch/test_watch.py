@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qmd.errors import AlreadyEmbeddingError, BusyError, ModelError, NotFoundError
 from qmd.plugins.watch.file_events import SystemEvents
-from qmd.plugins.watch.watching import DEBOUNCE_S, MAX_DELAY_S, REPORTED_INTERVAL_S, Snapshot, Watcher
+from qmd.plugins.watch.watching import DEBOUNCE_S, MAX_DELAY_S, REPORTED_INTERVAL_S, Snapshot, WatchedIndex, Watcher
 from qmd.records import Collection
 
 NOTES = Collection("notes", Path("/srv/notes"))
@@ -17,7 +17,7 @@ WORK = Collection("work", Path("/srv/work"))
 
 
 @dataclass
-class World:
+class World(WatchedIndex):
     """Files, a clock, and what was refreshed."""
 
     files: dict[str, dict[str, tuple[int, int]]] = field(

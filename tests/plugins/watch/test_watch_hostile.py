@@ -8,9 +8,8 @@ import pytest
 
 from qmd.cli.invocation import Invocation
 from qmd.errors import ConfigError
-from qmd.plugins.watch.command import WatchedIndex
 from qmd.plugins.watch.file_events import SystemEvents
-from qmd.plugins.watch.watching import Watcher
+from qmd.plugins.watch.watching import WatchedIndex, Watcher
 
 
 @pytest.fixture

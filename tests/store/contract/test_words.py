@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from qmd.analysis.index import analyze_text
 from qmd.analysis.query import analyze_query, parse_lex
+from qmd.analysis.scripts import analyze_text
 from qmd.records import IndexTerms, LexicalTerm, MetadataFilter, Scope
 from qmd.store.base import IndexWriter
 from qmd.store.records import NewDocument

@@ -1,4 +1,4 @@
-"""What an index holds open while it is used: its file, its models, and the time that a request may take."""
+"""What an index keeps open while it is used: its file, its models, and the time that a request may take."""
 
 from __future__ import annotations
 
