@@ -77,20 +77,9 @@ def test_known_values_are_offered(offered: Offer, words: list[str], values: list
     assert offered(*words) == values
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["search", "-c"],
-        ["update", "--collection"],
-        ["collection", "show"],
-        ["collection", "mv"],
-        ["context", "add", "-c"],
-    ],
-)
-def test_collections_are_offered(indexed: Qmd, offered: Offer, words: list[str]) -> None:
-    assert offered(*words, "") == ["notes"]
-    assert offered(*words, "no") == ["notes"]
-    assert offered(*words, "x") == []
+def test_collections_are_offered(indexed: Qmd, offered: Offer) -> None:
+    for line in ("search -c", "update --collection", "collection show", "collection mv", "context add -c"):
+        assert [offered(*line.split(), start) for start in ("", "no", "x")] == [["notes"], ["notes"], []]
 
 
 def test_collections_and_names_of_another_index_are_offered(qmd: Qmd, offered: Offer, notes: Path) -> None:
@@ -123,9 +112,9 @@ def test_what_a_shell_would_read_as_more_than_a_word_is_quoted_or_left_out(
     assert "touch" not in indexed().out
 
 
-@pytest.mark.parametrize("words", [["get"], ["ls"], ["search", "-c"], ["collection", "show"], ["--index"], ["no-such"]])
-def test_without_an_index_nothing_is_said(offered: Offer, words: list[str]) -> None:
-    assert offered(*words, "x") == []
+def test_without_an_index_nothing_is_said(offered: Offer) -> None:
+    for line in ("get", "ls", "search -c", "collection show", "--index", "no-such"):
+        assert offered(*line.split(), "x") == []
 
 
 def test_a_broken_configuration_or_index_does_not_disturb_the_line(
@@ -170,12 +159,12 @@ def test_the_other_shells_are_answered_too(
     assert answer in run.out
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
-def test_the_script_of_a_shell_asks_qmd(qmd: Qmd, shell: str) -> None:
-    run = qmd("completion", shell)
-    assert (run.status, run.err) == (0, "")
-    assert f"complete_{shell}" in run.out
-    assert "_QMD_COMPLETE" not in os.environ
+def test_the_script_of_a_shell_asks_qmd(qmd: Qmd) -> None:
+    for shell in ("bash", "zsh", "fish", "powershell"):
+        run = qmd("completion", shell)
+        assert (run.status, run.err) == (0, "")
+        assert f"complete_{shell}" in run.out
+        assert "_QMD_COMPLETE" not in os.environ
 
 
 def test_an_unknown_shell_is_refused_with_the_known_ones(qmd: Qmd) -> None:

@@ -6,18 +6,29 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
+from typer import Option
 
 from qmd import plugins
 from qmd.cli.commands import foreign_commands
+from qmd.cli.invocation import Invocation
+from qmd.cli.output import out
 from qmd.cli.parser import build_command
 from qmd.plugins import Command
 from tests.program import Qmd
 
-HELLO = Command("hello", "tests.cli.foreign_command:hello", "[--loud] <name>", "Greet.", "query", ("qmd hello you",))
+HELLO = Command("hello", "tests.cli.test_cli_foreign:hello", "[--loud] <name>", "Greet.", "query", ("qmd hello you",))
 
 Bring = Callable[..., None]
+
+
+def hello(invocation: Invocation, name: str, loud: Annotated[bool, Option("--loud", help="Cry it.")] = False) -> int:
+    """Greet somebody."""
+    text = f"{invocation.command} {name}\n"
+    out(text.upper() if loud else text)
+    return 0
 
 
 @pytest.fixture

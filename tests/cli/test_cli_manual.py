@@ -1,3 +1,4 @@
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -6,20 +7,20 @@ import pytest
 
 from qmd.cli.commands import COMMANDS
 from qmd.cli.help import EXAMPLES
-from tests.docs.manual import render_man_page, render_manual
 
 DOCS = Path(__file__).parents[2] / "docs"
+MANUAL = runpy.run_path(str(DOCS / "manual.py"))
 
 
 def test_the_manual_says_what_the_commands_do() -> None:
-    assert (DOCS / "cli.md").read_text("utf-8") == render_manual(), (
-        "write it anew: python -m tests.docs.manual > docs/cli.md"
+    assert (DOCS / "cli.md").read_text("utf-8") == MANUAL["render_manual"](), (
+        "write it anew: python docs/manual.py > docs/cli.md"
     )
 
 
 def test_the_man_page_says_what_the_commands_do() -> None:
-    assert (DOCS / "qmd.1").read_text("utf-8") == render_man_page(), (
-        "write it anew: python -m tests.docs.manual man > docs/qmd.1"
+    assert (DOCS / "qmd.1").read_text("utf-8") == MANUAL["render_man_page"](), (
+        "write it anew: python docs/manual.py man > docs/qmd.1"
     )
 
 

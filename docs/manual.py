@@ -1,4 +1,4 @@
-"""The command reference: `python -m tests.docs.manual > docs/cli.md`, or `man > docs/qmd.1`."""
+"""The command reference: `python docs/manual.py > docs/cli.md`, `python docs/manual.py man > docs/qmd.1`."""
 
 from __future__ import annotations
 
