@@ -23,11 +23,11 @@ _LINE_MARK = (
     rf"|{FENCE}"
     r"|(=+|-+)[ \t\r]*(?=\n|\Z))"
 )
-_FENCE_LINE = re.compile(rf"^ {{0,3}}{FENCE}(?:\n|\Z)", re.M)
+_FENCE_LINE = rf"(?m)^ {{0,3}}{FENCE}(?:\n|\Z)"
 _MARK_AFTER_BREAK = re.compile(r"\n(?=[ #`~=-])" + _LINE_MARK)
 _MARK_AT_START = re.compile(_LINE_MARK)
-_NOT_PARAGRAPH = re.compile(r"\s*(?:[#>|]|[-*+][ \t]|\d+[.)][ \t]|`{3}|~{3}|<!--|\Z)")
-_TAG = re.compile(r"#(?<![^\s#]#)(?<!##)([^\W\d_][\w/-]*)(?![\w#])")
+_NOT_PARAGRAPH = r"\s*(?:[#>|]|[-*+][ \t]|\d+[.)][ \t]|`{3}|~{3}|<!--|\Z)"
+_TAG = r"#(?<![^\s#]#)(?<!##)([^\W\d_][\w/-]*)(?![\w#])"
 _DIRECTIVES = frozenset(
     {"if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "define", "undef", "include", "import"}
     | {"include_next", "using", "pragma", "error", "warning", "line", "region", "endregion", "embed"}
@@ -94,7 +94,7 @@ def _add_setext(text: str, body_offset: int, line_start: int, rule: str, heading
         return
     line = text[start:end]
     before = text[max(text.rfind("\n", body_offset, max(start - 1, body_offset)) + 1, body_offset) : start]
-    if line.startswith(("    ", "\t")) or not line.strip() or _NOT_PARAGRAPH.match(line) or before.strip():
+    if line.startswith(("    ", "\t")) or not line.strip() or re.match(_NOT_PARAGRAPH, line) or before.strip():
         return
     title = plain_text(line.strip())
     if title and len(headings) < MAX_HEADINGS and not (headings and headings[-1].offset >= start):
@@ -136,7 +136,7 @@ class FenceScanner:
 def code_fences(text: str, start: int, end: int) -> tuple[Span, ...]:
     """Spans of fenced code in `text[start:end]`, fence lines included; an open fence runs to `end`."""
     fences = FenceScanner()
-    for match in _FENCE_LINE.finditer(text, start, end):
+    for match in re.compile(_FENCE_LINE).finditer(text, start, end):
         fences.line(match[1], match[2], match.start(), match.end())
     return fences.finish(end)
 
@@ -149,19 +149,19 @@ MAX_HEADING_CHARACTERS = 500
 MAX_MARKED_UP_CHARACTERS = 4_000
 """What a heading may have with its links and elements, and a line that is shown without them."""
 
-_BACKTICKS = re.compile(r"`+")
-_WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
-_LINK = re.compile(r"(?<!\\)!?\[((?:[^\[\]\\]|\\.)*)\](?:\((?:[^()\\]|\\.|\([^()]*\))*\)|\[[^\[\]]*\])")
-_SIZE = re.compile(r"(?:\A|\|)(\d{1,4})(?:x\d+)?\Z")
-_ANCHOR = re.compile(r"\{\s*[:#.][^{}]*\}\Z")
-_TAG_ELEMENT = re.compile(
-    r"</?(?:a|abbr|b|big|br|center|code|del|div|em|font|i|img|ins|kbd|mark|p|s|small|span|strong|sub|sup|tt|u|wbr)"
-    r"(?:\s[^<>]*)?/?>|<!--.*?(?:-->|(\Z))",
-    re.I,
+# Kept as text: `re` compiles them when a heading first asks, and most searches show none with marks.
+_BACKTICKS = r"`+"
+_WIKI_LINK = r"(!?)\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]"
+_LINK = r"(?<!\\)!?\[((?:[^\[\]\\]|\\.)*)\](?:\((?:[^()\\]|\\.|\([^()]*\))*\)|\[[^\[\]]*\])"
+_SIZE = r"(?:\A|\|)(\d{1,4})(?:x\d+)?\Z"
+_ANCHOR = r"\{\s*[:#.][^{}]*\}\Z"
+_TAG_ELEMENT = (
+    r"(?i)</?(?:a|abbr|b|big|br|center|code|del|div|em|font|i|img|ins|kbd|mark|p|s|small|span|strong|sub|sup|tt|u|wbr)"
+    r"(?:\s[^<>]*)?/?>|<!--.*?(?:-->|(\Z))"
 )
-_EMPHASIS = re.compile(r"(?<!\\)(?:\*{1,3}|~~|==)(?=\S)")
-_UNDERSCORES = re.compile(r"(?<![\w\\])_{1,3}(?=\S)")
-_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_EMPHASIS = r"(?<!\\)(?:\*{1,3}|~~|==)(?=\S)"
+_UNDERSCORES = r"(?<![\w\\])_{1,3}(?=\S)"
+_ESCAPE = r"\\([!-/:-@\[-`{-~])"
 _MARKED_UP = re.compile(r"[`*_~=\[\]<>{}\\&]")
 
 
@@ -186,19 +186,19 @@ def plain_text(text: str, most: int = MAX_HEADING_CHARACTERS) -> str:
 
 
 def _without_anchor(text: str) -> str:
-    anchor = _ANCHOR.match(text, text.rfind("{")) if text.endswith("}") else None
+    anchor = re.compile(_ANCHOR).match(text, text.rfind("{")) if text.endswith("}") else None
     return text[: anchor.start()].rstrip() if anchor is not None else text
 
 
 def _without_links(text: str) -> str:
-    text = _WIKI_LINK.sub(lambda m: ((split_size(m[3] or "")[0] if m[1] else m[3]) or m[2]).strip(), text)
+    text = re.sub(_WIKI_LINK, lambda m: ((split_size(m[3] or "")[0] if m[1] else m[3]) or m[2]).strip(), text)
     for _ in range(2):  # an image inside a link takes two rounds
-        text = _LINK.sub(lambda m: split_size(m[1])[0] if m[0][0] == "!" else m[1], text)
+        text = re.sub(_LINK, lambda m: split_size(m[1])[0] if m[0][0] == "!" else m[1], text)
     return text
 
 
 def _without_elements(text: str) -> str:
-    return _TAG_ELEMENT.sub(lambda m: "" if m[1] is None else m[0], text)
+    return re.sub(_TAG_ELEMENT, lambda m: "" if m[1] is None else m[0], text)
 
 
 def _without_entities(text: str) -> str:
@@ -209,13 +209,13 @@ def _without_entities(text: str) -> str:
 
 def split_size(label: str) -> tuple[str, str]:
     """What a picture is called, and its width: `chart|400`, `400x300`; the latter empty where there is none."""
-    size = _SIZE.search(label)
+    size = re.search(_SIZE, label)
     return (label[: size.start()], size[1]) if size is not None else (label, "")
 
 
 def _without_code_spans(text: str, kept: list[str]) -> str:
     """`text` with a placeholder for every code span, whose content goes to `kept`."""
-    runs = list(_BACKTICKS.finditer(text))
+    runs = list(re.finditer(_BACKTICKS, text))
     closing: dict[int, int] = {}
     after = [0] * len(runs)
     for i in range(len(runs) - 1, -1, -1):
@@ -235,8 +235,9 @@ def _without_code_spans(text: str, kept: list[str]) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def _without_pairs(text: str, opening: re.Pattern[str]) -> str:
+def _without_pairs(text: str, mark_pattern: str) -> str:
     """`text` without the marks that stand in pairs; a mark that is never closed stays, and is looked for only once."""
+    opening = re.compile(mark_pattern)
     unclosed: set[str] = set()
     pieces: list[str] = []
     position = 0
@@ -261,7 +262,7 @@ _STEPS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("<", _without_elements),
     ("*~=", lambda text: _without_pairs(text, _EMPHASIS)),
     ("_", lambda text: _without_pairs(text, _UNDERSCORES)),
-    ("\\", lambda text: _ESCAPE.sub(lambda match: match[1], text)),
+    ("\\", lambda text: re.sub(_ESCAPE, lambda match: match[1], text)),
     ("&", _without_entities),
 )
 """What is taken away in this order from a text that holds one of these characters."""
@@ -284,7 +285,7 @@ def find_tags(text: str, body_offset: int, code: Sequence[Span]) -> tuple[str, .
     k = 0
     line_start = position = text.rfind("\n", 0, body_offset) + 1
     n_backticks = 0
-    for match in _TAG.finditer(text, body_offset):
+    for match in re.compile(_TAG).finditer(text, body_offset):
         start = match.start()
         while k < len(code) and code[k][1] <= start:
             k += 1

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 import qmd  # noqa: E402
 from qmd.cli.app import main as qmd_main  # noqa: E402
 from qmd.inference.engines.bulk_embedding import BulkEmbedder  # noqa: E402
-from qmd.inference.engines.encoder_runs import BATCH_TOKENS, BatchRuns  # noqa: E402
+from qmd.inference.engines.encoder_graph import BATCH_TOKENS, BatchRuns  # noqa: E402
 from qmd.inference.loader import load_engines  # noqa: E402
 from qmd.inference.models.builtin import locate_builtin  # noqa: E402
 from qmd.inference.runtime.gpu_memory import GpuUse, memory_now  # noqa: E402

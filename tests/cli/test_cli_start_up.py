@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import qmd as qmd_package
 from tests.processes import unmeasured
 from tests.program import Qmd
 
@@ -31,6 +33,12 @@ ALLOWED = {
 }
 """Per command the packages of others, by their top-level name, and our own; modules directly in qmd/ are for all."""
 
+MOST_MODULES = {("search", "pricing"): 85, ("get", "pricing.md"): 63, ("status",): 60, ("--help",): 22}
+"""Modules of our own that a command imports; a change that needs more says here why every start is worth it."""
+
+PLAIN_FILES = {f"qmd.{file.stem}" for file in Path(qmd_package.__file__).parent.glob("*.py")}
+"""Modules directly in qmd/, which are for all."""
+
 HEAVY_STANDARD = {"asyncio", "sqlite3", "ssl", "multiprocessing", "xml", "unittest", "concurrent"} | {
     "_hashlib",
     "dataclasses",
@@ -49,6 +57,12 @@ def test_a_plain_command_imports_what_is_allowed_and_nothing_else(indexed: Qmd, 
     )
 
 
+@pytest.mark.parametrize("argv", MOST_MODULES, ids=" ".join)
+def test_a_plain_command_imports_few_modules_of_ours(indexed: Qmd, argv: tuple[str, ...]) -> None:
+    ours = [name for name in modules_of(argv) if name.partition(".")[0] == "qmd"]
+    assert len(ours) <= MOST_MODULES[argv], "python -X importtime -m qmd … tells who imports what"
+
+
 def test_a_query_without_a_date_imports_the_words_of_dates_alone(indexed: Qmd) -> None:
     assert dates_imported_by("search", "pricing") == {"words"}
     assert "reading" in dates_imported_by("search", "pricing of 2024-02-02")
@@ -56,34 +70,28 @@ def test_a_query_without_a_date_imports_the_words_of_dates_alone(indexed: Qmd) -
 
 def dates_imported_by(*argv: str) -> set[str]:
     """Modules of `qmd.dates` that a process of the program holds at its end."""
-    program = (
-        "import sys; from qmd.cli.app import main; main(sys.argv[1:]); "
-        "print(*(name.split('.')[-1] for name in sys.modules if name.startswith('qmd.dates.')))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *argv], capture_output=True, encoding="utf-8", check=True, env=unmeasured()
-    )
-    return set(done.stdout.splitlines()[-1].split())
+    return {name.rpartition(".")[2] for name in modules_of(argv) if name.startswith("qmd.dates.")}
 
 
 def imported_by(argv: tuple[str, ...]) -> set[str]:
     """Packages that a process of the program holds at its end: of others, of ours, and heavy ones of Python's own."""
+    modules = {name.rpartition(".")[0] if name in PLAIN_FILES else name for name in modules_of(argv)}
+    names = {".".join(name.split(".")[: 2 if name.startswith("qmd.") else 1]) for name in modules} - {"qmd"}
+    return names - (sys.stdlib_module_names - HEAVY_STANDARD)
+
+
+def modules_of(argv: tuple[str, ...]) -> list[str]:
+    """Modules that a process of the program holds at its end and Python's own start does not."""
     program = (
         "import sys; before = set(sys.modules); from qmd.cli.app import main; status = main(sys.argv[1:]); "
-        "print(status, *(name for name, module in sys.modules.items() "
-        "if name not in before and (name.partition('.')[0] != 'qmd' or hasattr(module, '__path__'))))"
+        "print(status, *(name for name in sys.modules if name not in before))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, *argv],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-        env=unmeasured(),
+        [sys.executable, "-c", program, *argv], capture_output=True, encoding="utf-8", check=True, env=unmeasured()
     )
     status, *modules = done.stdout.splitlines()[-1].split()
     assert status == "0"
-    names = {".".join(name.split(".")[: 2 if name.startswith("qmd.") else 1]) for name in modules} - {"qmd"}
-    return names - (sys.stdlib_module_names - HEAVY_STANDARD)
+    return modules
 
 
 @pytest.mark.parametrize("command", ["index", "embed", "update"])

@@ -19,7 +19,7 @@ from qmd.inference import loader
 from qmd.inference.engines import embedder as embedder_module
 from qmd.inference.engines.bulk_embedding import SAME_VECTORS, BulkEmbedder
 from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
-from qmd.inference.engines.encoder_runs import BatchRuns
+from qmd.inference.engines.encoder_graph import BatchRuns
 from qmd.inference.models import weights_choice
 from qmd.inference.models.builtin import MINILM, locate_builtin
 from qmd.inference.models.catalogue import JINA_ZH

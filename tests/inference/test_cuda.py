@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from qmd.cli.app import main
 from qmd.inference.engines.bulk_embedding import SAME_VECTORS, BulkEmbedder
-from qmd.inference.engines.encoder_runs import BATCH_TOKENS, BatchRuns
+from qmd.inference.engines.encoder_graph import BATCH_TOKENS, BatchRuns
 from qmd.inference.loader import load_engines
 from qmd.inference.models.builtin import locate_builtin
 from qmd.inference.models.catalogue import QWEN_RERANKER

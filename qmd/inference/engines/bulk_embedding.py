@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from qmd.inference.base import EngineDescription
     from qmd.inference.engines.embedder import OnnxEmbedder
-    from qmd.inference.engines.encoder_runs import BatchRuns
+    from qmd.inference.engines.encoder_graph import BatchRuns
     from qmd.inference.runtime.gpu_memory import GpuUse
     from qmd.inference.runtime.sessions import Session
 
@@ -160,7 +160,7 @@ class BulkEmbedder(ReadingEmbedder):
 
 def batches_of_session(session: Session) -> BatchRuns | str:
     """The batches of a session that is open on a GPU, or why there are none."""
-    from qmd.inference.engines.encoder_runs import BatchRuns
+    from qmd.inference.engines.encoder_graph import BatchRuns
 
     try:
         return BatchRuns(session)

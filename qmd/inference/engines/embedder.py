@@ -25,7 +25,7 @@ from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import Tokenizer, Tokens, load_tokenizer
 
 if TYPE_CHECKING:
-    from qmd.inference.engines.encoder_runs import BatchRuns
+    from qmd.inference.engines.encoder_graph import BatchRuns
 
 MAX_FOREIGN_QUERY_SHARE = 0.3
 """Share of a query's letters in scripts the model does not read, above which its vector means nothing."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 from qmd.clock import batches
 from qmd.errors import ModelError
 from qmd.inference.engines.embedder import sum_options
-from qmd.inference.engines.encoder_runs import BATCH_TOKENS
+from qmd.inference.engines.encoder_graph import BATCH_TOKENS
 from qmd.inference.models.stored_types import stored_format
 from qmd.inference.records import ModelRecord
 from qmd.inference.runtime.sessions import Session, open_session

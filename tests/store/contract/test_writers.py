@@ -160,6 +160,8 @@ def test_a_search_that_nobody_waits_for_ends(place: Place, make_document: MakeDo
 
 
 def test_a_place_that_cannot_be_written_is_one_line(place: Place, tmp_path: Path) -> None:
+    if place.address is not None and str(tmp_path) not in place.address:
+        pytest.skip("the engine keeps its indexes in no folder of this test's")
     for name in ("cache", "tables"):
         (tmp_path / name).write_text("a file in the way")
     with pytest.raises(StoreError) as caught:
