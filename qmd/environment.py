@@ -74,6 +74,9 @@ def install_command(extra: str, prefix: Path = Path(sys.prefix), platform: str =
     return f"{program}{flag} " + (f'"{wanted}"' if platform == "win32" else shlex.quote(wanted))
 
 
+OWN_PROGRAM = (sys.executable, "-P", "-m", "qmd")
+"""Starts this very installation from any folder: without `-P` a stranger's folder would lend its modules."""
+
 _NICENESS = 10
 """A tenth of the processor time that others get who want it too. The lowest there is could keep a write to the index
 waiting, and with it the writes of others."""

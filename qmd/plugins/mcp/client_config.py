@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from qmd.environment import OWN_PROGRAM
 from qmd.errors import UsageError
 
 CLIENTS = ("claude", "vscode", "cursor", "zed")
@@ -64,4 +65,4 @@ def own_command() -> list[str]:
     started = Path(sys.argv[0])
     if found is not None and started.name in ("qmd", "qmd.exe") and Path(found).resolve() == started.resolve():
         return [str(Path(found).absolute())]
-    return [sys.executable, "-m", "qmd"]
+    return list(OWN_PROGRAM)

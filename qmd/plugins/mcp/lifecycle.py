@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from msgspec import Struct
 
+from qmd.environment import OWN_PROGRAM
 from qmd.errors import QmdError, UsageError
 from qmd.files import make_private_folder, open_private, write_atomically
 
@@ -221,7 +222,7 @@ def start_process(arguments: Sequence[str], log: Path, environ: Mapping[str, str
     make_private_folder(log.parent)
     with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as stream:
         return subprocess.Popen(
-            [sys.executable, "-m", "qmd", *arguments],
+            [*OWN_PROGRAM, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,

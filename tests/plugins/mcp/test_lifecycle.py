@@ -16,6 +16,7 @@ import pytest
 
 from qmd.cli.app import main
 from qmd.config.paths import locate
+from qmd.environment import OWN_PROGRAM
 from qmd.errors import QmdError, UsageError
 from qmd.plugins.mcp.client_config import CLIENTS, client_config
 from qmd.plugins.mcp.lifecycle import remove_own_pid, running_server, server_files, start_server, stop_server, write_pid
@@ -101,6 +102,21 @@ def test_the_daemon_answers_once_started_and_stops_when_told(environ: dict[str, 
     finally:
         if running_server(files):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_a_server_started_in_a_strangers_folder_takes_no_module_from_there(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    clone, ran = tmp_path / "clone", tmp_path / "ran"
+    (clone / "rows.dist-info").mkdir(parents=True)
+    (clone / "rows.dist-info" / "entry_points.txt").write_text("[qmd.plugins]\nrows = typer\n")
+    for module in ("typer", "msgspec", "json", "qmd"):
+        (clone / f"{module}.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    port = str(free_port())
+    for words in (("--help",), ("mcp", "--http", "--daemon", "--port", port, "--host", "127.0.0.1"), ("mcp", "stop")):
+        done = subprocess.run([*OWN_PROGRAM, *words], env=environ, cwd=clone, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+    assert not ran.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="ends by signal")
