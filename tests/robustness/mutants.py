@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 _ROOT = Path(__file__).resolve().parents[2]
 
 FUSION = ("tests/retrieval",)
-SCOPE = ("tests/store",)
+SCOPE = ("tests/store/contract/test_words.py", "tests/store/contract/test_documents.py", "tests/retrieval", "tests/store")
 GLOBS = ("tests/ingest",)
 TRUST = ("tests/config", "tests/cli/test_cli_project.py", "tests/cli/test_cli_strange_projects.py")
-MIGRATIONS = ("tests/store/test_store_failures.py", "tests/store", "tests/clients", "tests/upgrade")
+MIGRATIONS = ("tests/upgrade", "tests/store/test_store_failures.py", "tests/clients/test_index_of_the_original.py", "tests/store")
 DATES = ("tests/dates", "tests/retrieval/test_dating.py", "tests/ingest/test_note_dates.py")
 FOREIGN = ("tests/inference", "tests/plugins/forms/test_hostile_imports.py")
 
@@ -33,18 +33,17 @@ MUTANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("least = -math.inf if ranking.source == \"bm25\" else COSINE_FLOOR", "least = -math.inf", FUSION),
     ("for rank, candidate in enumerate(ranking.candidates, start=1)\n    }",
      "for rank, candidate in enumerate(ranking.candidates, start=0)\n    }", FUSION),
-    ("before.score + bonus[kind]", "before.score - bonus[kind]", FUSION),
+    ("before.score + bonus, (", "before.score - bonus, (", FUSION),
     ("left + weight * right for left, right", "left + right for left, right", FUSION),
     ("missing = found & unknown - dense.standard.keys()", "missing = found - dense.standard.keys()", FUSION),
     ("return mean, spread if spread > SPREAD_FLOOR else 1.0", "return mean, spread or 1.0", FUSION),
-    ("\"substr(documents.path, 1, ?) = ?\"", "\"substr(documents.path, 1, ?) >= ?\"", SCOPE),
-    ("f\"NOT coalesce({sql}, 0)\"", "f\"NOT {sql}\"", SCOPE),
-    ("values = [first, (last or first) + _AFTER_ANY_DAY]", "values = [first, last or first]", SCOPE),
-    ("tag = condition.value.strip(\"#/\").casefold()", "tag = condition.value.strip(\"#/\")", SCOPE),
-    ("[tag, f\"{tag}/\"] * 2", "[tag, tag] * 2", SCOPE),
-    ("m.type IN ('integer', 'real') AND m.value {operator} ?", "m.value {operator} ?", SCOPE),
-    ("sql, values = f\"{_FIRST_DAY} < ?\", [condition.value]", "sql, values = f\"{_FIRST_DAY} <= ?\", [condition.value]",
-     SCOPE),
+    ("{len(text)}) = {self.value(text)}", "{len(text)}) >= {self.value(text)}", SCOPE),
+    ("NOT coalesce({self._filter(replace(asked, op='='))}, false)", "NOT {self._filter(replace(asked, op='='))}", SCOPE),
+    ("self.value(last + _AFTER_ANY_DAY)", "self.value(last)", SCOPE),
+    ("self.tagged(value.strip(\"#/\").casefold())", "self.tagged(value.strip(\"#/\"))", SCOPE),
+    ("{self.begins(found, f'{tag}/')}", "{self.begins(found, f'{tag}')}", SCOPE),
+    ("m.type NOT IN ('integer', 'real'), {test}", "m.type IN ('integer', 'real'), {test}", SCOPE),
+    ("{_FIRST_DAY} < {self.value(value)}", "{_FIRST_DAY} <= {self.value(value)}", SCOPE),
     ("return wanted or ([\"**\"] if excluded else [DEFAULT_PATTERN])", "return wanted or [DEFAULT_PATTERN]", GLOBS),
     ("excluded = [part for part in parts if part.startswith(\"!\") and not part.startswith(\"!(\")]",
      "excluded = [part for part in parts if part.startswith(\"!\")]", GLOBS),
