@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,14 +102,12 @@ class Refresher:
             if not self._configuration.auto_update():
                 return Freshness()
             chosen = [one for one in reader.collections() if names is None or one.name in names]
-            return self._refresh(reader, [one for one in chosen if not self._is_fresh(one)])
+            rested_at = time.monotonic() - _REST_S
+            return self._refresh(reader, [one for one in chosen if self._fresh_at.get(one.name, -inf) <= rested_at])
         except (QmdError, OSError):
             return Freshness()
         finally:
             self._lock.release()
-
-    def _is_fresh(self, collection: Collection) -> bool:
-        return time.monotonic() - self._fresh_at.get(collection.name, -_REST_S) < _REST_S
 
     def _refresh(self, reader: IndexReader, collections: Sequence[Collection]) -> Freshness:
         changed, is_known = self._look(reader, collections)

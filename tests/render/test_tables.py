@@ -72,7 +72,7 @@ def test_no_line_of_a_listing_exceeds_the_terminal(tmp_path: Path, width: int) -
         draw_collections(screen, known, counts, NOW, tmp_path),
         draw_collections(screen, known, counts, NOW, tmp_path, masks=True),
         draw_files(screen, files, tmp_path, link, NOW),
-        *(draw_collection(screen, one) for one in known),
+        *(draw_collection(screen, one, counts, NOW) for one in known),
     ]
     for text in drawn:
         assert [line for line in without_sequences(text).splitlines() if cell_len(line) > width] == []
@@ -122,7 +122,7 @@ def test_files_are_links_and_folders_faint(tmp_path: Path, set_zone: Callable[[s
 
 def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
     odd = collection(tmp_path, "[bold]x[/]", pattern="[red]/", update_command="[link=http://x]y[/link]")
-    drawn = draw_collection(NARROW, odd)
+    drawn = draw_collection(NARROW, odd, [], NOW)
     assert "[bold]x[/]" in drawn and "[red]/" in drawn and "[link=http://x]y[/link]" in drawn
 
 
