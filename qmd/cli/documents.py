@@ -28,7 +28,7 @@ from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
 from qmd.render.formats import FetchedDocument, file_identifier, render_document, render_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations

@@ -126,6 +126,18 @@ def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> No
     assert "[bold]x[/]" in drawn and "[red]/" in drawn and "[link=http://x]y[/link]" in drawn
 
 
+def test_a_collection_tells_its_notes_what_is_indexed_and_what_to_do_next(tmp_path: Path) -> None:
+    noted = collection(tmp_path, context={"/": "mine", "work/": "plans\nand lists"})
+    lines = draw_collection(NARROW, noted, [counted(noted)], NOW, "other").splitlines()
+    assert [line.split() for line in lines[4:7]] == [
+        ["Contexts", "/", "mine"],
+        ["work/", "plans", "and", "lists"],
+        ["Indexed", "12", "files,", "updated", "2h", "ago"],
+    ]
+    assert "context add" not in "".join(lines) and "qmd ls notes --index other  its files" in lines[-1]
+    assert "qmd context add qmd://notes/" in draw_collection(NARROW, collection(tmp_path), [], NOW)
+
+
 def test_a_line_feed_in_a_name_breaks_no_row_of_a_listing() -> None:
     drawn = draw_files(NARROW, Listing("notes", "", (stored("a/new\nline\there.md"),)), None, link, NOW)
     assert drawn.endswith(r"a/new\x0aline\x09here.md" + "\n")
