@@ -159,6 +159,7 @@ def fact_values(index: IndexStatus, *, is_for_tool: bool) -> dict[str, int | str
     return {fact.key: fact.value(index) for fact in FACTS if fact.is_for_tool == is_for_tool}
 
 
-def fact_lines(index: IndexStatus) -> list[tuple[str, str]]:
-    """(label, value) of the facts that have a label."""
-    return [(fact.label, str(fact.value(index))) for fact in FACTS if fact.label]
+def fact_lines(index: IndexStatus, *, is_for_tool: bool = False) -> list[tuple[str, str]]:
+    """(label, value) of the facts that have a label, of all or of those of the tool."""
+    facts = [fact for fact in FACTS if fact.label and (fact.is_for_tool or not is_for_tool)]
+    return [(fact.label, str(fact.value(index))) for fact in facts]

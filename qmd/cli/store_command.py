@@ -9,7 +9,7 @@ from typer import Argument
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.output import out, say, warn
-from qmd.plugins import STORES
+from qmd.plugins import STORES, all_of
 
 
 def copy(
@@ -18,7 +18,7 @@ def copy(
         str | None,
         Argument(
             metavar="FROM",
-            help=f"A name, {', '.join(one.form for one in STORES.values())} or a .sqlite file.",
+            help=f"A name, {', '.join(one.form for one in all_of(STORES))} or a .sqlite file.",
             autocompletion=completion.indexes,
         ),
     ] = None,

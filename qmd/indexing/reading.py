@@ -17,7 +17,8 @@ from qmd.chunking.declarations import GrammarError, declared_headings, find_decl
 from qmd.clock import UNKNOWN_TIME_NS, file_time_text, settled_time
 from qmd.errors import UnindexableFileError, UnindexableReason
 from qmd.ingest.document import read_document
-from qmd.names import file_name
+from qmd.names import file_name, suffix_of
+from qmd.plugins import KINDS, find
 from qmd.records import Document, FileEntry, NameKind
 from qmd.store.records import NewDocument, pack_links, pack_text
 
@@ -85,7 +86,8 @@ def leave_out(entry: FileEntry, message: str, reason: UnindexableReason) -> File
 def _read(entry: FileEntry, read_at_ns: int) -> FileReading:
     document = read_document(entry)
     warnings = [f"'{entry.path}': {warning}" for warning in document.warnings]
-    is_plain = False
+    # A row of this ending, or a grammar, may be there one day.
+    is_plain = find(KINDS, suffix_of(entry.path)) is None
     try:
         document = with_declarations(document)
     except GrammarError as exc:

@@ -11,11 +11,12 @@ from qmd.analysis import ANALYSIS_VERSION
 from qmd.chunking import CHUNKING_VERSION
 from qmd.chunking.languages import has_grammar
 from qmd.names import suffix_of
+from qmd.plugins import KINDS, find
 from qmd.store.base import IndexReader, IndexWriter
 
 
 class Stamp(Struct, frozen=True):
-    """A version, and the endings of source files that it had to treat as plain text for want of a grammar."""
+    """A version, and the endings that it had to treat as plain text for want of a grammar or a row of `KINDS`."""
 
     version: int
     plain: frozenset[str] = frozenset()
@@ -46,8 +47,14 @@ class Stamp(Struct, frozen=True):
         return self.plain - self._regained() if self.version == version else frozenset()
 
     def _regained(self) -> frozenset[str]:
-        """Endings whose grammar has been installed since."""
-        return frozenset(suffix for suffix in self.plain if has_grammar(f"x{suffix}"))
+        """Endings whose grammar, or whose row, has been installed since."""
+        return frozenset(suffix for suffix in self.plain if has_grammar(f"x{suffix}") or _is_told(suffix))
+
+
+def _is_told(suffix: str) -> bool:
+    """Whether files with an ending have a row that does not take them for source code."""
+    kind = find(KINDS, suffix)
+    return kind is not None and not kind.is_source
 
 
 def stamp_analysis(writer: IndexWriter, collection: str, plain: Iterable[str]) -> None:

@@ -213,8 +213,14 @@ def all_of(table: Mapping[str, Any]) -> list[Any]:
 
 
 def store_at(address: str) -> Store:
-    """What keeps the index at an address that was resolved."""
-    store: Store = find(STORES, address.partition(":")[0])
+    """What keeps the index at an address that was resolved.
+
+    Raises:
+        LookupError: Nothing does.
+    """
+    store: Store | None = find(STORES, address.partition(":")[0])
+    if store is None:
+        raise LookupError(f"no row of STORES keeps an index at '{address}'")
     return store
 
 

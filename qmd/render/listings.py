@@ -167,7 +167,9 @@ def render_status(report: StatusReport, now: datetime) -> str:
         what = f"computing vectors, {run.state}" if run.computes else f"{run.work} the index"
         lines.append(f"  Running:  {what} ({run.who}, began {began})")
     lines.append(f"  Updated:  {relative_time(index.updated_at, now)}")
-    lines += [f"  {f'{label}:':<9} {value}" for label, value in fact_lines(index)]
+    facts = fact_lines(index)
+    width = max([8, *(len(label) for label, _ in facts)]) + 1
+    lines += [f"  {f'{label}:':<{width}} {value}" for label, value in facts]
     lines += ["", *_status_collections(report, now)]
     if index.left_out:
         lines += ["", f"Left out ({len(index.left_out)})"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from qmd.cli.commands import COMMANDS
+from qmd.render.formats import FORMATS
 from tests.program import Qmd
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +63,7 @@ def test_options_are_offered_behind_options(offered: Offer) -> None:
 @pytest.mark.parametrize(
     ("words", "values"),
     [
-        (["search", "--format", ""], ["cli", "json", "csv", "md", "xml", "files"]),
+        (["search", "--format", ""], [*FORMATS]),
         (["index", "--chunk-strategy", ""], ["auto", "regex"]),
         (["search", "--color", ""], ["auto", "always", "never"]),
         (["--color", "al"], ["always"]),

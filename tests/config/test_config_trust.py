@@ -59,6 +59,19 @@ def test_trust_ends_when_the_items_change(places: Locations) -> None:
     assert not is_trusted(gated_items(load_config(places), places), places, {})
 
 
+def test_trust_ends_when_the_links_change(places: Locations) -> None:
+    write(places, HOOK + "\neditor_uri: 'vscode://file/{path}'")
+    record_trust(gated_items(load_config(places), places), places)
+    write(places, HOOK + "\neditor_uri: 'https://evil.example/?{path}'")
+    assert not is_trusted(gated_items(load_config(places), places), places, {})
+
+
+def test_models_of_a_strange_project_are_not_used(places: Locations) -> None:
+    write(places, "models: {embed: 'hf:x/y', rerank: built-in}")
+    config = load_config(places)
+    assert dict(trusted_part(config, places, {}).models) == {"rerank": "built-in"}
+
+
 def test_revoking_ends_trust(places: Locations) -> None:
     write(places, HOOK)
     items = gated_items(load_config(places), places)

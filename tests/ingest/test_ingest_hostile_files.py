@@ -16,6 +16,7 @@ from qmd.errors import QmdError, UnindexableFileError
 from qmd.indexing.embed import embedded_text
 from qmd.ingest.document import parse_document, read_document
 from qmd.ingest.scan import scan_collection
+from qmd.plugins import KINDS
 from qmd.records import Collection, FileEntry
 from tests.regex_tokens import regex_token_starts
 
@@ -155,10 +156,10 @@ SHAPES: dict[str, Callable[[str, int], str]] = {
 }
 
 
-def processor_time(text: str) -> float:
+def processor_time(text: str, name: str = "note.md") -> float:
     raw = text.encode()
     begun = time.process_time()
-    document = parse_document("note.md", raw)
+    document = parse_document(name, raw)
     analyze_document(document)
     starts = regex_token_starts(text)
     for chunk in split_document(text, document.headings, document.body_offset, starts, 240):
@@ -166,18 +167,23 @@ def processor_time(text: str) -> float:
     return time.process_time() - begun
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_time_grows_no_faster_than_the_text(shape: str) -> None:
+OTHERS = {kind.outline: f"note{suffix}" for suffix, kind in KINDS.items() if not kind.is_markdown}
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"), [*((shape, "note.md") for shape in SHAPES), *(("text", name) for name in OTHERS.values())]
+)
+def test_time_grows_no_faster_than_the_text(shape: str, name: str) -> None:
     """Quadratic behaviour would take sixteen times as long for four times the text."""
     make = SHAPES[shape]
 
     def seconds(unit: str, n: int) -> float:
-        return min(processor_time(make(unit, n)) for _ in range(3))
+        return min(processor_time(make(unit, n), name) for _ in range(3))
 
     slow = []
     for unit in UNITS:
         # What is over at once, or grew little more than its text since a quarter of it, needs no second look.
-        once = processor_time(make(unit, 24_000))
+        once = processor_time(make(unit, 24_000), name)
         if once < 0.1 or once < 5 * seconds(unit, 6_000):
             continue
         small, large = seconds(unit, 12_000), seconds(unit, 48_000)

@@ -11,7 +11,7 @@ from qmd import plugins
 from qmd.chunking.languages import language_of
 from qmd.ingest.document import parse_document
 from qmd.ingest.outline import kind_of
-from qmd.plugins import KINDS
+from qmd.plugins import KINDS, Kind
 from tests.program import Qmd, write_notes
 
 PACKAGE = """
@@ -57,6 +57,21 @@ def test_a_row_of_another_package_makes_a_further_kind_of_file_searchable(qmd: Q
     assert "a.mirror" in found
     assert "Silver" in qmd("search", "polish", "--json").out
     assert "polish" not in qmd("get", "a.mirror:1:1").out
+
+
+def test_files_that_were_text_are_read_anew_once_their_kind_is_known(
+    qmd: Qmd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_notes(tmp_path / "glass", {"a.mirror": "drawkcab !"})
+    assert qmd("index", str(tmp_path / "glass"), "--glob", "**/*.mirror", "--no-embed").status == 0
+    monkeypatch.setitem(plugins.KINDS, ".mirror", Kind("qmd.ingest.outline:outline_text", f"{__name__}:reversed_text"))
+    assert "1 updated" in qmd("update").out
+    assert "a.mirror" in qmd("search", "backward", "--files").out
+
+
+def reversed_text(path: str, raw: bytes) -> tuple[str, tuple[str, ...]]:
+    """A decoder for the test above."""
+    return raw[::-1].decode(), ()
 
 
 @pytest.mark.usefixtures("foreign_kind")

@@ -72,6 +72,8 @@ def test_weights_must_match_the_rankings() -> None:
 
 def test_equal_scores_have_z_scores_of_zero() -> None:
     assert z_scores([3.0, 3.0]) == [0.0, 0.0]
+    # What only rounding tells apart is equal as well.
+    assert z_scores([0.1 + 0.2, 0.3]) == pytest.approx([0.0, 0.0], abs=1e-6)
 
 
 def test_the_weight_of_reranking_decides_between_the_two_orders() -> None:

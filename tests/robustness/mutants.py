@@ -17,10 +17,20 @@ from tempfile import TemporaryDirectory
 _ROOT = Path(__file__).resolve().parents[2]
 
 FUSION = ("tests/retrieval",)
-SCOPE = ("tests/store/contract/test_words.py", "tests/store/contract/test_documents.py", "tests/retrieval", "tests/store")
+SCOPE = (
+    "tests/store/contract/test_words.py",
+    "tests/store/contract/test_documents.py",
+    "tests/retrieval",
+    "tests/store",
+)
 GLOBS = ("tests/ingest",)
 TRUST = ("tests/config", "tests/cli/test_cli_project.py", "tests/cli/test_cli_strange_projects.py")
-MIGRATIONS = ("tests/upgrade", "tests/store/test_store_failures.py", "tests/clients/test_index_of_the_original.py", "tests/store")
+MIGRATIONS = (
+    "tests/upgrade",
+    "tests/store/test_store_failures.py",
+    "tests/clients/test_index_of_the_original.py",
+    "tests/store",
+)
 DATES = ("tests/dates", "tests/retrieval/test_dating.py", "tests/ingest/test_note_dates.py")
 FOREIGN = ("tests/inference", "tests/plugins/forms/test_hostile_imports.py")
 
@@ -49,8 +59,7 @@ MUTANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
      "excluded = [part for part in parts if part.startswith(\"!\")]", GLOBS),
     ("return glob.removeprefix(\"./\").lstrip(\"/\")", "return glob.lstrip(\"/\")", GLOBS),
     ("for ignore in reversed(ignores):", "for ignore in ignores:", GLOBS),
-    ("if found is not None and found.is_git and (is_named or (tree is not None and tree.tracks(path))):",
-     "if found is not None and (is_named or (tree is not None and tree.tracks(path))):", GLOBS),
+    ("return _deciding(path, is_dir, [one for one in ignores if not one.is_git])", "return None", GLOBS),
     ("if len(raw) > _MAX_BYTES or raw.count(b\"\\n\") > _MAX_LINES:", "if len(raw) > _MAX_BYTES:", GLOBS),
     ("if not items or is_vouched_for(environ):", "if is_vouched_for(environ) or True:", TRUST),
     ("content |= {\"links\": self.links} if self.links else {}", "pass", TRUST),

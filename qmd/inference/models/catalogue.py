@@ -208,6 +208,7 @@ def _embedder(
     scripts: tuple[str, ...],
     formats: tuple[ModelFormat, ...],
     dim: int,
+    revision: str = UNPINNED,
 ) -> ModelRecord:
     """An embedding model with the usual files of a tokenizer, fed as its family is."""
     # Not by the patterns, which take 4 ms to compile.
@@ -219,7 +220,7 @@ def _embedder(
         role="embed",
         tier="full",
         repository=repository,
-        revision=UNPINNED,
+        revision=revision,
         licence=licence,
         languages=languages,
         scripts=scripts,
@@ -327,9 +328,13 @@ _GGUF_PREFIXES: Mapping[str, ModelRecord] = {
 }
 
 
+_FULL_SET: Mapping[Role, ModelRecord] = {"embed": JINA_ZH, "rerank": QWEN_RERANKER, "expand": QWEN_EXPANDER}
+"""What `auto` means and `models pull` fetches; other models of the tier are used where they are asked for."""
+
+
 def full_model(role: Role) -> ModelRecord:
-    """The full tier's model for a role."""
-    return next(model for model in MODELS if model.role == role and model.tier == "full")
+    """The model of the full set for a role."""
+    return _FULL_SET[role]
 
 
 def find_model(name: str, role: Role | None = None) -> ModelRecord | None:

@@ -77,7 +77,8 @@ def check_arguments(arguments: Sequence[ToolArgument], given: Mapping[str, objec
         _check_string("name of an argument", name)
         if name not in names:
             nearest = nearest_name(name, names)
-            expected = f"did you mean '{nearest}'?" if nearest else f"expected one of: {', '.join(names)}"
+            every = f"expected one of: {', '.join(names)}" if names else "it takes none"
+            expected = f"did you mean '{nearest}'?" if nearest else every
             raise UsageError(f"unknown argument '{name}', {expected}")
     return {argument.name: _check_value(argument, given.get(argument.name)) for argument in arguments}
 

@@ -184,7 +184,7 @@ def status_text(status: IndexStatus) -> str:
             else ()
         ),
         f"  Vector index: {'yes' if content['hasVectorIndex'] else 'no'}",
-        *(f"  {label}: {value}" for label, value in fact_lines(status)),
+        *(f"  {label}: {value}" for label, value in fact_lines(status, is_for_tool=True)),
         f"  Collections: {len(content['collections'])}",
     ]
     for collection in content["collections"]:

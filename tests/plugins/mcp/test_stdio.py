@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import TextResourceContents
 
+from qmd.plugins.mcp.tools import TOOLS
 from tests.processes import environment
 
 META = {
@@ -27,7 +28,7 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
 }
-NAMES = ["query", "get", "multi_get", "status", "links", "related"]
+NAMES = [tool.name for tool in TOOLS]
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
