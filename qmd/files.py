@@ -71,6 +71,21 @@ def create_private(path: Path) -> None:
         os.close(_open(real_place(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
+def renew_mark(mark: Path) -> None:
+    """Make an empty file, or one that is there new; where it cannot be made things go on without."""
+    with suppress(OSError):
+        create_private(mark)
+        os.utime(mark)
+
+
+def is_recent(mark: Path, age_s: float) -> bool:
+    """Whether a file is there and was made, or renewed, less than so many seconds ago."""
+    try:
+        return 0 <= time.time() - mark.stat().st_mtime < age_s
+    except OSError:
+        return False
+
+
 def open_private(path: Path, flags: int) -> int:
     """Open a file of qmd's own, made when missing; the descriptor, which child processes do not inherit.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from qmd.dates.days import month_of
 if TYPE_CHECKING:
     from qmd.dates.days import DateSpan
 
+_MONTH_DAYS = 28
 MANY_DAYS = 62
 """Days from which a span is known, and searched, by its months alone."""
 
@@ -27,7 +28,8 @@ def date_terms(spans: Iterable[DateSpan]) -> list[str]:
 @lru_cache(maxsize=1_000)
 def _terms_of(first: date, last: date) -> tuple[str, ...]:
     """Cached, as notes share their days."""
-    days = () if _covers_month(first, last) else map(_day_term, _days(first, last))
+    n_days = (last - first).days + 1
+    days = (_day_term(first + timedelta(days=number)) for number in range(n_days if n_days < _MONTH_DAYS else 0))
     return (*days, *_months(first, last))
 
 
@@ -46,14 +48,6 @@ def days_and_months(first: date, last: date) -> list[tuple[date, bool]]:
         parts.append((day, is_month))
         day = (end if is_month else day) + timedelta(days=1)
     return parts
-
-
-def _covers_month(first: date, last: date) -> bool:
-    return (last - first).days >= 27
-
-
-def _days(first: date, last: date) -> Iterator[date]:
-    return (first + timedelta(days=number) for number in range((last - first).days + 1))
 
 
 def _day_term(day: date) -> str:

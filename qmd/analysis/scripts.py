@@ -92,11 +92,6 @@ def _index_run(match: re.Match[str]) -> str:
     return f" {' '.join([*map(operator.add, run, run[1:]), run[-1]])} "
 
 
-def split_cjk(text: str) -> str:
-    """`text` with every CJK run replaced by its character pairs between spaces."""
-    return re.sub(_CJK_RUN, _index_run, text) if has_cjk(text) else text
-
-
 def cjk_segments(text: str) -> list[tuple[str, bool]]:
     """`text` cut at the borders of CJK runs: (piece, whether it is CJK), empty pieces left out."""
     if not has_cjk(text):
@@ -115,4 +110,7 @@ def cjk_segments(text: str) -> list[tuple[str, bool]]:
 
 def analyze_text(text: str) -> str:
     """`text` as FTS5 is to see it: normal form, case folded, CJK runs as character pairs; ASCII unchanged."""
-    return text if text.isascii() else split_cjk(normalize(text))
+    if text.isascii():
+        return text
+    text = normalize(text)
+    return re.sub(_CJK_RUN, _index_run, text) if has_cjk(text) else text

@@ -185,20 +185,17 @@ class FileConfiguration(Configuration):
         return self.load() if needs_full_config(self._locations) else Config()
 
     def trusted(self) -> tuple[Collection, ...]:
-        """See `Configuration`."""
         config = self._read()
         return config.collections if self._untrusted(config) is None else ()
 
     def auto_update(self) -> bool:
-        """See `Configuration`."""
         return not names_auto_update(self._locations) or self._read().auto_update
 
     def auto_embed(self) -> bool:
-        """See `Configuration`."""
         return self._read().auto_embed and bool(self.trusted())
 
     def vouch(self, before: Config) -> None:
-        """See `Configuration`; does nothing unless edits are vouched for."""
+        """Does nothing unless edits are vouched for."""
         from qmd.config.trust import gated_items, record_trust
 
         items = gated_items(self._read(), self._locations)

@@ -108,15 +108,6 @@ def is_in_vault(folder: Path) -> bool:
     return any((one / ".obsidian").is_dir() for one in (folder, *folder.parents))
 
 
-def missing_warning(n_missing: int, n_all: int) -> str:
-    """What to say about files that are gone."""
-    which = "the file" if n_all == 1 else f"{n_missing} of {n_all} results"
-    return (
-        f"--full-path could not resolve {which} on disk (moved or deleted since indexing); "
-        "showing qmd:// + docid instead. Run 'qmd update' to refresh the index."
-    )
-
-
 def remember_hits(locations: Locations, hits: Sequence[Hit]) -> None:
     """Keep where the hits of a search lie, in the order shown; a cache that cannot be written is no failure of it."""
     places = [(hit.document.uri, hit.passage.line) for hit in hits]

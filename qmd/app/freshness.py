@@ -14,7 +14,7 @@ import posixpath
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from qmd.environment import is_off
 from qmd.errors import QmdError
-from qmd.files import create_private
+from qmd.files import is_recent, renew_mark
 from qmd.names import to_disk
 from qmd.records import Scope
 
@@ -101,14 +101,12 @@ class Refresher:
             if not self._configuration.auto_update():
                 return Freshness()
             chosen = [one for one in reader.collections() if names is None or one.name in names]
-            return self._refresh(reader, [one for one in chosen if not self._is_fresh(one)])
+            rested_at = time.monotonic() - _REST_S
+            return self._refresh(reader, [one for one in chosen if self._fresh_at.get(one.name, -inf) <= rested_at])
         except (QmdError, OSError):
             return Freshness()
         finally:
             self._lock.release()
-
-    def _is_fresh(self, collection: Collection) -> bool:
-        return time.monotonic() - self._fresh_at.get(collection.name, -_REST_S) < _REST_S
 
     def _refresh(self, reader: IndexReader, collections: Sequence[Collection]) -> Freshness:
         changed, is_known = self._look(reader, collections)
@@ -124,7 +122,7 @@ class Refresher:
     ) -> tuple[list[tuple[Collection, str]], bool]:
         """The collections in which something has changed, each with the part that holds it, and whether that is all."""
         mark = reader.path.with_name(f".{reader.path.name}.large")
-        is_large = _is_recent(mark)
+        is_large = is_recent(mark, _LARGE_REST_S)
         changed: list[_Changed] = []
         is_known, end = not is_large, time.monotonic() + _LOOK_S
         for collection in collections:
@@ -133,9 +131,7 @@ class Refresher:
                     raise _UnknownStateError("what lies outside of a project is not looked at")
                 below = changed_part(reader, collection, end, only_folders=is_large)
             except TimeoutError:
-                with suppress(OSError):
-                    create_private(mark)
-                    os.utime(mark)
+                renew_mark(mark)
                 return changed, False
             except _UnknownStateError:
                 is_known = False
@@ -213,13 +209,6 @@ def _differing(base: str, recorded: Iterable[tuple[str, int | None, int]], end: 
             if found.st_mtime_ns != mtime_ns or (size_bytes is not None and found.st_size != size_bytes):
                 differing.append(path)
     return differing
-
-
-def _is_recent(mark: Path) -> bool:
-    try:
-        return 0 <= time.time() - mark.stat().st_mtime < _LARGE_REST_S
-    except OSError:
-        return False
 
 
 class VectorSupply:

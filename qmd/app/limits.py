@@ -83,11 +83,9 @@ class Deadline(Listener):
 
     @property
     def is_gone(self) -> bool:
-        """See `Listener`."""
         return self._listener.is_gone or self._is_over
 
     def stage(self, name: str, /) -> None:
-        """See `Listener`."""
         self._listener.stage(name)
 
     def check(self) -> None:
@@ -168,19 +166,14 @@ class Turns:
                 self._requests -= 1
                 self._ended = self._clock()
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nobody asks, or has just asked."""
-        return not self._requests and self._clock() - self._ended >= REST_S
-
     def wait(self, should_stop: Callable[[], bool]) -> None:
-        """Return when it is quiet.
+        """Return when nobody asks, or has just asked.
 
         Raises:
             StoppedError: `should_stop` says so first.
         """
         while not should_stop():
-            if self.is_quiet:
+            if not self._requests and self._clock() - self._ended >= REST_S:
                 return
             time.sleep(_POLL_S)
         raise StoppedError("the work was given up")

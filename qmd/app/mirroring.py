@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,7 +10,7 @@ from msgspec.structs import replace
 from qmd.config.paths import Locations, own_index
 from qmd.config.settings import Config
 from qmd.errors import StrangeIndexError
-from qmd.files import create_private, tighten
+from qmd.files import is_recent, renew_mark, tighten
 
 if TYPE_CHECKING:
     from qmd.records import Collection
@@ -67,7 +63,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     if not path.exists():
         return
     mark = verified_mark(path)
-    if not always and _is_recent(mark):
+    if not always and is_recent(mark, VERIFIED_FOR_S):
         return
     found = path.stat()
     try:
@@ -78,9 +74,7 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
     except StrangeIndexError:  # set aside by whoever writes
         return
     if not problems:
-        with suppress(OSError):
-            create_private(mark)
-            os.utime(mark)
+        renew_mark(mark)
         return
     from qmd.store.sqlite.salvage import rebuild
 
@@ -90,13 +84,6 @@ def mend(locations: Locations, say: Callable[[str], None], *, always: bool = Fal
             f"index '{path}' was damaged: it was set aside as '{rebuilt.aside}' and is built again from your files;"
             f" {rebuilt.vectors} vectors were kept"
         )
-
-
-def _is_recent(mark: Path) -> bool:
-    try:
-        return 0 <= time.time() - mark.stat().st_mtime < VERIFIED_FOR_S
-    except OSError:
-        return False
 
 
 def mirror(writer: IndexWriter, config: Config, written: Config, *, is_shared: bool = False) -> None:

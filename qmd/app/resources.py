@@ -63,7 +63,8 @@ class ReaderPool:
             NotFoundError: If there is no index.
             StoreError: If it cannot be opened.
         """
-        identity = self._identity()
+        # It tells a replaced index file or an edited configuration from the one that is open.
+        identity = tuple(_file_identity(path, by_content=number > 0) for number, path in enumerate(self._watched))
         reader = self._take(identity) or self._open()
         try:
             yield reader
@@ -78,10 +79,6 @@ class ReaderPool:
             idle, self._idle = self._idle, []
         for _, reader in idle:
             reader.close()
-
-    def _identity(self) -> _Identity:
-        """What tells a replaced index file or an edited configuration from the one that is open."""
-        return tuple(_file_identity(path, by_content=number > 0) for number, path in enumerate(self._watched))
 
     def _take(self, identity: _Identity) -> IndexReader | None:
         with self._lock:

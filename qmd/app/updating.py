@@ -181,7 +181,6 @@ class PatientEmbedder:
 
     @property
     def description(self) -> EngineDescription:
-        """See `Embedder`, as for all of these."""
         return self._inner.description
 
     @property

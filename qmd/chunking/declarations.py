@@ -207,7 +207,8 @@ def _name(node: Node) -> str:
     receiver = node.child_by_field_name("receiver")
     owner = node.child_by_field_name("object")
     if name is not None and receiver is not None:
-        return f"{_receiver_type(receiver)}.{_text(name)}"
+        owner_type = re.sub(r"\[.*", "", _text(receiver).strip("()").split(" ")[-1].lstrip("*"))
+        return f"{owner_type}.{_text(name)}"  # `Store` of Go's `(s *Store[T])`
     if name is not None:
         return f"{_text(owner)}.{_text(name)}" if owner is not None else _declarator_name(name)
     return _declarator_name(node.child_by_field_name("declarator"))
@@ -218,11 +219,6 @@ def _declarator_name(declarator: Node | None) -> str:
     while declarator is not None and (inner := declarator.child_by_field_name("declarator")) is not None:
         declarator = inner
     return _text(declarator) if declarator is not None else ""
-
-
-def _receiver_type(receiver: Node) -> str:
-    """`Store` of Go's `(s *Store[T])`."""
-    return re.sub(r"\[.*", "", _text(receiver).strip("()").split(" ")[-1].lstrip("*"))
 
 
 def _text(node: Node) -> str:

@@ -97,17 +97,20 @@ def _existing_folder(invocation: Invocation, path: str) -> Path:
 
 def show(invocation: Invocation, name: Name = None, index: Index = None) -> int:
     """Show one collection."""
-    from qmd.render.listings import render_collection
-
     if not name:
         raise invocation.missing_argument()
-    with invocation.open(invocation.locate(index)) as opened:
+    locations = invocation.locate(index)
+    with invocation.open(locations) as opened:
         collection = opened.collection(name)
+        counts = opened.status().collections if invocation.screen else ()
     if invocation.screen:
+        from qmd.clock import utc_now
         from qmd.render.tables import draw_collection
 
-        invocation.page(draw_collection(invocation.screen, collection))
+        invocation.page(draw_collection(invocation.screen, collection, counts, utc_now(), locations.index_name))
     else:
+        from qmd.render.listings import render_collection
+
         out(render_collection(collection))
     return 0
 

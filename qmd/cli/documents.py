@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from typer import Argument, Option
 
-from qmd.app.disk_paths import linker, missing_warning
+from qmd.app.disk_paths import linker
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
@@ -28,7 +28,7 @@ from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
 from qmd.render.formats import FetchedDocument, file_identifier, render_document, render_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
@@ -95,13 +95,23 @@ def get(
     return max((report(problem) for problem in problems), default=0)
 
 
+def paths_on_disk(index: OpenIndex, documents: Sequence[StoredDocument], *, relative: bool = True) -> Mapping[str, str]:
+    """What `--full-path` shows instead of addresses; a document without a file keeps its own, and a warning says so."""
+    paths = index.disk_paths(documents, relative=relative)
+    n_missing, n_all = len(documents) - len(paths), len(documents)
+    if n_missing:
+        which = "the file" if n_all == 1 else f"{n_missing} of {n_all} results"
+        warn(
+            f"--full-path could not resolve {which} on disk (moved or deleted since indexing); "
+            "showing qmd:// + docid instead. Run 'qmd update' to refresh the index."
+        )
+    return paths
+
+
 def _plain_text(index: OpenIndex, found: DocumentText, shown: LineOptions, index_name: str) -> str:
     header = f"{file_identifier(found.document.uri, index_name)}  {found.document.docid}"
     if shown.full_path:
-        path = index.disk_paths([found.document], relative=True).get(found.document.uri)
-        if path is None:
-            warn(missing_warning(1, 1))
-        header = path or header
+        header = paths_on_disk(index, [found.document]).get(found.document.uri, header)
     return render_document(header, found, shown.numbered)
 
 
@@ -165,9 +175,7 @@ def multi_get(
             _show_pages(invocation, opened, found.entries, shown)
             return 0
         documents = [entry.document for entry in found.entries]
-        on_disk = opened.disk_paths(documents, relative=True) if shown.full_path else {}
-    if shown.full_path and len(on_disk) < len(documents):
-        warn(missing_warning(len(documents) - len(on_disk), len(documents)))
+        on_disk = paths_on_disk(opened, documents) if shown.full_path else {}
     names = _identifiers(found, locations.index_name)
     fetched = [_fetched(entry, names[entry.document.uri], on_disk.get(entry.document.uri)) for entry in found.entries]
     invocation.page(render_documents(fetched, chosen, shown.numbered))
@@ -186,9 +194,7 @@ def _show_pages(
 
     assert invocation.screen is not None
     documents = [entry.document for entry in entries]
-    paths = index.disk_paths(documents)
-    if shown.full_path and len(paths) < len(documents):
-        warn(missing_warning(len(documents) - len(paths), len(documents)))
+    paths = paths_on_disk(index, documents, relative=False) if shown.full_path else index.disk_paths(documents)
     link = linker(index.editor_uri())
     pages = []
     for entry in entries:

@@ -115,11 +115,9 @@ class ServerNotices(Notices):
     """Tells stderr, and trusts nobody."""
 
     def warn(self, message: str) -> None:
-        """See `Notices`."""
         warn(message)
 
     def say(self, message: str) -> None:
-        """See `Notices`."""
         say(message)
 
 
@@ -127,7 +125,7 @@ class TerminalNotices(ServerNotices):
     """Tells stderr, and asks the person at the terminal, if there is one, for trust."""
 
     def grants_trust(self, items: GatedItems) -> bool:
-        """See `Notices`; shows in any case what a project wants."""
+        """Shows in any case what a project wants."""
         for line in describe_gated(items):
             say(line)
         return confirm("Trust this project's .qmd config?")

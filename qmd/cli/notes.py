@@ -12,6 +12,7 @@ from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, Json, Limit, positive_number
 from qmd.cli.output import out, warn
 from qmd.errors import NotFoundError
+from qmd.render.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,9 +95,10 @@ def links(invocation: Invocation, note: Note = None, json: Json = False, index: 
             invocation.page(draw_links(invocation.screen, found, links, locations.index_name))
             return 0
 
-    from qmd.render.links import links_json, render_links
+    from qmd.render.links import links_object, render_links
 
-    out((links_json if json else render_links)(found, _name_in(locations.index_name)))
+    name_of = _name_in(locations.index_name)
+    out(json_text(links_object(found, name_of)) if json else render_links(found, name_of))
     return 0
 
 
@@ -125,9 +127,10 @@ def related(
 
         invocation.page(draw_related(invocation.screen, found, links, locations.index_name))
         return 0
-    from qmd.render.links import related_json, render_related
+    from qmd.render.links import related_rows, render_related
 
-    out((related_json if json else render_related)(found, _name_in(locations.index_name)))
+    name_of = _name_in(locations.index_name)
+    out(json_text(related_rows(found.notes, name_of)) if json else render_related(found, name_of))
     return 0
 
 

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from qmd.app.index import Index as OpenIndex
     from qmd.config.paths import Locations
     from qmd.records import SearchResponse
-    from qmd.render.drawing import Screen
     from qmd.retrieval.query import Mode
 
 _MODES: Mapping[str, Mode] = {"search": "lexical", "vsearch": "dense", "query": "hybrid"}
@@ -150,8 +149,13 @@ def find(invocation: Invocation, options: SearchOptions) -> int:
     if invocation.command == "query":
         _mention_built_in_models(locations, response)
     if screen is not None:
+        from qmd.app.disk_paths import remember_hits
+        from qmd.render.hit_screen import draw_hits
+
         shown = replace(shown, next_step=_next_step(invocation, options, response))
-        _show(invocation, screen, locations, response, shown)
+        invocation.page(draw_hits(response, shown, screen))
+        # A person may then name them by their number.
+        remember_hits(locations, response.hits)
         return 0
     if format == "cli" and response.hits:
         _mention_verdict(response)
@@ -164,37 +168,20 @@ def _hit_options(
 ) -> HitOptions:
     """How the hits are shown; with what a click on each opens, where they are drawn."""
     places = [(hit.document, hit.passage.line) for hit in response.hits]
+    disk_paths = None
+    if options.full_path:
+        from qmd.cli.documents import paths_on_disk
+
+        disk_paths = paths_on_disk(index, [document for document, _ in places])
     return HitOptions(
         index_name=locations.index_name,
         full=options.full,
         line_numbers=options.line_numbers and not options.no_line_numbers,
         explain=options.explain,
-        disk_paths=_paths_shown(index, response) if options.full_path else None,
+        disk_paths=disk_paths,
         empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
         links=index.openers(places) if is_drawn else {},
     )
-
-
-def _show(
-    invocation: Invocation, screen: Screen, locations: Locations, response: SearchResponse, shown: HitOptions
-) -> None:
-    """Draw the hits for a person, who may then name them by their number."""
-    from qmd.app.disk_paths import remember_hits
-    from qmd.render.hit_screen import draw_hits
-
-    invocation.page(draw_hits(response, shown, screen))
-    remember_hits(locations, response.hits)
-
-
-def _paths_shown(index: OpenIndex, response: SearchResponse) -> Mapping[str, str]:
-    """Paths on disk to show instead of addresses; what has none keeps its address, and a warning says so."""
-    documents = [hit.document for hit in response.hits]
-    paths = index.disk_paths(documents, relative=True)
-    if len(paths) < len(documents):
-        from qmd.app.disk_paths import missing_warning
-
-        warn(missing_warning(len(documents) - len(paths), len(documents)))
-    return paths
 
 
 def _next_step(invocation: Invocation, options: SearchOptions, response: SearchResponse) -> tuple[str, str] | None:

@@ -119,7 +119,6 @@ class _Masks(Struct, frozen=True):
     groups: tuple[GroupMatcher, ...]
 
     def fullmatch(self, path: str) -> object | None:
-        """See `PathMatcher`."""
         return self.expression.fullmatch(path) or any(group.matches(path) for group in self.groups) or None
 
 

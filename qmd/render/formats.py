@@ -55,8 +55,13 @@ def render_hits(response: SearchResponse, format: str, options: HitOptions) -> s
 
 
 def make_rows(response: SearchResponse, options: HitOptions) -> list[Row]:
-    """Every hit under the name that it is shown with."""
-    return [_row(hit, options) for hit in response.hits]
+    """Every hit under the name that it is shown with: its path on disk where that is known, else its address."""
+    rows: list[Row] = []
+    for hit in response.hits:
+        uri, path = hit.document.uri, (options.disk_paths or {}).get(hit.document.uri)
+        address = Row(hit, file_identifier(uri, options.index_name), hit.document.docid)
+        rows.append(address if path is None else Row(hit, path, None))
+    return rows
 
 
 def file_identifier(uri: str, index_name: str) -> str:
@@ -93,13 +98,6 @@ def snippet_text(hit: Hit, max_characters: int, line_numbers: bool) -> str:
 def mention_object(mention: Mention) -> dict[str, object]:
     """Where another note speaks of a hit that says nothing itself."""
     return {"file": mention.document.uri, "line": mention.line, "text": mention.text}
-
-
-def _row(hit: Hit, options: HitOptions) -> Row:
-    uri = hit.document.uri
-    if options.disk_paths and uri in options.disk_paths:
-        return Row(hit, options.disk_paths[uri], None)
-    return Row(hit, file_identifier(uri, options.index_name), hit.document.docid)
 
 
 def _shown_text(hit: Hit, options: HitOptions, max_characters: int = SNIPPET_CHARACTERS) -> str:

@@ -10,7 +10,7 @@ from qmd.records import Link, StoredDocument
 from qmd.render.columns import Elided, count, heading, indented, next_steps, shown, tabulate
 from qmd.render.drawing import Screen, draw
 from qmd.render.terminal import Styled
-from qmd.render.text import json_text, round_half_up
+from qmd.render.text import round_half_up
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,11 +34,6 @@ def render_links(found: NoteLinks, name_of: NameOf) -> str:
     return "\n".join(lines) + "\n"
 
 
-def links_json(found: NoteLinks, name_of: NameOf) -> str:
-    """`links --json`."""
-    return json_text(links_object(found, name_of))
-
-
 def links_object(found: NoteLinks, name_of: NameOf) -> dict[str, object]:
     """The note with three lists of links; `line` is that of the note that holds the link."""
     return {
@@ -57,11 +52,6 @@ def render_related(found: RelatedNotes, name_of: NameOf) -> str:
         f"{int(note.score * 100 + 0.5):>3}%  {_head(note.document, name_of)}  {note.document.title}{_linked(note)}\n"
         for note in found.notes
     )
-
-
-def related_json(found: RelatedNotes, name_of: NameOf) -> str:
-    """`related --json`: a list of notes."""
-    return json_text(related_rows(found.notes, name_of))
 
 
 def related_rows(notes: Sequence[RelatedNote], name_of: NameOf) -> list[dict[str, object]]:

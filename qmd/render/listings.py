@@ -200,6 +200,9 @@ def status_json(report: StatusReport) -> str:
     """`status --json`; the first four keys are those of the MCP `status` tool."""
     index = report.index
     counts = [counts_of(one, index.collections) for one in report.collections]
+    locks: list[dict[str, int | str]] = []
+    if (run := index.holder) is not None:
+        locks = [{"lock": "vectors", "owner": run.who, "pid": run.pid, "by": run.by, "startedAt": run.started_at}]
     return json_text(
         {
             **fact_values(index, is_for_tool=True),
@@ -221,16 +224,12 @@ def status_json(report: StatusReport) -> str:
                 {"collection": one.collection, "path": one.path, "reason": one.reason} for one in index.left_out
             ],
             "embedding": None if index.embedding is None else embedding_row(index.embedding),
-            "locks": [] if index.holder is None else [_lock_row(index.holder)],
+            "locks": locks,
             # `qmd models list` has them; the key stays for programs that read it.
             "models": [],
             "tips": list(report.tips),
         }
     )
-
-
-def _lock_row(holder: EmbeddingRun) -> dict[str, int | str]:
-    return {"lock": "vectors", "owner": holder.who, "pid": holder.pid, "by": holder.by, "startedAt": holder.started_at}
 
 
 def embedding_row(run: EmbeddingRun) -> dict[str, int | float | str | None]:

@@ -141,15 +141,11 @@ def _rows(kind: Kind, lines: Sequence[str], heading: str, width: int, mark: Mark
     if kind == "heading":
         return wrap(mark(Text(heading, style="title")), width)
     if kind == "fence":
-        return _code_rows(_inside_fence(lines), width, mark)
+        code = [line for line in lines if line.strip() and not re.match(r"[ >]*(?:`{3,}|~{3,})", line)]
+        return _code_rows(code, width, mark)
     if kind == "row" and max(map(len, lines)) <= MAX_MARKED_UP_CHARACTERS:
         return _table_rows(lines, width, mark)
     return _prose_rows(lines, width, mark)
-
-
-def _inside_fence(lines: Sequence[str]) -> list[str]:
-    """The code between a fence's marks, without blank lines."""
-    return [line for line in lines if line.strip() and not re.match(r"[ >]*(?:`{3,}|~{3,})", line)]
 
 
 def _code_rows(lines: Sequence[str], width: int, mark: Mark) -> list[Text]:

@@ -82,10 +82,28 @@ def _folder(path: Path, home: Path) -> RenderableType:
     return Elided(folded_home(path, home), path.as_uri() if path.is_dir() and not path.suffix else None)
 
 
-def draw_collection(screen: Screen, collection: Collection) -> Styled:
-    """`collection show`."""
-    rows = [(name, shown(value)) for name, value in collection_facts(collection)]
-    return draw(screen, heading(collection.name), indented(facts(rows)))
+def draw_collection(
+    screen: Screen,
+    collection: Collection,
+    counts: Sequence[CollectionStatus],
+    now: datetime,
+    index_name: str = "index",
+) -> Styled:
+    """`collection show`: what is configured, what of it is indexed, and the notes on its paths."""
+    n_files, updated_at = counts_of(collection, counts)
+    rows: list[tuple[str, RenderableType]] = [(name, shown(value)) for name, value in collection_facts(collection)]
+    steps = [(f"qmd ls {quote(collection.name)}", "its files")]
+    if collection.context:
+        notes = [(Elided(prefix or "/", style="path"), shown(text)) for prefix, text in collection.context.items()]
+        rows[-1] = ("Contexts", tabulate(("", " "), notes, fold=("", " ")))
+    else:
+        steps.insert(0, _context_step(collection.name))
+    rows.append(("Indexed", shown(f"{count(n_files, 'file')}, updated {relative_time(updated_at, now)}")))
+    return draw(screen, heading(collection.name), indented(facts(rows)), *next_steps(steps, index_name))
+
+
+def _context_step(name: str) -> tuple[str, str]:
+    return f"qmd context add {quote(f'qmd://{name}/')} 'what is there'", "results show it"
 
 
 def draw_files(
@@ -117,8 +135,9 @@ def draw_files(
 def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path, index_name: str = "index") -> Styled:
     """`status`: what there is, whether it is complete, and what to do next."""
     index = report.index
+    place = index.address or folded_home(index.path, home)
     rows: list[tuple[str, RenderableType]] = [
-        ("Index", _index_file(report, home)),
+        ("Index", tabulate(("", " "), [(Elided(place), shown(human_size(index.size_bytes), "faint"))], fold=("",))),
         ("Words", _words(report, now)),
         ("Vectors", _vectors(report, now)),
     ]
@@ -140,12 +159,6 @@ def draw_status(screen: Screen, report: StatusReport, now: datetime, home: Path,
         parts += ["", heading("Left out", count(len(index.left_out), "file"))]
         parts.append(indented(_left_out(report)))
     return draw(screen, *parts, *next_steps(_status_steps(report), index_name))
-
-
-def _index_file(report: StatusReport, home: Path) -> RenderableType:
-    index = report.index
-    path = index.address or folded_home(index.path, home)
-    return tabulate(("", " "), [(Elided(path), shown(human_size(index.size_bytes), "faint"))], fold=("",))
 
 
 def _words(report: StatusReport, now: datetime) -> Text:
@@ -188,5 +201,5 @@ def _status_steps(report: StatusReport) -> list[tuple[str, str]]:
     steps = [("qmd embed", "compute the missing vectors")] if is_waiting else []
     bare = [one.name for one in report.collections if not one.context]
     if bare:
-        steps.append((f"qmd context add {quote(f'qmd://{bare[0]}/')} 'what is there'", "results show it"))
+        steps.append(_context_step(bare[0]))
     return steps or [('qmd query "how do I …"', "ask your notes")]

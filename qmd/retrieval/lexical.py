@@ -98,18 +98,18 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
     terms = parse_lex(text) if lex_syntax else analyze_query(text)
     frequencies = reader.document_frequencies(terms, scope)
     weighted = weigh_terms(terms, frequencies, reader.count_documents(scope))
-    unknown = [term for term, frequency in zip(terms, frequencies, strict=True) if _is_unknown(term, frequency)]
+    # Words alone: something else may be searched for in their place.
+    unknown = [
+        term
+        for term, frequency in zip(terms, frequencies, strict=True)
+        if not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
+    ]
     is_alone = not any(frequencies)
     instead = {term: _substitutes(reader, term, scope, trace, is_alone=is_alone) for term in unknown[:MOST_UNKNOWN]}
     if len(unknown) > MOST_UNKNOWN:
         trace.warn(f"{len(unknown) - MOST_UNKNOWN} further words do not appear in any note")
     searched = tuple(one for term in terms for one in instead.get(term) or [term])
     return LexicalQuery(text, searched, _reweighed(weighted, instead))
-
-
-def _is_unknown(term: LexicalTerm, frequency: int) -> bool:
-    """Whether a term is a word that no document holds, which something else may be searched for."""
-    return not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
 
 
 def _reweighed(

@@ -98,7 +98,9 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
 
 def find_matches(folded: str, term: LexicalTerm) -> Iterator[Iterator[re.Match[str]]]:
     """For each way to write a term, its matches in a folded text, one after another."""
-    return (_find(folded, words, is_prefix) for words, is_prefix in _alternatives(term))
+    for text, star in _QUOTED.findall(term.fts):
+        if text.strip():
+            yield _find(folded, tuple(fold(text).split()), bool(star))
 
 
 def match_text(text: str, terms: Sequence[WeightedTerm], before: str = "") -> MatchedText:
@@ -149,11 +151,6 @@ def stem(word: str) -> str:
     if len(word) > _MIN_STEM and word[-1] == word[-2] and word[-1] not in "aeiouls":
         word = word[:-1]
     return word
-
-
-def _alternatives(term: LexicalTerm) -> list[tuple[tuple[str, ...], bool]]:
-    """The word sequences that a term's expression accepts, and whether the last word is a prefix."""
-    return [(tuple(fold(text).split()), bool(star)) for text, star in _QUOTED.findall(term.fts) if text.strip()]
 
 
 def _find(folded: str, words: tuple[str, ...], is_prefix: bool) -> Iterator[re.Match[str]]:

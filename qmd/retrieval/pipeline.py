@@ -145,7 +145,8 @@ def _search_by_models(
             expansion = expand(run)
             words = _search_proposed(run, words, expansion.subqueries)
             found = _Found(words, meaning, expansion.subqueries, expansion.dropped)
-    texts = _texts_for_vectors(run, found.proposed)
+    own: Sequence[SubQuery | str] = run.query.subqueries or (run.query.text,)
+    texts = [text for text in (*own, *found.proposed) if isinstance(text, str) or text.kind != "lex"]
     if texts:
         with trace.stage("dense"):
             meaning = search_dense(run, texts, words, words.found | dated.documents.keys(), depth, open_source)
@@ -186,12 +187,6 @@ def _search_proposed(run: Run, words: Words, proposed: Sequence[SubQuery]) -> Wo
             query = lexical_query(run.reader, subquery.text, run.query.scope, Trace(None), lex_syntax=False)
             rankings.append(lexical_ranking(run, query, "lex", SCORE_DEPTH))
     return replace(words, rankings=tuple(rankings))
-
-
-def _texts_for_vectors(run: Run, proposed: Sequence[SubQuery]) -> list[SubQuery | str]:
-    """What is searched by meaning: the query itself, or its sub-queries, and those that a model proposed."""
-    own: Sequence[SubQuery | str] = run.query.subqueries or (run.query.text,)
-    return [text for text in (*own, *proposed) if isinstance(text, str) or text.kind != "lex"]
 
 
 def _candidates(run: Run, words: Words, meaning: Dense, dated: dating.Dated) -> list[RankedCandidate]:

@@ -112,7 +112,8 @@ def supply_vectors(
     if source is None or not hashes:
         return Supplied(frozenset(hashes))
     trace.listener.begin("embedding")
-    time_s = _time_s(trace)
+    remaining_ms = trace.remaining_ms()
+    time_s = MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000)
     end = time.monotonic() + time_s
     best = list(dict.fromkeys(hashes.values()))[:DEPTH]
     cut = _cut(reader, source, {name: paths[name] for name in best}, end - (1 - CUTTING_SHARE) * time_s)
@@ -147,12 +148,6 @@ def _keep(source: ChunkSource, cut: Sequence[_CutText], computed: Container[byte
     for one in new:
         source.keep(one.content, one.chunks, vectors)
     return len(new)
-
-
-def _time_s(trace: Trace) -> float:
-    """Longest time for all of it."""
-    remaining_ms = trace.remaining_ms()
-    return MOST_S if remaining_ms is None else min(MOST_S, BUDGET_SHARE * remaining_ms / 1000)
 
 
 def _cut(reader: IndexReader, source: ChunkSource, paths: Mapping[str, str], end: float) -> list[_CutText]:

@@ -72,7 +72,7 @@ def test_no_line_of_a_listing_exceeds_the_terminal(tmp_path: Path, width: int) -
         draw_collections(screen, known, counts, NOW, tmp_path),
         draw_collections(screen, known, counts, NOW, tmp_path, masks=True),
         draw_files(screen, files, tmp_path, link, NOW),
-        *(draw_collection(screen, one) for one in known),
+        *(draw_collection(screen, one, counts, NOW) for one in known),
     ]
     for text in drawn:
         assert [line for line in without_sequences(text).splitlines() if cell_len(line) > width] == []
@@ -122,8 +122,20 @@ def test_files_are_links_and_folders_faint(tmp_path: Path, set_zone: Callable[[s
 
 def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
     odd = collection(tmp_path, "[bold]x[/]", pattern="[red]/", update_command="[link=http://x]y[/link]")
-    drawn = draw_collection(NARROW, odd)
+    drawn = draw_collection(NARROW, odd, [], NOW)
     assert "[bold]x[/]" in drawn and "[red]/" in drawn and "[link=http://x]y[/link]" in drawn
+
+
+def test_a_collection_tells_its_notes_what_is_indexed_and_what_to_do_next(tmp_path: Path) -> None:
+    noted = collection(tmp_path, context={"/": "mine", "work/": "plans\nand lists"})
+    lines = draw_collection(NARROW, noted, [counted(noted)], NOW, "other").splitlines()
+    assert [line.split() for line in lines[4:7]] == [
+        ["Contexts", "/", "mine"],
+        ["work/", "plans", "and", "lists"],
+        ["Indexed", "12", "files,", "updated", "2h", "ago"],
+    ]
+    assert "context add" not in "".join(lines) and "qmd ls notes --index other  its files" in lines[-1]
+    assert "qmd context add qmd://notes/" in draw_collection(NARROW, collection(tmp_path), [], NOW)
 
 
 def test_a_line_feed_in_a_name_breaks_no_row_of_a_listing() -> None:
