@@ -15,8 +15,8 @@ from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
 from qmd.records import Collection, Document, MetadataValue, StoredDocument
 from qmd.store.records import NewDocument
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_writer
+from qmd.store.sqlite.writer import SqliteWriter
 
 
 @cache
@@ -35,7 +35,7 @@ class NoteIndex(SqliteWriter):
         self._folder = TemporaryDirectory()
         path = Path(self._folder.name) / "index.sqlite"
         path.write_bytes(_empty_index())
-        super().__init__(open_writer(path)._database)
+        super().__init__(open_writer(path).database)
         self.embedder = embedder
 
     def set_context(self, text: str | None, **prefixes: Mapping[str, str]) -> None:
