@@ -36,8 +36,21 @@ _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], str]] = {
 _A_SLIP = 0.75
 """How much of a command's name a word must hold to be that name mistyped, where it may as well begin a question."""
 
-_QUESTION_WORDS = frozenset(
-    ["how", "what", "why", "when", "where", "who", "which", "whose", "is", "are", "was", "do", "does", "did"]
+_QUESTION_WORDS = (
+    "how",
+    "what",
+    "why",
+    "when",
+    "where",
+    "who",
+    "which",
+    "whose",
+    "is",
+    "are",
+    "was",
+    "do",
+    "does",
+    "did",
 )
 
 
