@@ -14,8 +14,8 @@ from qmd.inference.base import Embedder
 from qmd.ingest.document import parse_document
 from qmd.records import Collection, Document, MetadataValue, StoredDocument
 from qmd.store.records import NewDocument
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_writer
+from qmd.store.sqlite.writer import SqliteWriter
 
 
 class NoteIndex(SqliteWriter):
@@ -23,7 +23,7 @@ class NoteIndex(SqliteWriter):
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._folder = TemporaryDirectory()
-        super().__init__(open_writer(Path(self._folder.name) / "index.sqlite")._database)
+        super().__init__(open_writer(Path(self._folder.name) / "index.sqlite").database)
         self.embedder = embedder
 
     def set_context(self, text: str | None, **prefixes: Mapping[str, str]) -> None:

@@ -14,7 +14,8 @@ from qmd import plugins
 from qmd.environment import install_command
 from qmd.store.runs import embed_lock
 from qmd.store.sqlite import opening as sqlite
-from qmd.store.sqlite.index import SqliteReader, SqliteWriter
+from qmd.store.sqlite.index import SqliteReader
+from qmd.store.sqlite.writer import SqliteWriter
 from tests.program import Qmd, write_notes
 
 ADDRESS = "shelf:team/notes"

@@ -17,8 +17,8 @@ from qmd.indexing.embed import chunk_key, embed_pending, embedded_text
 from qmd.indexing.update import update_collection
 from qmd.ingest.document import parse_document
 from qmd.records import Chunk, Collection, Scope
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
+from qmd.store.sqlite.writer import SqliteWriter
 from tests.fakes import HashingEmbedder
 
 
@@ -258,7 +258,7 @@ def test_the_newest_notes_get_their_vectors_first(writer: SqliteWriter, notes: P
 def test_no_lock_is_held_while_the_model_computes(writer: SqliteWriter, notes: Path) -> None:
     (notes / "a.md").write_text(long_text("apples"))
     index(writer, notes)
-    path = writer._database.path
+    path = writer.database.path
 
     class Checking(HashingEmbedder):
         def embed_documents(

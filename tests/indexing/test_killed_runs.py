@@ -38,7 +38,7 @@ def count(cursor, statement, bindings):
         os.kill(os.getpid(), signal.SIGKILL)
     return True
 with open_writer(index) as writer:
-    writer._database.connection.exec_trace = count
+    writer.database.connection.exec_trace = count
     update.update_collection(writer, Collection("notes", folder))
     embed_pending(writer, HashingEmbedder())
 print(changes)

@@ -18,7 +18,7 @@ from qmd.indexing.update import update_collection
 from qmd.records import Collection, LexicalTerm, Scope
 from qmd.store.base import IndexWriter
 from qmd.store.opening import open_reader, open_writer
-from qmd.store.sqlite.index import SqliteWriter
+from qmd.store.sqlite.writer import SqliteWriter
 
 LONG_AGO_NS = 1_600_000_000_123_456_789
 
@@ -65,7 +65,7 @@ def test_an_update_that_finds_nothing_new_is_one_commit(tmp_path: Path, notes: P
             statements.append(statement)
             return True
 
-        writer._database.connection.exec_trace = note
+        writer.database.connection.exec_trace = note
         assert counts(writer, notes) == (0, 0, 1, 0)
     assert statements.count("COMMIT") == 1
 

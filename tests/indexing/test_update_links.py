@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from qmd.indexing.reading import read_files
 from qmd.indexing.update import update_collection
 from qmd.records import Collection, FileEntry, LexicalTerm, Scope
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_writer
+from qmd.store.sqlite.writer import SqliteWriter
 
 NAMES = ("alpha", "beta", "gamma", "sub/alpha", "sub/delta")
 TEXTS = ("apple", "banana", "alpha", "two words")
@@ -67,7 +67,7 @@ def state(writer: SqliteWriter) -> object:
 
 
 def found(writer: SqliteWriter, word: str) -> list[str]:
-    rows = writer._database.rows("SELECT rowid FROM anchors WHERE anchors MATCH ?", (f'"{word}"',))
+    rows = writer.database.rows("SELECT rowid FROM anchors WHERE anchors MATCH ?", (f'"{word}"',))
     return sorted(one.path for one in writer.documents([row[0] for row in rows]).values())
 
 
@@ -118,7 +118,7 @@ def test_a_changed_note_makes_anchors_anew_only_where_its_links_differ(
     [read] = read_files([FileEntry("alpha.md", folder, len(text), 1)])
     assert read.document is not None
     writer.put_documents("notes", [read.document])
-    assert {key for (key,) in writer._database.rows("SELECT key FROM touched")} == touched
+    assert {key for (key,) in writer.database.rows("SELECT key FROM touched")} == touched
 
 
 def test_what_a_note_must_not_hold_is_not_brought_back_by_its_anchors(writer: SqliteWriter, tmp_path: Path) -> None:
@@ -150,4 +150,4 @@ def test_a_collection_that_goes_takes_its_links_along_and_one_that_is_renamed_ke
     assert found(writer, "apple") == ["beta.md"]
     writer.remove_collection("renamed")
     for table in ("links", "link_keys", "touched", "anchors"):
-        assert writer._database.value(f"SELECT count(*) FROM {table}") == 0
+        assert writer.database.value(f"SELECT count(*) FROM {table}") == 0

@@ -86,7 +86,7 @@ def _open_files(folder: Path) -> Iterator[Check]:
     healthy = notes / "healthy.md"
     collection = Collection("fuzz", notes, pattern="**/*")
     with open_writer(folder / "index.sqlite") as writer:
-        writer._database.run("PRAGMA synchronous = OFF")
+        writer.database.run("PRAGMA synchronous = OFF")
 
         counter = itertools.count()
 
@@ -133,7 +133,7 @@ def _open_configuration(folder: Path) -> Iterator[Check]:
     world.folder.mkdir()
     locations = world.locations
     with open_writer(locations.database) as writer:
-        writer._database.run("PRAGMA synchronous = OFF")
+        writer.database.run("PRAGMA synchronous = OFF")
 
         def check(case: bytes) -> None:
             locations.config_file.write_bytes(case)

@@ -11,8 +11,8 @@ import pytest
 
 from qmd.records import IndexTerms
 from qmd.store.records import NewDocument, pack_text
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_writer
+from qmd.store.sqlite.writer import SqliteWriter
 
 MakeDocument = Callable[..., NewDocument]
 

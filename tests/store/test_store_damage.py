@@ -14,10 +14,10 @@ from qmd.records import LexicalTerm, Scope
 from qmd.store.records import ChunkRecord, NewDocument
 from qmd.store.sqlite.connection import DamagedIndexError
 from qmd.store.sqlite.files import CHECKSUM_BYTES, PAGE_BYTES
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.salvage import rebuild
 from qmd.store.sqlite.schema import MIGRATIONS
+from qmd.store.sqlite.writer import SqliteWriter
 from tests.old_schema import take_back
 from tests.robustness import flip_bits
 
@@ -178,11 +178,11 @@ def test_an_index_with_the_unused_table_of_answers_opens_keeps_its_documents_and
 ) -> None:
     with open_writer(index_path) as writer:
         writer.put_documents("n", [make_document("a.md", "apple")])
-        take_back(writer._database.connection, 3)
-        writer._database.run("INSERT INTO cache (key, value) VALUES ('question', 'answer')")
+        take_back(writer.database.connection, 3)
+        writer.database.run("INSERT INTO cache (key, value) VALUES ('question', 'answer')")
     with open_reader(index_path) as reader:
         assert [one.path for one in reader.iter_documents()] == ["a.md"]
-        assert reader._database.value("SELECT 1 FROM sqlite_schema WHERE name = 'cache'") is None
+        assert reader.database.value("SELECT 1 FROM sqlite_schema WHERE name = 'cache'") is None
         assert reader.check() == []
 
 

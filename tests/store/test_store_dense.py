@@ -17,9 +17,9 @@ from qmd.errors import ModelError
 from qmd.records import Scope
 from qmd.store.records import ChunkRecord, NewDocument, VectorCoverage
 from qmd.store.sqlite import vectors
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.quantisation import as_words, dequantise, hamming, pack_signs, quantise, score_rows
+from qmd.store.sqlite.writer import SqliteWriter
 from tests.old_schema import take_back
 from tests.store.made_vectors import DIM, fill, unit_vectors
 
@@ -28,7 +28,7 @@ MakeDocument = Callable[..., NewDocument]
 
 def test_an_open_reader_sees_vectors_that_were_added_later(writer: SqliteWriter, make_document: MakeDocument) -> None:
     matrix = fill(writer, make_document, 5)
-    with open_reader(writer._database.path) as reader:
+    with open_reader(writer.database.path) as reader:
         assert len(reader.search_dense(matrix[0, 0], 10, Scope(), "f")) == 5
         late = make_document("late.md", "late text")
         writer.put_documents("n", [late])
@@ -50,7 +50,7 @@ def test_the_sign_bit_path_finds_what_the_exact_scan_finds(
     vector = unit_vectors(1, seed=77)[0]
     writer.put_vectors("f", DIM, {b"late" * 4: vector})
     writer.put_chunks("f", DIM, {late.hash: [ChunkRecord(0, 0, 4, b"late" * 4)]})
-    assert writer._database.value("SELECT count(*) FROM signs_1_rowids") == 6_001
+    assert writer.database.value("SELECT count(*) FROM signs_1_rowids") == 6_001
     assert writer.search_dense(vector, 1, Scope(), "f")[0].document_id == 2_001
     query = unit_vectors(1, seed=8)[0]
     expected = {int(n) + 1 for n in np.argsort(-(matrix @ query).max(axis=1))[:10]}
@@ -113,11 +113,11 @@ def test_vectors_of_an_older_version_are_brought_over_and_answer_alike(
     before = [writer.search_dense(query, 20, Scope(), "f") for query in queries]
     signs_from = 200
     monkeypatch.setattr(vectors, "SIGNS_FROM", signs_from)
-    take_back(writer._database.connection, 7)
+    take_back(writer.database.connection, 7)
     with open_reader(index_path) as reader:
         assert reader.vector_coverage("f") == VectorCoverage(pending=0, has_vectors=True)
         assert [reader.search_dense(query, 20, Scope(), "f") for query in queries] == before
-        assert reader._database.value("SELECT count(*) FROM signs_1_rowids") == 300
+        assert reader.database.value("SELECT count(*) FROM signs_1_rowids") == 300
         assert reader.check() == []
 
 
@@ -125,7 +125,7 @@ def test_an_old_index_loses_its_vectors_alone_where_sqlite_vec_is_missing(
     writer: SqliteWriter, index_path: Path, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(writer, make_document, 3)
-    take_back(writer._database.connection, 7)
+    take_back(writer.database.connection, 7)
     monkeypatch.setattr(vectors, "is_available", lambda: False)
     with open_reader(index_path) as reader:
         assert reader.count_documents() == 3
@@ -153,8 +153,8 @@ def test_tables_of_an_unknown_layout_are_asked_through_the_extension(
     with open_reader(index_path) as reader:
         before = [reader.search_dense(query, k, scope, "f") for k, scope in search]
     # Only a program that does not keep to the rule writes the tables of a virtual one.
-    writer._database.connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
-    writer._database.run("UPDATE vectors_1_info SET value = 'v9.0' WHERE key = 'CREATE_VERSION'")
+    writer.database.connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    writer.database.run("UPDATE vectors_1_info SET value = 'v9.0' WHERE key = 'CREATE_VERSION'")
     with open_reader(index_path) as reader:
         assert [reader.search_dense(query, k, scope, "f") for k, scope in search] == before
 
@@ -168,8 +168,8 @@ def test_cleanup_gives_the_room_of_dropped_vectors_back_and_keeps_the_others_who
     query = unit_vectors(1, seed=5)[0]
     assert writer.cleanup()["unused vectors"] == 4_800
     for table in ("vectors_1", "signs_1"):
-        used = writer._database.value(f"SELECT sum(size) FROM {table}_chunks")
-        assert writer._database.value(f"SELECT count(*) FROM {table}_rowids") == 1_200
+        used = writer.database.value(f"SELECT sum(size) FROM {table}_chunks")
+        assert writer.database.value(f"SELECT count(*) FROM {table}_rowids") == 1_200
         assert used <= 2 * 1_200 + 4_096
     best = {int(n) * 5 + 1 for n in np.argsort(-(matrix[::5] @ query).max(axis=1))[:10]}
     found = {one.document_id for one in writer.search_dense(query, 10, Scope(), "f")}

@@ -19,9 +19,9 @@ from qmd.records import Collection
 from qmd.store.records import NewDocument
 from qmd.store.sqlite.connection import DamagedIndexError, ForeignIndexError, as_qmd_error
 from qmd.store.sqlite.files import APPLICATION_ID, connect_for_reading
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.schema import MIGRATIONS
+from qmd.store.sqlite.writer import SqliteWriter
 from tests.processes import unmeasured
 
 MakeDocument = Callable[..., NewDocument]
@@ -122,8 +122,8 @@ def test_a_full_disk_is_named_and_the_index_stays_whole(
     writer: SqliteWriter, index_path: Path, make_document: MakeDocument
 ) -> None:
     writer.put_documents("n", [make_document("a", "apple")])
-    pages = writer._database.value("PRAGMA page_count")
-    writer._database.run(f"PRAGMA max_page_count = {pages + 2}")
+    pages = writer.database.value("PRAGMA page_count")
+    writer.database.run(f"PRAGMA max_page_count = {pages + 2}")
     random_text = " ".join(str(n * 7919) for n in range(20_000))
     with pytest.raises(StoreError, match="no space left") as caught:
         writer.put_documents("n", [make_document("b", random_text)])

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from qmd.records import LexicalTerm
 from qmd.store.records import NewDocument
-from qmd.store.sqlite.index import SqliteWriter
-from qmd.store.sqlite.lexical import PRUNE_FROM_DOCUMENTS, prune_common_terms
+from qmd.store.sqlite.lexical import PRUNE_FROM_DOCUMENTS
+from qmd.store.sqlite.writer import SqliteWriter
 
 MakeDocument = Callable[..., NewDocument]
 
@@ -19,12 +19,11 @@ def word(text: str, *, required: bool = False, excluded: bool = False) -> Lexica
 def test_common_terms_are_left_out_only_beside_rarer_ones(writer: SqliteWriter, make_document: MakeDocument) -> None:
     many = [make_document(f"d{n}", f"common {'rare' if n == 7 else 'word'} {n}") for n in range(PRUNE_FROM_DOCUMENTS)]
     writer.put_documents("n", many)
-    database = writer._database
     common, rare, unknown = word("common"), word("rare"), word("unknown")
-    assert prune_common_terms(database, [common, rare]) == [rare]
-    assert prune_common_terms(database, [common, unknown]) == [common, unknown]
-    assert prune_common_terms(database, [common]) == [common]
-    assert prune_common_terms(database, [word("common", required=True), rare]) == [word("common", required=True), rare]
+    assert writer.prune_common_terms([common, rare]) == [rare]
+    assert writer.prune_common_terms([common, unknown]) == [common, unknown]
+    assert writer.prune_common_terms([common]) == [common]
+    assert writer.prune_common_terms([word("common", required=True), rare]) == [word("common", required=True), rare]
     assert writer.document_frequencies([common, rare, unknown]) == [PRUNE_FROM_DOCUMENTS, 1, 0]
 
 

@@ -9,8 +9,8 @@ import pytest
 from qmd.records import Candidate, LexicalTerm, Scope
 from qmd.store.records import NewDocument
 from qmd.store.sqlite import scoped_ranking
-from qmd.store.sqlite.index import SqliteWriter
 from qmd.store.sqlite.opening import open_reader
+from qmd.store.sqlite.writer import SqliteWriter
 
 MakeDocument = Callable[..., NewDocument]
 OWN = Scope(collections=("own",))
@@ -63,6 +63,6 @@ def test_what_was_counted_is_forgotten_when_the_index_changes(
 def test_lengths_of_more_than_one_byte_are_read(writer: SqliteWriter, make_document: MakeDocument) -> None:
     writer.put_documents("own", [make_document("long", "plum " * 20_000), make_document("short", "plum")])
     writer.put_documents("other", [make_document("x", "bread")])
-    counted = scoped_ranking.statistics(writer._database, OWN)
+    counted = scoped_ranking.statistics(writer.database, OWN)
     assert counted is not None
     assert counted.mean_tokens == (20_000 + 1 + 2) / 2

@@ -14,10 +14,11 @@ import numpy as np
 
 from qmd.clock import batches
 from qmd.errors import StoreError
+from qmd.plugins.lance.documents import Documents
 from qmd.plugins.lance.scope import scope_condition
 from qmd.plugins.lance.state import Model
 from qmd.plugins.lance.tables import Row, Tables, both, is_in
-from qmd.records import Candidate, Scope
+from qmd.records import Candidate, Scope, StoredDocument
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,72 +38,73 @@ _VECTORS_AT_A_TIME = 4_096
 _SPAN = ("hash", "start", "end", "key")
 
 
-def search(tables: Tables, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
-    """The top `k` documents in scope, best first, ties by id; empty without vectors of this model."""
-    model = known_model(tables, vector, fingerprint)
-    if model is None or k <= 0 or scope.collections == ():
+class Dense(Documents):
+    """What a reader finds by vectors."""
+
+    def search_dense(self, vector: npt.NDArray[np.float32], k: int, scope: Scope, fingerprint: str) -> list[Candidate]:
+        tables = self._tables
+        model = known_model(tables, vector, fingerprint)
+        if model is None or k <= 0 or scope.collections == ():
+            return []
+        where = scope_condition(tables, scope)
+        if where and tables.count("documents", where) <= NARROW:
+            inside = [row["id"] for row in tables.select("documents", ("id",), where)]
+            return _best(self.dense_scores(vector, inside, fingerprint).values(), k)
+        total = tables.count(model.table)
+        wanted = min(total, _CHUNKS_PER_DOCUMENT * k)
+        while wanted:
+            cosines = _nearest(tables, model, vector, wanted, is_all=wanted == total)
+            chunks = list(tables.select_in("chunks", _SPAN, "key", list(cosines), f"model = {model.id}"))
+            hashes = list({row["hash"] for row in chunks})
+            documents = list(tables.select_in("documents", ("id", "hash"), "hash", hashes, where))
+            found = _best_chunks(documents, chunks, cosines)
+            # Exact: a document's best chunk comes before its other chunks, so the first `k` found are the first `k`.
+            if len(found) >= k or wanted == total:
+                return _best(found.values(), k)
+            wanted = min(total, wanted * _CHUNKS_PER_DOCUMENT)
         return []
-    where = scope_condition(tables, scope)
-    if where and tables.count("documents", where) <= NARROW:
-        inside = [row["id"] for row in tables.select("documents", ("id",), where)]
-        return _best(score(tables, vector, inside, fingerprint).values(), k)
-    total = tables.count(model.table)
-    wanted = min(total, _CHUNKS_PER_DOCUMENT * k)
-    while wanted:
-        cosines = _nearest(tables, model, vector, wanted, is_all=wanted == total)
-        chunks = list(tables.select_in("chunks", _SPAN, "key", list(cosines), f"model = {model.id}"))
-        hashes = list({row["hash"] for row in chunks})
-        documents = list(tables.select_in("documents", ("id", "hash"), "hash", hashes, where))
-        found = _best_chunks(documents, chunks, cosines)
-        # Exact: a document's best chunk comes before its other chunks, so the first `k` found are the first `k`.
-        if len(found) >= k or wanted == total:
-            return _best(found.values(), k)
-        wanted = min(total, wanted * _CHUNKS_PER_DOCUMENT)
-    return []
 
+    def dense_scores(
+        self, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
+    ) -> dict[int, Candidate]:
+        tables = self._tables
+        model = known_model(tables, vector, fingerprint)
+        if model is None:
+            return {}
+        ids = list(dict.fromkeys(document_ids))
+        documents = list(tables.select_in("documents", ("id", "hash"), "id", ids))
+        chunks = _chunks_of(tables, model, {row["hash"] for row in documents})
+        keys, matrix = fetch_vectors(tables, model, list({row["key"] for row in chunks}))
+        cosines = dict(zip(keys, (matrix @ _unit(vector)).tolist(), strict=True))
+        return _best_chunks(documents, chunks, cosines)
 
-def score(
-    tables: Tables, vector: npt.NDArray[np.float32], document_ids: Sequence[int], fingerprint: str
-) -> dict[int, Candidate]:
-    """Best chunk of each given document; documents without vectors are absent."""
-    model = known_model(tables, vector, fingerprint)
-    if model is None:
-        return {}
-    ids = list(dict.fromkeys(document_ids))
-    documents = list(tables.select_in("documents", ("id", "hash"), "id", ids))
-    chunks = _chunks_of(tables, model, {row["hash"] for row in documents})
-    keys, matrix = fetch_vectors(tables, model, list({row["key"] for row in chunks}))
-    cosines = dict(zip(keys, (matrix @ _unit(vector)).tolist(), strict=True))
-    return _best_chunks(documents, chunks, cosines)
+    def search_like(self, document: StoredDocument, k: int, scope: Scope) -> list[Candidate]:
+        tables = self._tables
+        if not tables.state.searched:
+            return []
+        model = tables.state.searched[-1]
+        keys = [row["key"] for row in _chunks_of(tables, model, {document.hash})]
+        known, matrix = fetch_vectors(tables, model, list(set(keys)))
+        row_of = {key: row for row, key in enumerate(known)}
+        mean = matrix[[row_of[key] for key in keys if key in row_of]].sum(axis=0)
+        length = float(np.linalg.norm(mean))
+        return self.search_dense(mean / length, k, scope, model.fingerprint) if length else []
 
+    def vectors(self, fingerprint: str, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
+        model = self._tables.state.model(fingerprint)
+        if model is None or not keys:
+            return {}
+        found, matrix = fetch_vectors(self._tables, model, keys)
+        return dict(zip(found, matrix, strict=True))
 
-def search_like(tables: Tables, document_hash: str, k: int, scope: Scope) -> list[Candidate]:
-    """The top `k` by the mean of a text's chunks, of the model used last; empty when it has none of that."""
-    if not tables.state.searched:
-        return []
-    model = tables.state.searched[-1]
-    keys = [row["key"] for row in _chunks_of(tables, model, {document_hash})]
-    known, matrix = fetch_vectors(tables, model, list(set(keys)))
-    row_of = {key: row for row, key in enumerate(known)}
-    mean = matrix[[row_of[key] for key in keys if key in row_of]].sum(axis=0)
-    length = float(np.linalg.norm(mean))
-    return search(tables, mean / length, k, scope, model.fingerprint) if length else []
-
-
-def vectors(tables: Tables, model: Model, keys: Sequence[bytes]) -> dict[bytes, npt.NDArray[np.float32]]:
-    """The vectors of some keys, of unit length; keys without one are absent."""
-    found, matrix = fetch_vectors(tables, model, keys)
-    return dict(zip(found, matrix, strict=True))
-
-
-def all_vectors(tables: Tables, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
-    """Every vector of a model by key, of unit length."""
-    model = tables.state.model(fingerprint)
-    if model is None:
-        return
-    keys = [row["key"] for row in tables.select(model.table, ("key",))]
-    for part in batches(keys, _VECTORS_AT_A_TIME):
-        yield vectors(tables, model, part)
+    def all_vectors(self, fingerprint: str) -> Iterator[Mapping[bytes, npt.NDArray[np.float32]]]:
+        tables = self._tables
+        model = tables.state.model(fingerprint)
+        if model is None:
+            return
+        keys = [row["key"] for row in tables.select(model.table, ("key",))]
+        for part in batches(keys, _VECTORS_AT_A_TIME):
+            yield self.vectors(fingerprint, part)
 
 
 def known_model(tables: Tables, vector: npt.NDArray[np.float32], fingerprint: str) -> Model | None:

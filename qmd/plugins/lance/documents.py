@@ -1,11 +1,13 @@
-"""Documents: rows of the table and the records of qmd."""
+"""Reading documents and collections: rows of the tables as the records of qmd."""
 
 from __future__ import annotations
 
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Names
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,117 +15,136 @@ import msgspec
 from qmd.analysis.note_names import Named, link_key, place_of
 from qmd.clock import batches
 from qmd.errors import StoreError
-from qmd.plugins.lance.lexical import add_words
-from qmd.plugins.lance.scope import facts_of
-from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, literal
-from qmd.records import IndexTerms, Link, NameKind, StoredDocument
-from qmd.store.linking import MANY_NOTES, WrittenLink, anchors_of, settled_title
-from qmd.store.records import NewDocument, StoredFile, hash_key, unpack_links, unpack_text
+from qmd.plugins.lance.scope import LanceScope, scope_condition
+from qmd.plugins.lance.tables import Connection, Row, Tables, both, is_in, literal
+from qmd.records import Collection, Link, NameKind, Scope, StoredDocument
+from qmd.status import LeftOutFile
+from qmd.store.base import IndexReader
+from qmd.store.linking import WrittenLink
+from qmd.store.records import NamedDocument, StoredFile, hash_key, unpack_links, unpack_text
 
 COLUMNS = ("id", "collection", "path", "title", "hash", "modified_at", "n_chars", "metadata", "date")
 """In the order of `StoredDocument`."""
 
-_TITLES = 3
-"""Times that a title stands in the one text that is searched, where the other fields stand once: near to what
-`FIELD_WEIGHTS` of SQLite's engine gives it."""
-
-_BORDER = "\nqmdborder\n"
-"""Between two fields, so that no phrase reaches from one into the next."""
-
-_ANCHORS_AT_ONCE = 20_000
-_FILES_AT_A_TIME = 256
+_FILES_AT_A_TIME = 2_000
+_STORED_AT_A_TIME = 256
 
 
-def stored_documents(rows: Iterable[Row]) -> list[StoredDocument]:
+class Documents(IndexReader):
+    """What a reader tells of documents and collections; its other parts read the same tables."""
+
+    def __init__(self, connection: Connection, local_state: Path) -> None:
+        self._connection = connection
+        self._local_state = local_state
+        self._pinned = Tables(connection, connection.read_state(connection.open_state()))
+
+    @property
+    def path(self) -> Path:
+        return self._local_state
+
+    @property
+    def _tables(self) -> Tables:
+        return self._pinned
+
+    def close(self) -> None:
+        self._pinned = Tables(self._connection, self._pinned.state)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def stop_when(self, is_over: Callable[[], bool] | None) -> None:
+        self._tables.is_over = is_over
+
+    def collections(self) -> Sequence[Collection]:
+        return self._tables.state.collections
+
+    def facts(self) -> Mapping[str, str]:
+        return self._tables.state.meta
+
+    def recorded_files(self, collection: str) -> Iterator[Sequence[tuple[str, int, int]]]:
+        rows = self._tables.select("documents", ("path", "size_bytes", "mtime_ns"), of_collection(collection))
+        files = sorted((row["path"], row["size_bytes"], row["mtime_ns"]) for row in rows)
+        yield from batches(files, _FILES_AT_A_TIME)
+
+    def recorded_folders(self, collection: str) -> Mapping[str, int]:
+        rows = self._tables.select("places", ("path", "value"), both("kind = 'folder'", of_collection(collection)))
+        return {row["path"]: int(row["value"]) for row in rows}
+
+    def left_out(self, collection: str | None) -> list[LeftOutFile]:
+        """Those of all collections with None, by collection and path."""
+        inside = "" if collection is None else of_collection(collection)
+        rows = self._tables.select("places", ("collection", "value"), both("kind = 'left_out'", inside))
+        found = [
+            msgspec.structs.replace(msgspec.json.decode(row["value"], type=LeftOutFile), collection=row["collection"])
+            for row in rows
+        ]
+        return sorted(found, key=lambda one: (one.collection, one.path))
+
+    def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
+        found = _stored_documents(self._tables.select_in("documents", COLUMNS, "id", ids))
+        return {document.id: document for document in found}
+
+    def texts(self, hashes: Sequence[str]) -> dict[str, str]:
+        tables = self._tables
+        found: dict[str, str] = {}
+        for row in tables.select_in("documents", ("hash", "doc"), "hash", hashes):
+            if row["hash"] not in found:
+                with _unpacking(tables):
+                    found[row["hash"]] = unpack_text(row["doc"])
+        return found
+
+    def find_path(self, collection: str, path: str) -> StoredDocument | None:
+        found = self._stored(both(of_collection(collection), f"path = {literal(path)}"))
+        return found[0] if found else None
+
+    def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
+        where = both(f"array_has_any(name_keys, [{literal(name)}])", scope_condition(self._tables, scope))
+        rows = self._tables.select("documents", ("id", "name_keys", "name_kinds"), where)
+        found = [NamedDocument(row["id"], kind) for row in rows for key, kind in names_in(row) if key == name]
+        return sorted(found, key=lambda one: one.document_id)[:limit]
+
+    def find_dated(
+        self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
+    ) -> Sequence[int]:
+        writer = LanceScope(self._tables)
+        where = both(writer.dated(days, by_file_time=by_file_time), *writer.scope(scope))
+        return sorted(row["id"] for row in self._tables.select("documents", ("id",), where))[:limit]
+
+    def links(self) -> LanceLinks:
+        return LanceLinks(self._tables)
+
+    def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
+        return self._stored(f"starts_with(hash, {literal(prefix.lower())})")[:10] if prefix else []
+
+    def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
+        for document in self._stored(scope_condition(self._tables, scope)):
+            self._tables.check()
+            yield document
+
+    def count_documents(self, scope: Scope = Scope()) -> int:
+        where = "" if scope.collections is None else is_in("collection", scope.collections)
+        return self._tables.count("documents", where)
+
+    def stored_files(self) -> Iterator[list[StoredFile]]:
+        columns = StoredFile.__struct_fields__
+        rows = sorted(self._tables.select("documents", ("id", *columns)), key=lambda row: int(row["id"]))
+        for part in batches(rows, _STORED_AT_A_TIME):
+            yield [StoredFile(*(row[name] for name in columns)) for row in part]
+
+    def _stored(self, where: str) -> list[StoredDocument]:
+        """Documents by collection and path."""
+        found = _stored_documents(self._tables.select("documents", COLUMNS, where))
+        return sorted(found, key=lambda one: (one.collection, one.path))
+
+
+def of_collection(collection: str) -> str:
+    """The condition that a row belongs to a collection."""
+    return f"collection = {literal(collection)}"
+
+
+def _stored_documents(rows: Iterable[Row]) -> list[StoredDocument]:
     """Documents of rows of `COLUMNS`."""
     return [StoredDocument(*(_metadata(row) if name == "metadata" else row[name] for name in COLUMNS)) for row in rows]
-
-
-def fetch_texts(tables: Tables, hashes: Sequence[str]) -> dict[str, str]:
-    """Texts by content hash; unknown hashes are absent."""
-    found: dict[str, str] = {}
-    for row in tables.select_in("documents", ("hash", "doc"), "hash", hashes):
-        if row["hash"] not in found:
-            with _unpacking(tables):
-                found[row["hash"]] = unpack_text(row["doc"])
-    return found
-
-
-def stored_files(tables: Tables) -> Iterator[list[StoredFile]]:
-    """What is known of every document's file, by the document's id."""
-    columns = StoredFile.__struct_fields__
-    rows = sorted(tables.select("documents", ("id", *columns)), key=lambda row: int(row["id"]))
-    for part in batches(rows, _FILES_AT_A_TIME):
-        yield [StoredFile(*(row[name] for name in columns)) for row in part]
-
-
-def write_documents(tables: OpenTables, collection: str, documents: Mapping[str, NewDocument]) -> None:
-    """Insert or replace by path."""
-    replaced = _remove_rows(tables, collection, list(documents))
-    first = tables.state.next_document
-    tables.state.next_document += len(documents)
-    rows = [
-        _row(document, number, collection, replaced[path]["created_at"] if path in replaced else document.created_at)
-        for number, (path, document) in enumerate(documents.items(), start=first)
-    ]
-    tables.add("documents", rows)
-    add_words(tables, (row["terms"] for row in rows))
-    kept = {document.hash for document in documents.values()}
-    _drop_chunks(tables, {row["hash"] for row in replaced.values()} - kept)
-
-
-def remove_documents(tables: OpenTables, collection: str, paths: Sequence[str]) -> int:
-    """Delete documents, and the chunks of texts that nothing refers to any more; the number of documents deleted."""
-    removed = _remove_rows(tables, collection, paths)
-    _drop_chunks(tables, {row["hash"] for row in removed.values()})
-    return len(removed)
-
-
-def settle_titles(tables: OpenTables, collection: str) -> None:
-    """Show the file's name for a heading that many notes of a collection have, and the heading where few have it."""
-    where = both(f"collection = {literal(collection)}", "heading IS NOT NULL")
-    rows = tables.select("documents", ("id", "path", "title", "heading"), where)
-    counts = Counter(row["heading"] for row in rows)
-    changed = []
-    for row in rows:
-        title = settled_title(row["path"], row["heading"], is_shared=counts[row["heading"]] >= MANY_NOTES)
-        if title != row["title"]:
-            changed.append({"id": row["id"], "title": title})
-    tables.patch_documents(changed)
-
-
-def settle_anchors(tables: OpenTables, collection: str, since: int) -> int:
-    """Bring the anchors of a collection's documents up to date; the largest id that has been counted.
-
-    Args:
-        tables: In a transaction.
-        collection: Its name; its documents are complete.
-        since: What the last call returned, 0 for the first: documents with larger ids are new.
-    """
-    mine = f"collection = {literal(collection)}"
-    where = both(mine, "anchors IS NOT NULL")
-    links = LanceLinks(tables)
-    newest = max((row["id"] for row in tables.select("documents", ("id",), both(mine, f"id > {since}"))), default=since)
-    touched = f"kind = 'touched' AND {mine}"
-    if since:
-        keys = {row["path"] for row in tables.select("places", ("path",), touched)}
-        if newest == since and not keys:
-            return since
-        for row in tables.select("documents", ("name_keys", "links"), both(mine, f"id > {since}")):
-            keys.update(row["name_keys"], _link_keys(tables, row["links"]))
-        targets = sorted({one.document_id for found in links.named(collection, keys).values() for one in found})
-    else:
-        targets = [row["id"] for row in tables.select("documents", ("id",), mine)]
-    for first in range(0, len(targets), _ANCHORS_AT_ONCE):
-        part = targets[first : first + _ANCHORS_AT_ONCE]
-        stored = {
-            row["id"]: row["anchors"] for row in tables.select_in("documents", ("id", "anchors"), "id", part, where)
-        }
-        made = anchors_of(links, collection, part)
-        changed = [one for one in part if made.get(one) != stored.get(one)]
-        tables.patch_documents([{"id": one, "anchors": made.get(one)} for one in changed])
-    tables.delete("places", touched)
-    return newest
 
 
 class LanceLinks:
@@ -136,8 +157,8 @@ class LanceLinks:
         rows = self._tables.select("documents", ("links",), f"id = {document_id}")
         return [link for row in rows for link in _links(self._tables, row["links"])]
 
-    def written(self, collection: str, keys: Collection[str], limit: int | None = None) -> Iterator[WrittenLink]:
-        where = both(f"collection = {literal(collection)}", _has_any("link_keys", map(hash_key, keys)))
+    def written(self, collection: str, keys: Names[str], limit: int | None = None) -> Iterator[WrittenLink]:
+        where = both(of_collection(collection), _has_any("link_keys", map(hash_key, keys)))
         rows = self._tables.select("documents", ("path", "id", "links"), where)
         for row in sorted(sorted(rows, key=lambda row: int(row["id"]))[:limit], key=lambda row: str(row["path"])):
             for link in _links(self._tables, row["links"]):
@@ -145,7 +166,7 @@ class LanceLinks:
                 if key in keys:
                     yield WrittenLink(row["id"], row["path"], key, link)
 
-    def count_links(self, keys: Collection[str]) -> int:
+    def count_links(self, keys: Names[str]) -> int:
         wanted = set(map(hash_key, keys))
         rows = self._tables.select("documents", ("link_keys", "link_counts"), _has_any("link_keys", wanted))
         return sum(
@@ -157,8 +178,8 @@ class LanceLinks:
             for key in row["name_keys"]:
                 yield row["id"], key
 
-    def named(self, collection: str, keys: Collection[str]) -> dict[str, list[Named]]:
-        where = both(f"collection = {literal(collection)}", _has_any("name_keys", keys))
+    def named(self, collection: str, keys: Names[str]) -> dict[str, list[Named]]:
+        where = both(of_collection(collection), _has_any("name_keys", keys))
         named: defaultdict[str, list[Named]] = defaultdict(list)
         rows = self._tables.select("documents", ("path", "id", "name_keys", "name_kinds"), where)
         for row in sorted(rows, key=lambda row: str(row["path"])):
@@ -178,64 +199,6 @@ def _metadata(row: Row) -> Any:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
 
 
-def _row(document: NewDocument, document_id: int, collection: str, created_at: str) -> Row:
-    metadata: dict[str, Any] = msgspec.json.decode(document.metadata_json)
-    links = document.links
-    return {
-        "id": document_id,
-        "collection": collection,
-        "path": document.path,
-        "title": document.title,
-        "hash": document.hash,
-        "created_at": created_at,
-        "modified_at": document.modified_at,
-        "n_chars": document.n_chars,
-        "size_bytes": document.size_bytes,
-        "mtime_ns": document.mtime_ns,
-        "metadata": document.metadata_json,
-        "heading": document.heading,
-        "date": document.date,
-        "facts": facts_of(metadata),
-        "name_keys": list(document.names),
-        "name_kinds": list(document.names.values()),
-        "link_keys": list(links.counts) if links else [],
-        "link_counts": list(links.counts.values()) if links else [],
-        "links": links.packed if links else None,
-        "doc": document.doc,
-        "terms": _searched(document.terms),
-        "anchors": None,
-    }
-
-
-def _searched(terms: IndexTerms) -> str:
-    fields = [*[terms.title] * _TITLES, terms.headings, terms.path, terms.body, terms.extra]
-    return _BORDER.join(one for one in fields if one).encode("utf-8", "replace").decode()
-
-
-def _remove_rows(tables: OpenTables, collection: str, paths: Sequence[str]) -> dict[str, Row]:
-    """Delete documents and remember which names that concerns; what they were, by path."""
-    mine = f"collection = {literal(collection)}"
-    if not tables.count("documents", mine):
-        return {}
-    columns = ("id", "path", "created_at", "hash", "name_keys", "links")
-    rows = list(tables.select_in("documents", columns, "path", paths, mine))
-    touched = {key for row in rows for key in (*row["name_keys"], *_link_keys(tables, row["links"]))}
-    known = {row["path"] for row in tables.select("places", ("path",), f"kind = 'touched' AND {mine}")}
-    tables.add(
-        "places",
-        [{"kind": "touched", "collection": collection, "path": key, "value": None} for key in touched - known],
-    )
-    tables.delete_in("documents", "id", [row["id"] for row in rows])
-    return {row["path"]: row for row in rows}
-
-
-def _drop_chunks(tables: OpenTables, hashes: set[str]) -> None:
-    """Delete the chunks of those texts that no document holds; their vectors stay, by key, for one that comes back."""
-    if tables.table("chunks") is not None and hashes:
-        used = {row["hash"] for row in tables.select_in("documents", ("hash",), "hash", list(hashes))}
-        tables.delete_in("chunks", "hash", list(hashes - used))
-
-
 def _has_any(column: str, values: Iterable[object]) -> str:
     listed = ", ".join(map(literal, values))
     return f"array_has_any({column}, [{listed}])" if listed else "false"
@@ -248,7 +211,7 @@ def _links(tables: Tables, packed: bytes | None) -> list[Link]:
         return unpack_links(packed)
 
 
-def _link_keys(tables: Tables, packed: bytes | None) -> Iterator[str]:
+def link_keys(tables: Tables, packed: bytes | None) -> Iterator[str]:
     return filter(None, (link_key(link.target) for link in _links(tables, packed)))
 
 

@@ -13,6 +13,7 @@ from lancedb.query import BooleanQuery, FullTextQuery, MatchQuery, Occur, Phrase
 
 from qmd.analysis.distance import LONG_WORD, edit_distance
 from qmd.analysis.scripts import without_accents
+from qmd.plugins.lance.documents import Documents
 from qmd.plugins.lance.scope import scope_condition
 from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, is_in, literal
 from qmd.records import Candidate, LexicalTerm, Scope
@@ -34,49 +35,68 @@ PREFIX_WORDS = 200
 """Words that a prefix stands for, at most: the shortest ones."""
 
 
-def search_lexical(
-    tables: Tables, terms: Sequence[LexicalTerm], k: int, scope: Scope, within: Sequence[int] | None, *, anchors: bool
-) -> list[Candidate]:
-    """The top `k` documents by BM25, best first; ties by id. Empty when no term is positive."""
-    query = _query(tables, terms, "terms")
-    if query is None or k <= 0 or scope.collections == ():
-        return []
-    where = both(scope_condition(tables, scope), "" if within is None else is_in("id", within))
-    found = _scores(tables.match(query, k, where))
-    if anchors:
-        anchored = _score_anchors(tables, terms, scope_condition(tables, scope))
-        others = [document_id for document_id in anchored if document_id not in found][:ANCHOR_CANDIDATES]
-        # What the query requires or excludes has to be in, or missing from, the document itself.
-        if not any(term.required or term.excluded for term in terms):
-            found |= dict.fromkeys(others, 0.0)
-        found |= _scores(tables.match(query, len(others), is_in("id", others)))
-        found = {one: score + ANCHOR_WEIGHT * anchored.get(one, 0.0) for one, score in found.items()}
-    candidates = [Candidate(document_id, score) for document_id, score in found.items()]
-    return sorted(candidates, key=lambda one: (-one.score, one.document_id))[:k]
+class Lexical(Documents):
+    """What a reader finds by words."""
+
+    def search_lexical(
+        self,
+        terms: Sequence[LexicalTerm],
+        k: int,
+        scope: Scope,
+        *,
+        within: Sequence[int] | None = None,
+        anchors: bool = False,
+    ) -> list[Candidate]:
+        tables = self._tables
+        query = _query(tables, terms, "terms")
+        if query is None or k <= 0 or scope.collections == ():
+            return []
+        where = both(scope_condition(tables, scope), "" if within is None else is_in("id", within))
+        found = _scores(tables.match(query, k, where))
+        if anchors:
+            anchored = _score_anchors(tables, terms, scope_condition(tables, scope))
+            others = [document_id for document_id in anchored if document_id not in found][:ANCHOR_CANDIDATES]
+            # What the query requires or excludes has to be in, or missing from, the document itself.
+            if not any(term.required or term.excluded for term in terms):
+                found |= dict.fromkeys(others, 0.0)
+            found |= _scores(tables.match(query, len(others), is_in("id", others)))
+            found = {one: score + ANCHOR_WEIGHT * anchored.get(one, 0.0) for one, score in found.items()}
+        candidates = [Candidate(document_id, score) for document_id, score in found.items()]
+        return sorted(candidates, key=lambda one: (-one.score, one.document_id))[:k]
+
+    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
+        tables = self._tables
+        where = _collections(scope)
+        return [_count(tables, term, "terms", where) or _count(tables, term, "anchors", where) for term in terms]
+
+    def similar_terms(self, term: str, limit: int = 5, scope: Scope = Scope()) -> list[str]:
+        tables = self._tables
+        where = _collections(scope)
+        found = []
+        for distance, word in _similar_words(tables, term):
+            frequency = _count(tables, LexicalTerm(word, f'"{word}"'), "terms", where)
+            if frequency:
+                found.append((distance, -frequency, word))
+        found.sort()
+        nearest = [word for distance, _, word in found if distance == found[0][0]]
+        # Two edits lead from one word to many others: it is clear which one is meant where there is one alone.
+        return [] if len(nearest) > 1 and found[0][0] > 1 else nearest[:limit]
+
+
+def add_words(tables: OpenTables, texts: Iterable[str]) -> None:
+    """Add the words of new documents."""
+    found: set[str] = set()
+    for text in texts:
+        found.update(_WORD.findall(text.lower()))
+    if tables.words is None:
+        tables.words = {row["word"] for row in tables.select("words", ("word",))}
+    new = sorted(word for word in found - tables.words if len(word) <= _LONGEST)
+    tables.words.update(new)
+    tables.add("words", [{"key": without_accents(word), "word": word} for word in new])
 
 
 def _scores(rows: Iterable[Row]) -> dict[int, float]:
     return {row["id"]: row["_score"] for row in rows}
-
-
-def document_frequencies(tables: Tables, terms: Sequence[LexicalTerm], scope: Scope) -> list[int]:
-    """Number of documents that match each term; for one that no document holds, of those that links call so."""
-    where = _collections(scope)
-    return [_count(tables, term, "terms", where) or _count(tables, term, "anchors", where) for term in terms]
-
-
-def similar_terms(tables: Tables, term: str, limit: int, scope: Scope) -> list[str]:
-    """Words of documents in the scope's collections that are spelled most like `term`, most frequent first."""
-    where = _collections(scope)
-    found = []
-    for distance, word in _similar_words(tables, term):
-        frequency = _count(tables, LexicalTerm(word, f'"{word}"'), "terms", where)
-        if frequency:
-            found.append((distance, -frequency, word))
-    found.sort()
-    nearest = [word for distance, _, word in found if distance == found[0][0]]
-    # Two edits lead from one word to many others: it is clear which one is meant where there is one alone.
-    return [] if len(nearest) > 1 and found[0][0] > 1 else nearest[:limit]
 
 
 def _collections(scope: Scope) -> str:
@@ -143,18 +163,6 @@ def _any_of(queries: Sequence[FullTextQuery]) -> FullTextQuery | None:
     if len(queries) < 2:
         return queries[0] if queries else None
     return BooleanQuery([(Occur.SHOULD, one) for one in queries])
-
-
-def add_words(tables: OpenTables, texts: Iterable[str]) -> None:
-    """Add the words of new documents."""
-    found: set[str] = set()
-    for text in texts:
-        found.update(_WORD.findall(text.lower()))
-    if tables.words is None:
-        tables.words = {row["word"] for row in tables.select("words", ("word",))}
-    new = sorted(word for word in found - tables.words if len(word) <= _LONGEST)
-    tables.words.update(new)
-    tables.add("words", [{"key": without_accents(word), "word": word} for word in new])
 
 
 def _expand_prefix(tables: Tables, prefix: str) -> list[str]:

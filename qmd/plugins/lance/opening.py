@@ -11,9 +11,15 @@ from pathlib import Path
 from qmd.environment import busy_timeout_ms as default_timeout_ms
 from qmd.errors import NotFoundError, StoreError
 from qmd.files import make_private_folder
-from qmd.plugins.lance.index import LanceReader
+from qmd.plugins.lance.dense import Dense
+from qmd.plugins.lance.health import Health
+from qmd.plugins.lance.lexical import Lexical
 from qmd.plugins.lance.tables import REBUILD, Connection
 from qmd.plugins.lance.writer import LanceWriter
+
+
+class LanceReader(Lexical, Dense, Health):
+    """The read side: sees the state that it was opened with; any number at a time, on any machine."""
 
 
 def open_reader(address: str, path: Path) -> LanceReader:

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 
 from qmd.clock import batches
 from qmd.errors import StoreError
-from qmd.plugins.lance import chunks, documents, health
 from qmd.plugins.lance.claim import Claim
-from qmd.plugins.lance.index import LanceReader, of_collection
+from qmd.plugins.lance.dense import Dense
+from qmd.plugins.lance.documents import LanceLinks, link_keys, of_collection
+from qmd.plugins.lance.health import HealthWriter
+from qmd.plugins.lance.lexical import Lexical, add_words
+from qmd.plugins.lance.scope import facts_of
 from qmd.plugins.lance.state import encode_state
 from qmd.plugins.lance.tables import Connection, OpenTables, Row, Tables, both, is_in
-from qmd.records import Collection
+from qmd.records import Collection, IndexTerms
 from qmd.status import LeftOutFile
-from qmd.store.base import IndexWriter
-from qmd.store.records import ChunkRecord, KnownFile, NewDocument, PendingContent
+from qmd.store.linking import MANY_NOTES, anchors_of, settled_title
+from qmd.store.records import KnownFile, NewDocument
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+_TITLES = 3
+"""Times that a title stands in the one text that is searched, where the other fields stand once: near to what
+`FIELD_WEIGHTS` of SQLite's engine gives it."""
 
-_TEXTS_AT_ONCE = 64
+_BORDER = "\nqmdborder\n"
+"""Between two fields, so that no phrase reaches from one into the next."""
+
+_ANCHORS_AT_ONCE = 20_000
 
 
-class LanceWriter(LanceReader, IndexWriter):
+class LanceWriter(Lexical, Dense, HealthWriter):
     """The write side: one transaction at a time per index, whichever machine it runs on.
 
     Args:
@@ -57,7 +64,7 @@ class LanceWriter(LanceReader, IndexWriter):
         # Many small changes become one: each costs a version of a table.
         waiting, self._unwritten = self._unwritten, {}
         for collection, batch in waiting.items():
-            documents.write_documents(self._changing, collection, batch)
+            _write_documents(self._changing, collection, batch)
         touched, self._touched = self._touched, {}
         self._changing.patch_documents(list(touched.values()))
         return self._changing
@@ -122,12 +129,6 @@ class LanceWriter(LanceReader, IndexWriter):
             values = {path: str(mtime_ns) for path, mtime_ns in changed.items()}
             self._open.add("places", _places("folder", collection, values))
 
-    def mark_updated(self, collection: str, moment: str | None = None) -> None:
-        with self.transaction():
-            super().mark_updated(collection, moment)
-            for name in ("documents", "places", "words"):
-                health.tidy(self._open, name)
-
     def put_documents(self, collection: str, new_documents: Iterable[NewDocument]) -> None:
         with self.transaction():
             waiting = self._unwritten.setdefault(collection, {})
@@ -137,10 +138,44 @@ class LanceWriter(LanceReader, IndexWriter):
                 waiting[document.path] = document
 
     def settle_titles(self, collection: str) -> None:
-        documents.settle_titles(self._open, collection)
+        tables = self._open
+        where = both(of_collection(collection), "heading IS NOT NULL")
+        rows = tables.select("documents", ("id", "path", "title", "heading"), where)
+        counts = Counter(row["heading"] for row in rows)
+        changed = []
+        for row in rows:
+            title = settled_title(row["path"], row["heading"], is_shared=counts[row["heading"]] >= MANY_NOTES)
+            if title != row["title"]:
+                changed.append({"id": row["id"], "title": title})
+        tables.patch_documents(changed)
 
     def settle_anchors(self, collection: str, since: int) -> int:
-        return documents.settle_anchors(self._open, collection, since)
+        tables = self._open
+        mine = of_collection(collection)
+        where = both(mine, "anchors IS NOT NULL")
+        links = LanceLinks(tables)
+        newest = max(
+            (row["id"] for row in tables.select("documents", ("id",), both(mine, f"id > {since}"))), default=since
+        )
+        touched = f"kind = 'touched' AND {mine}"
+        if since:
+            keys = {row["path"] for row in tables.select("places", ("path",), touched)}
+            if newest == since and not keys:
+                return since
+            for row in tables.select("documents", ("name_keys", "links"), both(mine, f"id > {since}")):
+                keys.update(row["name_keys"], link_keys(tables, row["links"]))
+            targets = sorted({one.document_id for found in links.named(collection, keys).values() for one in found})
+        else:
+            targets = [row["id"] for row in tables.select("documents", ("id",), mine)]
+        for part in batches(targets, _ANCHORS_AT_ONCE):
+            stored = {
+                row["id"]: row["anchors"] for row in tables.select_in("documents", ("id", "anchors"), "id", part, where)
+            }
+            made = anchors_of(links, collection, part)
+            changed = [one for one in part if made.get(one) != stored.get(one)]
+            tables.patch_documents([{"id": one, "anchors": made.get(one)} for one in changed])
+        tables.delete("places", touched)
+        return newest
 
     def touch(self, document_id: int, size_bytes: int, mtime_ns: int, modified_at: str) -> None:
         facts = {"id": document_id, "size_bytes": size_bytes, "mtime_ns": mtime_ns, "modified_at": modified_at}
@@ -152,7 +187,9 @@ class LanceWriter(LanceReader, IndexWriter):
         if not wanted:
             return 0
         with self.transaction():
-            return documents.remove_documents(self._open, collection, wanted)
+            removed = _remove_rows(self._open, collection, wanted)
+            _drop_chunks(self._open, {row["hash"] for row in removed.values()})
+            return len(removed)
 
     def collections_with_documents(self) -> Sequence[str]:
         return sorted({row["collection"] for row in self._tables.select("documents", ("collection",))})
@@ -160,7 +197,7 @@ class LanceWriter(LanceReader, IndexWriter):
     def drop_collection(self, name: str) -> int:
         tables = self._open
         paths = [row["path"] for row in tables.select("documents", ("path",), of_collection(name))]
-        removed = documents.remove_documents(tables, name, paths)
+        removed = self.remove_documents(name, paths)
         tables.delete("places", of_collection(name))
         tables.state.collections = [one for one in tables.state.collections if one.name != name]
         return removed
@@ -176,58 +213,76 @@ class LanceWriter(LanceReader, IndexWriter):
             msgspec.structs.replace(one, name=new) if one.name == old else one for one in tables.state.collections
         ]
 
-    def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
-        for part in batches(chunks.pending(self._tables, fingerprint, collections), _TEXTS_AT_ONCE):
-            yield from chunks.with_texts(part, self._tables)
 
-    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
-        rows = chunks.pending(self._tables, fingerprint, collections)
-        return len(rows), sum(row["n_chars"] for row in rows)
-
-    def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
-        return chunks.existing_keys(self._tables, fingerprint, keys)
-
-    def put_chunks(
-        self,
-        fingerprint: str,
-        dim: int,
-        contents: Mapping[str, Sequence[ChunkRecord]],
-        *,
-        is_complete: bool = True,
-    ) -> None:
-        with self.transaction():
-            chunks.put_chunks(self._open, fingerprint, dim, contents, is_complete=is_complete)
-            for name in ("chunks", *(model.table for model in self._open.state.models)):
-                health.tidy(self._open, name)
-
-    def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:
-        with self.transaction():
-            chunks.forget_chunks(self._open, fingerprint, suffixes)
-
-    def prepare_vectors(self) -> None:
-        """Nothing: the engine keeps vectors wherever it runs."""
-
-    def put_vectors(self, fingerprint: str, dim: int, new_vectors: Mapping[bytes, npt.NDArray[np.float32]]) -> None:
-        with self.transaction():
-            chunks.put_vectors(self._open, fingerprint, dim, new_vectors)
-
-    def keep_models(self, names: Mapping[str, str]) -> None:
-        with self.transaction():
-            chunks.keep_models(self._open, names)
-
-    def forget_damaged(self, *, thorough: bool) -> Sequence[str]:
-        """See `health`."""
-        with self.transaction():
-            return health.forget_damaged(self._open, thorough=thorough)
-
-    def cleanup(self, *, dry_run: bool = False) -> Mapping[str, int]:
-        if dry_run:
-            return health.count_unused(self._tables)
-        with self.transaction():
-            counts = health.count_unused(self._open)
-            health.drop_unused(self._open)
-            return counts
-
-
-def _places(kind: str, collection: str, values: Mapping[str, str]) -> list[Row]:
+def _places(kind: str, collection: str, values: Mapping[str, str | None]) -> list[Row]:
     return [{"kind": kind, "collection": collection, "path": path, "value": one} for path, one in values.items()]
+
+
+def _write_documents(tables: OpenTables, collection: str, documents: Mapping[str, NewDocument]) -> None:
+    """Insert or replace by path."""
+    replaced = _remove_rows(tables, collection, list(documents))
+    first = tables.state.next_document
+    tables.state.next_document += len(documents)
+    rows = [
+        _row(document, number, collection, replaced[path]["created_at"] if path in replaced else document.created_at)
+        for number, (path, document) in enumerate(documents.items(), start=first)
+    ]
+    tables.add("documents", rows)
+    add_words(tables, (row["terms"] for row in rows))
+    kept = {document.hash for document in documents.values()}
+    _drop_chunks(tables, {row["hash"] for row in replaced.values()} - kept)
+
+
+def _row(document: NewDocument, document_id: int, collection: str, created_at: str) -> Row:
+    metadata: dict[str, Any] = msgspec.json.decode(document.metadata_json)
+    links = document.links
+    return {
+        "id": document_id,
+        "collection": collection,
+        "path": document.path,
+        "title": document.title,
+        "hash": document.hash,
+        "created_at": created_at,
+        "modified_at": document.modified_at,
+        "n_chars": document.n_chars,
+        "size_bytes": document.size_bytes,
+        "mtime_ns": document.mtime_ns,
+        "metadata": document.metadata_json,
+        "heading": document.heading,
+        "date": document.date,
+        "facts": facts_of(metadata),
+        "name_keys": list(document.names),
+        "name_kinds": list(document.names.values()),
+        "link_keys": list(links.counts) if links else [],
+        "link_counts": list(links.counts.values()) if links else [],
+        "links": links.packed if links else None,
+        "doc": document.doc,
+        "terms": _searched(document.terms),
+        "anchors": None,
+    }
+
+
+def _searched(terms: IndexTerms) -> str:
+    fields = [*[terms.title] * _TITLES, terms.headings, terms.path, terms.body, terms.extra]
+    return _BORDER.join(one for one in fields if one).encode("utf-8", "replace").decode()
+
+
+def _remove_rows(tables: OpenTables, collection: str, paths: Sequence[str]) -> dict[str, Row]:
+    """Delete documents and remember which names that concerns; what they were, by path."""
+    mine = of_collection(collection)
+    if not tables.count("documents", mine):
+        return {}
+    columns = ("id", "path", "created_at", "hash", "name_keys", "links")
+    rows = list(tables.select_in("documents", columns, "path", paths, mine))
+    touched = {key for row in rows for key in (*row["name_keys"], *link_keys(tables, row["links"]))}
+    known = {row["path"] for row in tables.select("places", ("path",), f"kind = 'touched' AND {mine}")}
+    tables.add("places", _places("touched", collection, dict.fromkeys(touched - known)))
+    tables.delete_in("documents", "id", [row["id"] for row in rows])
+    return {row["path"]: row for row in rows}
+
+
+def _drop_chunks(tables: OpenTables, hashes: set[str]) -> None:
+    """Delete the chunks of those texts that no document holds; their vectors stay, by key, for one that comes back."""
+    if tables.table("chunks") is not None and hashes:
+        used = {row["hash"] for row in tables.select_in("documents", ("hash",), "hash", list(hashes))}
+        tables.delete_in("chunks", "hash", list(hashes - used))

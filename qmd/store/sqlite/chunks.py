@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from qmd.clock import batches
+from qmd.store.base import IndexWriter
 from qmd.store.records import ANEW, ChunkRecord, PendingContent, StoredModel, VectorCoverage
 from qmd.store.sqlite.connection import DamagedIndexError, Database
-from qmd.store.sqlite.documents import fetch_texts
+from qmd.store.sqlite.documents import Documents
 
 _TEXTS_AT_ONCE = 64
 _CONTENTS_AT_A_TIME = 256
@@ -17,137 +18,142 @@ SEARCHED = f"fingerprint NOT GLOB '{ANEW}*'"
 """The condition on `models` that their vectors are not just being computed beside others."""
 
 
-def vector_coverage(database: Database, fingerprint: str) -> VectorCoverage:
-    """What a search by vectors has to know beforehand, for a twentieth of what a whole status costs."""
-    model = known_model(database, fingerprint)
-    contents = database.value("SELECT count(DISTINCT hash) FROM documents")
-    done = database.value("SELECT count(*) FROM embedded WHERE model = ?", (model,))
-    has_vectors = database.value("SELECT EXISTS (SELECT 1 FROM vector_keys WHERE model = ?)", (model,))
-    return VectorCoverage(contents - done, bool(has_vectors))
+class Chunks(Documents):
+    """What a reader tells of chunks, and of texts that wait for theirs."""
+
+    def vector_coverage(self, fingerprint: str) -> VectorCoverage:
+        """See `IndexReader`; for a twentieth of what a whole status costs."""
+        with self.database.snapshot():
+            model = known_model(self.database, fingerprint)
+            contents = self.database.value("SELECT count(DISTINCT hash) FROM documents")
+            done = self.database.value("SELECT count(*) FROM embedded WHERE model = ?", (model,))
+            has_vectors = self.database.value("SELECT EXISTS (SELECT 1 FROM vector_keys WHERE model = ?)", (model,))
+        return VectorCoverage(contents - done, bool(has_vectors))
+
+    def without_vectors(self, fingerprint: str, hashes: Sequence[str]) -> dict[str, str]:
+        sql = (
+            "SELECT documents.hash, min(documents.path) FROM documents JOIN content USING (hash) "
+            "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
+            "WHERE embedded.content IS NULL AND documents.hash IN ({}) GROUP BY documents.hash"
+        )
+        return dict(self.database.select_in(sql, hashes, (known_model(self.database, fingerprint),)))
+
+    def models(self) -> list[StoredModel]:
+        rows = self.database.rows(f"SELECT fingerprint, dim FROM models WHERE {SEARCHED} ORDER BY id")
+        return [StoredModel(*row) for row in rows]
+
+    def chunk_sets(self, fingerprint: str) -> Iterator[dict[str, list[ChunkRecord]]]:
+        model = known_model(self.database, fingerprint)
+        keys = keys_by_slot(self.database, model)
+        done = self.database.rows(
+            "SELECT content.id, content.hash FROM embedded JOIN content ON content.id = embedded.content"
+            " WHERE embedded.model = ? ORDER BY content.id",
+            (model,),
+        )
+        of_contents = "SELECT content, seq, start, end, slot FROM chunks WHERE model = ? AND content IN ({})"
+        in_order = f"{of_contents} ORDER BY content, seq"
+        for part in batches(done, _CONTENTS_AT_A_TIME):
+            rows = self.database.select_in(in_order, [content for content, _ in part], (model,))
+            by_content = {content: list(group) for content, group in groupby(rows, key=lambda row: row[0])}
+            try:
+                sets = {
+                    content_hash: [
+                        ChunkRecord(seq, start, end, keys[slot])
+                        for _, seq, start, end, slot in by_content.get(content, ())
+                    ]
+                    for content, content_hash in part
+                }
+            except KeyError as exc:
+                raise DamagedIndexError(self.database.path) from exc
+            yield sets
 
 
-def without_vectors(database: Database, fingerprint: str, hashes: Sequence[str]) -> dict[str, str]:
-    """Contents without a complete chunk set among `hashes`, with the path that `pending` gives them."""
-    sql = (
-        "SELECT documents.hash, min(documents.path) FROM documents JOIN content USING (hash) "
-        "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
-        "WHERE embedded.content IS NULL AND documents.hash IN ({}) GROUP BY documents.hash"
-    )
-    return dict(database.select_in(sql, hashes, (known_model(database, fingerprint),)))
+class ChunkWriter(Chunks, IndexWriter):
+    """What a writer does with chunks."""
 
+    def pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> Iterator[PendingContent]:
+        """See `IndexWriter`; the newest by the note's own date or else its file's time.
 
-def pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> Iterator[PendingContent]:
-    """Contents without a complete chunk set for `fingerprint`; safe while the caller writes.
+        Of a folder that was just cloned or copied, whose times say nothing, the dates still do.
+        """
+        inside, names = _inside(collections)
+        wanted = self.database.rows(
+            "SELECT documents.hash, min(documents.path) AS path FROM documents JOIN content USING (hash) "
+            "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
+            f"WHERE embedded.content IS NULL {inside} GROUP BY documents.hash "
+            "ORDER BY max(coalesce(documents.date, documents.modified_at)) DESC, path",
+            (known_model(self.database, fingerprint), *names),
+        )
+        for part in batches(wanted, _TEXTS_AT_ONCE):
+            texts = self.texts([content_hash for content_hash, _ in part])
+            for content_hash, path in part:
+                # A text can vanish between the list and here, when another process updates the index.
+                if content_hash in texts:
+                    yield PendingContent(content_hash, path, texts[content_hash])
 
-    The newest first, by the note's own date or else its file's time: of a folder that was just cloned or copied, whose
-    times say nothing, the dates still do.
-    """
-    inside, names = _inside(collections)
-    wanted = database.rows(
-        "SELECT documents.hash, min(documents.path) AS path FROM documents JOIN content USING (hash) "
-        "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
-        f"WHERE embedded.content IS NULL {inside} GROUP BY documents.hash "
-        "ORDER BY max(coalesce(documents.date, documents.modified_at)) DESC, path",
-        (known_model(database, fingerprint), *names),
-    )
-    for part in batches(wanted, _TEXTS_AT_ONCE):
-        texts = fetch_texts(database, [content_hash for content_hash, _ in part])
-        for content_hash, path in part:
-            # A text can vanish between the list and here, when another process updates the index.
-            if content_hash in texts:
-                yield PendingContent(content_hash, path, texts[content_hash])
+    def count_pending(self, fingerprint: str, collections: Sequence[str] | None = None) -> tuple[int, int]:
+        inside, names = _inside(collections)
+        [(contents, characters)] = self.database.rows(
+            "SELECT count(*), coalesce(sum(content.n_chars), 0) FROM content "
+            "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
+            f"WHERE embedded.content IS NULL AND hash IN (SELECT hash FROM documents WHERE true {inside})",
+            (known_model(self.database, fingerprint), *names),
+        )
+        return contents, characters
 
+    def existing_keys(self, fingerprint: str, keys: Sequence[bytes]) -> frozenset[bytes]:
+        return frozenset(slots_of(self.database, known_model(self.database, fingerprint), keys))
 
-def count_pending(database: Database, fingerprint: str, collections: Sequence[str] | None) -> tuple[int, int]:
-    """(contents, characters) that `pending` would yield."""
-    inside, names = _inside(collections)
-    [(contents, characters)] = database.rows(
-        "SELECT count(*), coalesce(sum(content.n_chars), 0) FROM content "
-        "LEFT JOIN embedded ON embedded.model = ? AND embedded.content = content.id "
-        f"WHERE embedded.content IS NULL AND hash IN (SELECT hash FROM documents WHERE true {inside})",
-        (known_model(database, fingerprint), *names),
-    )
-    return contents, characters
+    def put_chunks(
+        self,
+        fingerprint: str,
+        dim: int,
+        contents: Mapping[str, Sequence[ChunkRecord]],
+        *,
+        is_complete: bool = True,
+    ) -> None:
+        """See `IndexWriter`; contents that are gone meanwhile are passed over.
 
+        Raises:
+            ValueError: A chunk's key has no vector.
+        """
+        database = self.database
+        with database.transaction():
+            model = model_id(database, fingerprint, dim)
+            slots = slots_of(database, model, [chunk.key for chunks in contents.values() for chunk in chunks])
+            if any(chunk.key not in slots for chunks in contents.values() for chunk in chunks):
+                raise ValueError("a chunk has no vector")
+            ids: dict[str, int] = dict(
+                database.select_in("SELECT hash, id FROM content WHERE hash IN ({})", list(contents))
+            )
+            known = [(ids[content_hash], chunks) for content_hash, chunks in contents.items() if content_hash in ids]
+            database.run_many(
+                "DELETE FROM chunks WHERE model = ? AND content = ?", [(model, content) for content, _ in known]
+            )
+            database.run_many(
+                "INSERT INTO chunks (model, content, seq, start, end, slot) VALUES (?, ?, ?, ?, ?, ?)",
+                [(model, content, c.seq, c.start, c.end, slots[c.key]) for content, chunks in known for c in chunks],
+            )
+            if is_complete:
+                database.run_many(
+                    "INSERT OR REPLACE INTO embedded (model, content, n_chunks) VALUES (?, ?, ?)",
+                    [(model, content, len(chunks)) for content, chunks in known],
+                )
 
-def models(database: Database) -> list[StoredModel]:
-    """The models that vectors are of, in the order of their first use."""
-    return [
-        StoredModel(*row) for row in database.rows(f"SELECT fingerprint, dim FROM models WHERE {SEARCHED} ORDER BY id")
-    ]
-
-
-def chunk_sets(database: Database, fingerprint: str) -> Iterator[dict[str, list[ChunkRecord]]]:
-    """The complete chunk sets of a model by content hash."""
-    model = known_model(database, fingerprint)
-    keys = keys_by_slot(database, model)
-    done = database.rows(
-        "SELECT content.id, content.hash FROM embedded JOIN content ON content.id = embedded.content"
-        " WHERE embedded.model = ? ORDER BY content.id",
-        (model,),
-    )
-    sql = "SELECT content, seq, start, end, slot FROM chunks WHERE model = ? AND content IN ({}) ORDER BY content, seq"
-    for part in batches(done, _CONTENTS_AT_A_TIME):
-        rows = database.select_in(sql, [content for content, _ in part], (model,))
-        by_content = {content: list(group) for content, group in groupby(rows, key=lambda row: row[0])}
-        try:
-            sets = {
-                content_hash: [
-                    ChunkRecord(seq, start, end, keys[slot]) for _, seq, start, end, slot in by_content.get(content, ())
-                ]
-                for content, content_hash in part
-            }
-        except KeyError as exc:
-            raise DamagedIndexError(database.path) from exc
-        yield sets
+    def forget_chunks(self, fingerprint: str, suffixes: Sequence[str] | None = None) -> None:
+        model = known_model(self.database, fingerprint)
+        if suffixes is None:
+            self.database.run("DELETE FROM embedded WHERE model = ?", (model,))
+            return
+        ends = "SELECT hash FROM documents WHERE substr(lower(path), -length(?2)) = ?2"
+        sql = f"DELETE FROM embedded WHERE model = ?1 AND content IN (SELECT id FROM content WHERE hash IN ({ends}))"
+        with self.database.transaction():
+            self.database.run_many(sql, [(model, suffix) for suffix in suffixes])
 
 
 def keys_by_slot(database: Database, model: int) -> dict[int, bytes]:
     """The key of each vector of a model, in the order in which they lie."""
     return dict(database.rows("SELECT slot, key FROM vector_keys WHERE model = ? ORDER BY slot", (model,)))
-
-
-def put_chunks(
-    database: Database,
-    fingerprint: str,
-    dim: int,
-    contents: Mapping[str, Sequence[ChunkRecord]],
-    *,
-    is_complete: bool = True,
-) -> None:
-    """Store chunk sets by content hash; contents that are gone meanwhile are passed over.
-
-    Raises:
-        ValueError: A chunk's key has no vector.
-    """
-    model = model_id(database, fingerprint, dim)
-    slots = slots_of(database, model, [chunk.key for chunks in contents.values() for chunk in chunks])
-    if any(chunk.key not in slots for chunks in contents.values() for chunk in chunks):
-        raise ValueError("a chunk has no vector")
-    ids: dict[str, int] = dict(database.select_in("SELECT hash, id FROM content WHERE hash IN ({})", list(contents)))
-    known = [(ids[content_hash], chunks) for content_hash, chunks in contents.items() if content_hash in ids]
-    database.run_many("DELETE FROM chunks WHERE model = ? AND content = ?", [(model, content) for content, _ in known])
-    database.run_many(
-        "INSERT INTO chunks (model, content, seq, start, end, slot) VALUES (?, ?, ?, ?, ?, ?)",
-        [(model, content, c.seq, c.start, c.end, slots[c.key]) for content, chunks in known for c in chunks],
-    )
-    if is_complete:
-        database.run_many(
-            "INSERT OR REPLACE INTO embedded (model, content, n_chunks) VALUES (?, ?, ?)",
-            [(model, content, len(chunks)) for content, chunks in known],
-        )
-
-
-def forget_chunks(database: Database, fingerprint: str, suffixes: Sequence[str] | None) -> None:
-    """Make contents pending again; their chunks stay until `put_chunks` replaces them."""
-    model = known_model(database, fingerprint)
-    if suffixes is None:
-        database.run("DELETE FROM embedded WHERE model = ?", (model,))
-        return
-    holding = "SELECT hash FROM documents WHERE substr(lower(path), -length(?2)) = ?2"
-    sql = f"DELETE FROM embedded WHERE model = ?1 AND content IN (SELECT id FROM content WHERE hash IN ({holding}))"
-    for suffix in suffixes:
-        database.run(sql, (model, suffix))
 
 
 def slots_of(database: Database, model: int, keys: Sequence[bytes]) -> dict[bytes, int]:

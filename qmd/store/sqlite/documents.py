@@ -1,24 +1,21 @@
-"""Documents, their texts, the collections they belong to, and which of them a scope leaves."""
+"""Reading documents, their texts and the collections they belong to, and which of them a scope leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from qmd.names import to_disk, to_text
-from qmd.records import Collection, MetadataValue, NameKind, Scope, StoredDocument
+from qmd.names import to_disk
+from qmd.records import Collection, MetadataValue, Scope, StoredDocument
 from qmd.status import LeftOutFile
+from qmd.store.base import IndexReader
 from qmd.store.filters import ScopeWriter
-from qmd.store.records import StoredFile, unpack_text
+from qmd.store.records import NamedDocument, StoredFile, unpack_text
 from qmd.store.sqlite.connection import Database, Row
-
-if TYPE_CHECKING:
-    from qmd.store.records import NewDocument
-
 
 COLUMNS = "id, collection, path, title, hash, modified_at, n_chars, metadata, date"
 """In the order of `StoredDocument`."""
@@ -31,70 +28,129 @@ _FILES_AT_A_TIME = 2_000
 _STORED_AT_A_TIME = 256
 
 
-def fetch_texts(database: Database, hashes: Sequence[str]) -> dict[str, str]:
-    """Texts by content hash; unknown hashes are absent."""
-    rows = database.select_in("SELECT hash, doc FROM content WHERE hash IN ({})", hashes)
-    with database.decoding():
-        return {content_hash: unpack_text(doc) for content_hash, doc in rows}
+class Documents(IndexReader):
+    """What a reader tells of documents and collections; its other parts read the same database."""
 
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
-def stored_documents(database: Database, rows: Iterable[Row]) -> list[StoredDocument]:
-    """Documents of rows of `COLUMNS`."""
-    with database.decoding():
-        facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
-        return [StoredDocument(*one) for one in facts]
+    @property
+    def path(self) -> Path:
+        return self.database.path
 
+    def close(self) -> None:
+        self.database.close()
 
-def read_collections(database: Database) -> list[Collection]:
-    """The collections as last mirrored from the configuration, in its order."""
-    sql = (
-        "SELECT name, path, pattern, ignore_json, context_json, update_command, include_by_default, gitignore "
-        "FROM qmd_collections ORDER BY position, name"
-    )
-    with database.decoding():
-        return [
-            Collection(
-                name=name,
-                path=Path(to_disk(path)),
-                pattern=pattern,
-                ignore=tuple(_from_json(ignore)),
-                context=_from_json(context),
-                update_command=command,
-                include_by_default=bool(included),
-                gitignore=bool(gitignore),
-            )
-            for name, path, pattern, ignore, context, command, included, gitignore in database.rows(sql)
-        ]
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self.database.snapshot()
 
+    def stop_when(self, is_over: Callable[[], bool] | None) -> None:
+        self.database.stop_when(is_over)
 
-def read_left_out(database: Database, collection: str | None) -> list[LeftOutFile]:
-    """The files that were left out of one collection, or of all, by collection and path."""
-    sql = f"SELECT {LEFT_OUT_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
-    return [LeftOutFile(*row) for row in database.rows(sql, (collection,))]
+    def collections(self) -> list[Collection]:
+        sql = (
+            "SELECT name, path, pattern, ignore_json, context_json, update_command, include_by_default, gitignore "
+            "FROM qmd_collections ORDER BY position, name"
+        )
+        with self.database.decoding():
+            return [
+                Collection(
+                    name=name,
+                    path=Path(to_disk(path)),
+                    pattern=pattern,
+                    ignore=tuple(_from_json(ignore)),
+                    context=_from_json(context),
+                    update_command=command,
+                    include_by_default=bool(included),
+                    gitignore=bool(gitignore),
+                )
+                for name, path, pattern, ignore, context, command, included, gitignore in self.database.rows(sql)
+            ]
 
+    def facts(self) -> Mapping[str, str]:
+        return dict(self.database.rows("SELECT key, value FROM meta"))
 
-def recorded_files(database: Database, collection: str) -> Iterator[list[Row]]:
-    """(path, size in bytes, mtime in ns) of a collection's files as they were read, some thousand at a time."""
-    sql = (
-        "SELECT path, size_bytes, mtime_ns FROM documents WHERE collection = ? AND path > ?"
-        f" ORDER BY path LIMIT {_FILES_AT_A_TIME}"
-    )
-    last = ""
-    while rows := database.rows(sql, (collection, last)):
-        yield rows
-        last = rows[-1][0]
+    def recorded_files(self, collection: str) -> Iterator[list[Row]]:
+        sql = (
+            "SELECT path, size_bytes, mtime_ns FROM documents WHERE collection = ? AND path > ?"
+            f" ORDER BY path LIMIT {_FILES_AT_A_TIME}"
+        )
+        last = ""
+        while rows := self.database.rows(sql, (collection, last)):
+            yield rows
+            last = rows[-1][0]
 
+    def recorded_folders(self, collection: str) -> Mapping[str, int]:
+        rows = self.database.rows("SELECT path, mtime_ns FROM folders WHERE collection = ?", (collection,))
+        return dict(rows)
 
-def stored_files(database: Database) -> Iterator[list[StoredFile]]:
-    """What is known of every document's file, by the document's id."""
-    sql = (
-        "SELECT id, collection, path, hash, size_bytes, mtime_ns, created_at, modified_at FROM documents"
-        f" WHERE id > ? ORDER BY id LIMIT {_STORED_AT_A_TIME}"
-    )
-    last = 0
-    while rows := database.rows(sql, (last,)):
-        yield [StoredFile(*facts) for _, *facts in rows]
-        last = rows[-1][0]
+    def left_out(self, collection: str | None) -> list[LeftOutFile]:
+        """Those of all collections with None, by collection and path."""
+        sql = f"SELECT {LEFT_OUT_COLUMNS} FROM left_out WHERE ?1 IS NULL OR collection = ?1 ORDER BY collection, path"
+        return [LeftOutFile(*row) for row in self.database.rows(sql, (collection,))]
+
+    def documents(self, ids: Sequence[int]) -> Mapping[int, StoredDocument]:
+        sql = f"SELECT {COLUMNS} FROM documents WHERE id IN ({{}})"
+        found = self._stored(self.database.select_in(sql, ids))
+        return {document.id: document for document in found}
+
+    def texts(self, hashes: Sequence[str]) -> dict[str, str]:
+        rows = self.database.select_in("SELECT hash, doc FROM content WHERE hash IN ({})", hashes)
+        with self.database.decoding():
+            return {content_hash: unpack_text(doc) for content_hash, doc in rows}
+
+    def find_path(self, collection: str, path: str) -> StoredDocument | None:
+        sql = f"SELECT {COLUMNS} FROM documents WHERE collection = ? AND path = ?"
+        found = self._stored(self.database.rows(sql, (collection, path)))
+        return found[0] if found else None
+
+    def find_named(self, name: str, scope: Scope = Scope(), limit: int = 50) -> Sequence[NamedDocument]:
+        condition = scope_condition(scope)
+        rows = self.database.rows(
+            "SELECT names.document, names.kind FROM names CROSS JOIN documents ON documents.id = names.document"
+            f" WHERE names.key = ? {'AND ' + condition.sql if condition.sql else ''} ORDER BY names.document LIMIT ?",
+            (name, *condition.bindings, limit),
+        )
+        return [NamedDocument(*row) for row in rows]
+
+    def find_dated(
+        self, days: Sequence[tuple[str, str]], scope: Scope, limit: int, *, by_file_time: bool = False
+    ) -> Sequence[int]:
+        writer = SqlScope()
+        where = " AND ".join([writer.dated(days, by_file_time=by_file_time), *writer.scope(scope)])
+        sql = f"SELECT id FROM documents WHERE {where} ORDER BY id LIMIT ?"
+        return [row[0] for row in self.database.rows(sql, (*writer.bindings, limit))]
+
+    def find_docid(self, prefix: str) -> Sequence[StoredDocument]:
+        if not prefix:
+            return []
+        # A range, because LIKE cannot use the index on hash. "g" follows every hex digit.
+        where = "hash >= ?1 AND hash < ?1 || 'g'"
+        sql = f"SELECT {COLUMNS} FROM documents WHERE {where} ORDER BY collection, path LIMIT 10"
+        return self._stored(self.database.rows(sql, (prefix.lower(),)))
+
+    def iter_documents(self, scope: Scope = Scope()) -> Iterator[StoredDocument]:
+        condition = scope_condition(scope)
+        sql = f"SELECT {COLUMNS} FROM documents WHERE {condition.sql or 1} ORDER BY collection, path"
+        for document in self._stored(self.database.rows(sql, condition.bindings)):
+            self.database.check()
+            yield document
+
+    def stored_files(self) -> Iterator[list[StoredFile]]:
+        sql = (
+            "SELECT id, collection, path, hash, size_bytes, mtime_ns, created_at, modified_at FROM documents"
+            f" WHERE id > ? ORDER BY id LIMIT {_STORED_AT_A_TIME}"
+        )
+        last = 0
+        while rows := self.database.rows(sql, (last,)):
+            yield [StoredFile(*facts) for _, *facts in rows]
+            last = rows[-1][0]
+
+    def _stored(self, rows: Iterable[Row]) -> list[StoredDocument]:
+        """Documents of rows of `COLUMNS`."""
+        with self.database.decoding():
+            facts = [[*row[:-2], _metadata(row[-2]), row[-1]] for row in rows]
+            return [StoredDocument(*one) for one in facts]
 
 
 def _metadata(raw: str) -> Mapping[str, MetadataValue]:
@@ -110,148 +166,6 @@ def _from_json(raw: str) -> Any:
     import json
 
     return json.loads(raw)
-
-
-def write_meta(database: Database, key: str, value: str | None) -> None:
-    """Set or, with None, drop one entry of the key-value table."""
-    if value is None:
-        database.run("DELETE FROM meta WHERE key = ?", (key,))
-    else:
-        database.run("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
-
-
-def mirror_collections(database: Database, collections: Sequence[Collection]) -> None:
-    """Replace the table of collections; documents stay."""
-    import json
-
-    database.run("DELETE FROM qmd_collections")
-    database.run_many(
-        "INSERT INTO qmd_collections (name, path, pattern, ignore_json, context_json, update_command,"
-        " include_by_default, gitignore, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                collection.name,
-                to_text(collection.path),
-                collection.pattern,
-                json.dumps(list(collection.ignore), ensure_ascii=False),
-                json.dumps(dict(collection.context), ensure_ascii=False),
-                collection.update_command,
-                int(collection.include_by_default),
-                int(collection.gitignore),
-                position,
-            )
-            for position, collection in enumerate(collections)
-        ],
-    )
-
-
-def put_documents(database: Database, collection: str, documents: Iterable[NewDocument]) -> None:
-    """Insert or replace by path.
-
-    Replaced rows go first, then only plain inserts with ascending ids: an upsert, a RETURNING clause or a lower id
-    between them makes FTS5 write out its buffer for every row.
-    """
-    from qmd.store.sqlite.links import put_links, touch_links
-
-    batch = {document.path: document for document in documents}
-    replaced = _remove_rows(database, collection, list(batch), batch)
-    touch_links(database, collection, [one.links for path, one in batch.items() if path not in replaced])
-    # AUTOINCREMENT's own counter: an id is never given twice, so a reader cannot mistake one document for another.
-    next_id = int(database.value("SELECT seq FROM sqlite_sequence WHERE name = 'documents'") or 0) + 1
-    hashes = {document.hash for document in batch.values()}
-    stored = {row[0] for row in database.select_in("SELECT hash FROM content WHERE hash IN ({})", list(hashes))}
-    for document_id, document in enumerate(batch.values(), start=next_id):
-        if document.hash not in stored:
-            stored.add(document.hash)
-            content = (document.hash, document.created_at, document.n_chars, document.doc)
-            database.run("INSERT INTO content (hash, created_at, n_chars, doc) VALUES (?, ?, ?, ?)", content)
-        database.run(
-            "INSERT INTO documents (id, collection, path, title, hash, created_at, modified_at, n_chars, size_bytes,"
-            " mtime_ns, metadata, heading, date) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                document_id,
-                collection,
-                document.path,
-                document.title,
-                document.hash,
-                replaced[document.path][0] if document.path in replaced else document.created_at,
-                document.modified_at,
-                document.n_chars,
-                document.size_bytes,
-                document.mtime_ns,
-                document.metadata_json,
-                document.heading,
-                document.date,
-            ),
-        )
-        _put_names(database, document_id, document.names)
-        if document.links is not None:
-            put_links(database, document_id, document.links)
-        terms = document.terms
-        database.run(
-            "INSERT INTO terms (rowid, title, headings, path, body, extra) VALUES (?, ?, ?, ?, ?, ?)",
-            (document_id, terms.title, terms.headings, terms.path, terms.body, terms.extra),
-        )
-    _drop_unused_content(database, {content_hash for _, content_hash in replaced.values()} - hashes)
-
-
-def settle_titles(database: Database, collection: str) -> None:
-    """Show the file's name for a heading that many notes of a collection have, and the heading where few have it."""
-    from qmd.store.linking import MANY_NOTES, settled_title
-
-    mine = "FROM documents WHERE collection = ?1 AND heading IS NOT NULL"
-    rows = database.rows(
-        f"WITH shared AS (SELECT heading {mine} GROUP BY heading HAVING count(*) >= {MANY_NOTES})"
-        f" SELECT id, path, title, heading, heading IN shared AS is_shared {mine} AND (title != heading OR is_shared)",
-        (collection,),
-    )
-    changed = []
-    for document_id, path, title, heading, is_shared in rows:
-        settled = settled_title(path, heading, is_shared=bool(is_shared))
-        if settled != title:
-            changed.append((settled, document_id))
-    database.run_many("UPDATE documents SET title = ? WHERE id = ?", changed)
-
-
-def remove_documents(database: Database, collection: str, paths: Iterable[str]) -> int:
-    """Delete documents outright, and texts that nothing refers to any more; the number of documents deleted."""
-    removed = _remove_rows(database, collection, list(paths))
-    _drop_unused_content(database, {content_hash for _, content_hash in removed.values()})
-    return len(removed)
-
-
-def _remove_rows(
-    database: Database, collection: str, paths: Sequence[str], successors: Mapping[str, NewDocument] = {}
-) -> dict[str, tuple[str, str]]:
-    """Delete documents and their terms, for which those of `successors` are written; (created_at, hash) by path."""
-    from qmd.store.sqlite.links import remove_links
-
-    sql = "SELECT path, created_at, hash, id FROM documents WHERE collection = ? AND path IN ({})"
-    found = sorted(database.select_in(sql, paths, (collection,)), key=itemgetter(3))
-    remove_links(database, collection, {row[3]: getattr(successors.get(row[0]), "links", None) for row in found})
-    ids = [(row[3],) for row in found]
-    database.run_many("DELETE FROM terms WHERE rowid = ?", ids)
-    database.run_many("DELETE FROM names WHERE document = ?", ids)
-    database.run_many("DELETE FROM documents WHERE id = ?", ids)
-    return {path: (created_at, content_hash) for path, created_at, content_hash, _ in found}
-
-
-def _drop_unused_content(database: Database, hashes: set[str]) -> None:
-    """Delete those of `hashes` that no document holds; their vectors stay, by key, for a text that comes back."""
-    used = {row[0] for row in database.select_in("SELECT hash FROM documents WHERE hash IN ({})", list(hashes))}
-    unused = [content_hash for content_hash in hashes if content_hash not in used]
-    ids = [(row[0],) for row in database.select_in("SELECT id FROM content WHERE hash IN ({})", unused)]
-    for (model,) in database.rows("SELECT id FROM models") if ids else ():
-        pairs = [(model, content) for (content,) in ids]
-        database.run_many("DELETE FROM chunks WHERE model = ? AND content = ?", pairs)
-        database.run_many("DELETE FROM embedded WHERE model = ? AND content = ?", pairs)
-    database.run_many("DELETE FROM content WHERE id = ?", ids)
-
-
-def _put_names(database: Database, document_id: int, names: Mapping[str, NameKind]) -> None:
-    """Store what a new document is called."""
-    rows = [(key, document_id, kind) for key, kind in names.items()]
-    database.run_many("INSERT INTO names (key, document, kind) VALUES (?, ?, ?)", rows)
 
 
 class Condition(Struct, frozen=True):

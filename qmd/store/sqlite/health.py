@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from qmd.status import CollectionStatus, IndexStatus
 from qmd.store.runs import lock_holder
-from qmd.store.sqlite import chunks
+from qmd.store.sqlite.chunks import SEARCHED, Chunks
 from qmd.store.sqlite.connection import DamagedIndexError, Database, forget_verified
-from qmd.store.sqlite.documents import read_collections, read_left_out
 from qmd.store.sqlite.files import add_checksums
 
 _STEPS: tuple[tuple[str, str, str], ...] = (
@@ -27,12 +26,13 @@ _STEPS: tuple[tuple[str, str, str], ...] = (
 """(what, how many, how to drop it), in the order in which one makes the next unused."""
 
 
-def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
+def read_status(reader: Chunks, fingerprint: str | None) -> IndexStatus:
     """Counts of what the index holds; vectors only of the given model, None standing for the one used last."""
-    wanted = "fingerprint = ?1" if fingerprint else f"?1 IS NULL AND {chunks.SEARCHED} ORDER BY id DESC LIMIT 1"
+    database = reader.database
+    wanted = "fingerprint = ?1" if fingerprint else f"?1 IS NULL AND {SEARCHED} ORDER BY id DESC LIMIT 1"
     model = database.row(f"SELECT id, fingerprint FROM models WHERE {wanted}", (fingerprint,))
     model_id, fingerprint = model if model else (-1, fingerprint)
-    coverage = chunks.vector_coverage(database, fingerprint or "")
+    coverage = reader.vector_coverage(fingerprint or "")
     embedded = database.value(
         "SELECT count(*) FROM embedded JOIN content ON content.id = embedded.content"
         " JOIN documents ON documents.hash = content.hash WHERE embedded.model = ?",
@@ -54,10 +54,9 @@ def read_status(database: Database, fingerprint: str | None) -> IndexStatus:
         updated_at=max(updated.values(), default=None),
         fingerprint=fingerprint,
         collections=tuple(
-            CollectionStatus.of(one, counts.get(one.name, 0), updated.get(one.name))
-            for one in read_collections(database)
+            CollectionStatus.of(one, counts.get(one.name, 0), updated.get(one.name)) for one in reader.collections()
         ),
-        left_out=tuple(read_left_out(database, None)),
+        left_out=tuple(reader.left_out(None)),
         holder=lock_holder(database.path),
     )
 

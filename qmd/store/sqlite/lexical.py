@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
-from qmd.store.sqlite.connection import Database
-from qmd.store.sqlite.documents import Condition, scope_condition
+from qmd.store.sqlite.documents import Condition, Documents, scope_condition
 from qmd.store.sqlite.scoped_ranking import (
     CANDIDATES,
     Statistics,
@@ -43,72 +42,106 @@ PRUNE_POSTINGS = 100_000
 """Postings per query that are scored in any case; beyond, the most common terms go (about 1 µs per posting)."""
 
 
-def search_lexical(
-    database: Database,
-    terms: Sequence[LexicalTerm],
-    k: int,
-    scope: Scope,
-    *,
-    within: Sequence[int] | None = None,
-    anchors: bool = False,
-) -> list[Candidate]:
-    """The top `k` documents by BM25, best first; ties by id. Empty when no term is positive.
+class Lexical(Documents):
+    """What a reader finds by words."""
 
-    With `within` only of these documents. With `anchors` what others call a document in their links counts, too.
-    """
-    if k <= 0 or scope.collections == ():
-        return []
-    kept = prune_common_terms(database, terms, scope)
-    match = match_expression(kept)
-    if match is None:
-        return []
-    counted = statistics(database, scope)
-    condition = scope_condition(scope)
-    # The plus sign keeps SQLite from running MATCH once per row of the scope; the alias keeps bm25() out of FTS5's own
-    # (slower) sort by rank.
-    inside = f"AND +rowid IN (SELECT id FROM documents WHERE {condition.sql})" if condition.sql else ""
-    bindings = [*condition.bindings]
-    if within is not None:
-        inside += f" AND {_AMONG}"
-        bindings.append(_id_list(within))
-    rows = database.rows(
-        _ranking_sql(inside, "LIMIT ?"), (match, *bindings, k if counted is None else max(k, CANDIDATES))
-    )
-    found = [Candidate(document_id, score) for document_id, score in rows]
-    if counted is not None:
-        found = rescore(database, kept, found, counted, FIELD_WEIGHTS)
-    if anchors:
-        found = _with_anchors(database, kept, found, match, counted, condition)
-    return found[:k]
+    def count_documents(self, scope: Scope = Scope()) -> int:
+        counted = statistics(self.database, scope)
+        return len(counted.ids) if counted is not None else count_all(self.database)
 
+    def search_lexical(
+        self,
+        terms: Sequence[LexicalTerm],
+        k: int,
+        scope: Scope,
+        *,
+        within: Sequence[int] | None = None,
+        anchors: bool = False,
+    ) -> list[Candidate]:
+        if k <= 0 or scope.collections == ():
+            return []
+        with self.database.snapshot():
+            return self._search(self.prune_common_terms(terms, scope), k, scope, within, anchors=anchors)
 
-def _with_anchors(
-    database: Database,
-    terms: Sequence[LexicalTerm],
-    found: list[Candidate],
-    match: str,
-    counted: Statistics | None,
-    condition: Condition,
-) -> list[Candidate]:
-    """`found`, the best by their own words, with what anchors add, and the best by anchors among them."""
-    anchored = score_anchors(database, terms, counted, condition)
-    if not anchored:
-        return found
-    scores = {candidate.document_id: candidate.score for candidate in found}
-    best = sort_candidates(Candidate(*one) for one in anchored.items() if one[0] not in scores)[:ANCHOR_CANDIDATES]
-    if best:
-        others = _id_list([candidate.document_id for candidate in best])
-        own = [Candidate(*row) for row in database.rows(_ranking_sql(f"AND {_AMONG}", ""), (match, others))]
+    def _search(
+        self, kept: Sequence[LexicalTerm], k: int, scope: Scope, within: Sequence[int] | None, *, anchors: bool
+    ) -> list[Candidate]:
+        match = match_expression(kept)
+        if match is None:
+            return []
+        counted = statistics(self.database, scope)
+        condition = scope_condition(scope)
+        # The plus sign keeps SQLite from running MATCH once per row of the scope; the alias keeps bm25() out of FTS5's
+        # own (slower) sort by rank.
+        inside = f"AND +rowid IN (SELECT id FROM documents WHERE {condition.sql})" if condition.sql else ""
+        bindings = [*condition.bindings]
+        if within is not None:
+            inside += f" AND {_AMONG}"
+            bindings.append(_id_list(within))
+        rows = self.database.rows(
+            _ranking_sql(inside, "LIMIT ?"), (match, *bindings, k if counted is None else max(k, CANDIDATES))
+        )
+        found = [Candidate(document_id, score) for document_id, score in rows]
         if counted is not None:
-            own = rescore(database, terms, own, counted, FIELD_WEIGHTS)
-        # What the query requires or excludes has to be in, or missing from, the document itself.
-        if not any(term.required or term.excluded for term in terms):
-            scores |= {candidate.document_id: 0.0 for candidate in best}
-        scores |= {candidate.document_id: candidate.score for candidate in own}
-    return sort_candidates(
-        Candidate(document_id, score + ANCHOR_WEIGHT * anchored.get(document_id, 0.0))
-        for document_id, score in scores.items()
-    )
+            found = rescore(self.database, kept, found, counted, FIELD_WEIGHTS)
+        if anchors:
+            found = self._with_anchors(kept, found, match, counted, condition)
+        return found[:k]
+
+    def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
+        """See `IndexReader`; for a term that no document holds, the number of those that links call so."""
+        counted = statistics(self.database, scope)
+        return [
+            count_matches(self.database, counted, term.fts)
+            or count_matches(self.database, counted, term.fts, "anchors")
+            for term in terms
+        ]
+
+    def prune_common_terms(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[LexicalTerm]:
+        """Leave out optional terms that cost much and tell little, as long as a rarer optional term remains."""
+        total = self.count_documents(scope)
+        optional = [term for term in terms if not term.required and not term.excluded]
+        if total < PRUNE_FROM_DOCUMENTS or len(optional) < 2:
+            return list(terms)
+        frequencies = dict(zip(optional, self.document_frequencies(optional, scope), strict=True))
+        kept: set[LexicalTerm] = set()
+        postings = 0
+        for term in sorted(optional, key=frequencies.__getitem__):
+            frequency = frequencies[term]
+            postings += frequency
+            found_before = any(frequencies[other] for other in kept)
+            if found_before and (frequency > total * PRUNE_SHARE or postings > PRUNE_POSTINGS):
+                break
+            kept.add(term)
+        return [term for term in terms if term.required or term.excluded or term in kept]
+
+    def _with_anchors(
+        self,
+        terms: Sequence[LexicalTerm],
+        found: list[Candidate],
+        match: str,
+        counted: Statistics | None,
+        condition: Condition,
+    ) -> list[Candidate]:
+        """`found`, the best by their own words, with what anchors add, and the best by anchors among them."""
+        anchored = score_anchors(self.database, terms, counted, condition)
+        if not anchored:
+            return found
+        scores = {candidate.document_id: candidate.score for candidate in found}
+        best = sort_candidates(Candidate(*one) for one in anchored.items() if one[0] not in scores)[:ANCHOR_CANDIDATES]
+        if best:
+            others = _id_list([candidate.document_id for candidate in best])
+            own = [Candidate(*row) for row in self.database.rows(_ranking_sql(f"AND {_AMONG}", ""), (match, others))]
+            if counted is not None:
+                own = rescore(self.database, terms, own, counted, FIELD_WEIGHTS)
+            # What the query requires or excludes has to be in, or missing from, the document itself.
+            if not any(term.required or term.excluded for term in terms):
+                scores |= {candidate.document_id: 0.0 for candidate in best}
+            scores |= {candidate.document_id: candidate.score for candidate in own}
+        return sort_candidates(
+            Candidate(document_id, score + ANCHOR_WEIGHT * anchored.get(document_id, 0.0))
+            for document_id, score in scores.items()
+        )
 
 
 def _id_list(ids: Sequence[int]) -> str:
@@ -137,40 +170,3 @@ def match_expression(terms: Sequence[LexicalTerm]) -> str | None:
 
 def _join(operator: str, terms: Iterable[LexicalTerm]) -> str:
     return f" {operator} ".join(f"({term.fts})" for term in terms)
-
-
-def prune_common_terms(database: Database, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[LexicalTerm]:
-    """Leave out optional terms that cost much and tell little, as long as a rarer optional term remains."""
-    total = count_documents(database, scope)
-    optional = [term for term in terms if not term.required and not term.excluded]
-    if total < PRUNE_FROM_DOCUMENTS or len(optional) < 2:
-        return list(terms)
-    frequencies = dict(zip(optional, document_frequencies(database, optional, scope), strict=True))
-    kept: set[LexicalTerm] = set()
-    postings = 0
-    for term in sorted(optional, key=frequencies.__getitem__):
-        frequency = frequencies[term]
-        postings += frequency
-        found_before = any(frequencies[other] for other in kept)
-        if found_before and (frequency > total * PRUNE_SHARE or postings > PRUNE_POSTINGS):
-            break
-        kept.add(term)
-    return [term for term in terms if term.required or term.excluded or term in kept]
-
-
-def document_frequencies(database: Database, terms: Sequence[LexicalTerm], scope: Scope) -> list[int]:
-    """Number of documents in the scope's collections that match each term, whatever its form (word, prefix, phrase).
-
-    For a term that no document holds, of those that links call so.
-    """
-    counted = statistics(database, scope)
-    return [
-        count_matches(database, counted, term.fts) or count_matches(database, counted, term.fts, "anchors")
-        for term in terms
-    ]
-
-
-def count_documents(database: Database, scope: Scope) -> int:
-    """Number of documents in the scope's collections."""
-    counted = statistics(database, scope)
-    return len(counted.ids) if counted is not None else count_all(database)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from qmd.analysis.note_names import Named, link_key, place_of
 from qmd.clock import batches
 from qmd.records import Link
+from qmd.store.base import IndexWriter
 from qmd.store.records import PackedLinks, hash_key, unpack_links
 from qmd.store.sqlite.connection import Database
+from qmd.store.sqlite.documents import Documents
 
 if TYPE_CHECKING:
     from qmd.store.linking import WrittenLink
@@ -68,81 +70,75 @@ class SqliteLinks:
         return named
 
 
-def put_links(database: Database, document_id: int, links: PackedLinks) -> None:
-    """Store the links of a new document."""
-    database.run("INSERT INTO links (source, packed) VALUES (?, ?)", (document_id, links.packed))
-    rows = [(key, document_id, n) for key, n in links.counts.items()]
-    database.run_many("INSERT INTO link_keys (key, source, n) VALUES (?, ?, ?)", rows)
+class LinkWriter(Documents, IndexWriter):
+    """What a writer does with links and anchors."""
 
+    def settle_anchors(self, collection: str, since: int) -> int:
+        from qmd.store.linking import anchors_of
 
-def touch_links(database: Database, collection: str, new: Iterable[PackedLinks | None]) -> None:
-    """Remember which names new documents link to, unless all anchors of the collection are yet to be made."""
-    if database.value("SELECT 1 FROM meta WHERE key = ?", (f"anchored:{collection}",)):
-        touched = {key for links in new if links is not None for key in _texts(unpack_links(links.packed))}
-        _touch(database, collection, touched)
+        database, tables = self.database, SqliteLinks(self.database)
+        if since:
+            new = "SELECT id FROM documents WHERE collection = ? AND id > ?"
+            ids = [one for (one,) in database.rows(new, (collection, since))]
+            touched = {key for (key,) in database.rows("SELECT key FROM touched WHERE collection = ?", (collection,))}
+            touched.update(key for _, key in tables.names_of(ids))
+            named = tables.named(collection, touched)
+            targets = sorted({one.document_id for found in named.values() for one in found})
+            database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in targets])
+        else:
+            targets = [one for (one,) in database.rows("SELECT id FROM documents WHERE collection = ?", (collection,))]
+        for part in batches(targets, _BATCH):
+            anchors = anchors_of(tables, collection, part)
+            database.run_many("INSERT INTO anchors (rowid, text) VALUES (?, ?)", sorted(anchors.items()))
+        database.run("DELETE FROM touched WHERE collection = ?", (collection,))
+        newest = database.value("SELECT max(id) FROM documents WHERE collection = ?", (collection,))
+        return int(newest or since)
 
+    def _put_links(self, document_id: int, links: PackedLinks) -> None:
+        """Store the links of a new document."""
+        self.database.run("INSERT INTO links (source, packed) VALUES (?, ?)", (document_id, links.packed))
+        rows = [(key, document_id, n) for key, n in links.counts.items()]
+        self.database.run_many("INSERT INTO link_keys (key, source, n) VALUES (?, ?, ?)", rows)
 
-def remove_links(database: Database, collection: str, successors: Mapping[int, PackedLinks | None]) -> None:
-    """Forget the links and the anchors of documents that go, and remember which names that concerns.
+    def _touch_links(self, collection: str, new: Iterable[PackedLinks | None]) -> None:
+        """Remember which names new documents link to, unless all anchors of the collection are yet to be made."""
+        if self.database.value("SELECT 1 FROM meta WHERE key = ?", (f"anchored:{collection}",)):
+            touched = {key for links in new if links is not None for key in _texts(unpack_links(links.packed))}
+            self._touch(collection, touched)
 
-    Args:
-        database: Open for writing, in a transaction.
-        collection: Theirs.
-        successors: Document → the links of the text that takes its place. What both link to alike is not concerned.
-    """
-    for part in batches(list(successors), _REMOVED_AT_ONCE):
-        before = dict(_links_in(database, part))
-        keys = [(hash_key(key), source) for source, texts in before.items() for key in texts]
-        database.run_many("DELETE FROM link_keys WHERE key = ? AND source = ?", keys)
-        touched = {key for _, key in SqliteLinks(database).names_of(part)}
-        for source in part:
-            links, old = successors[source], before.get(source, {})
-            new = {} if links is None else _texts(unpack_links(links.packed))
-            touched.update(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-        _touch(database, collection, touched)
-    for sql in ("DELETE FROM links WHERE source = ?", "DELETE FROM anchors WHERE rowid = ?"):
-        database.run_many(sql, [(one,) for one in successors])
+    def _remove_links(self, collection: str, successors: Mapping[int, PackedLinks | None]) -> None:
+        """Forget the links and the anchors of documents that go, and remember which names that concerns.
 
+        Args:
+            collection: Theirs.
+            successors: Document → the links of the text that takes its place. What both link to alike is not
+                concerned.
+        """
+        for part in batches(list(successors), _REMOVED_AT_ONCE):
+            before = dict(self._links_in(part))
+            keys = [(hash_key(key), source) for source, texts in before.items() for key in texts]
+            self.database.run_many("DELETE FROM link_keys WHERE key = ? AND source = ?", keys)
+            touched = {key for _, key in SqliteLinks(self.database).names_of(part)}
+            for source in part:
+                links, old = successors[source], before.get(source, {})
+                new = {} if links is None else _texts(unpack_links(links.packed))
+                touched.update(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+            self._touch(collection, touched)
+        for sql in ("DELETE FROM links WHERE source = ?", "DELETE FROM anchors WHERE rowid = ?"):
+            self.database.run_many(sql, [(one,) for one in successors])
 
-def settle_anchors(database: Database, collection: str, since: int) -> int:
-    """Bring the anchors of a collection's documents up to date; to be called when its documents are complete.
+    def _touch(self, collection: str, keys: Iterable[str]) -> None:
+        self.database.run_many("INSERT OR IGNORE INTO touched VALUES (?, ?)", [(collection, key) for key in keys])
 
-    Args:
-        database: Open for writing, in a transaction.
-        collection: Its name.
-        since: What the last call returned, 0 for the first: documents with larger ids are new.
-
-    Returns:
-        The largest id that has been counted.
-    """
-    tables = SqliteLinks(database)
-    if since:
-        new = "SELECT id FROM documents WHERE collection = ? AND id > ?"
-        ids = [one for (one,) in database.rows(new, (collection, since))]
-        touched = {key for (key,) in database.rows("SELECT key FROM touched WHERE collection = ?", (collection,))}
-        touched.update(key for _, key in tables.names_of(ids))
-        named = tables.named(collection, touched)
-        targets = sorted({one.document_id for found in named.values() for one in found})
-        database.run_many("DELETE FROM anchors WHERE rowid = ?", [(one,) for one in targets])
-    else:
-        targets = [one for (one,) in database.rows("SELECT id FROM documents WHERE collection = ?", (collection,))]
-    from qmd.store.linking import anchors_of
-
-    for part in batches(targets, _BATCH):
-        anchors = anchors_of(tables, collection, part)
-        database.run_many("INSERT INTO anchors (rowid, text) VALUES (?, ?)", sorted(anchors.items()))
-    database.run("DELETE FROM touched WHERE collection = ?", (collection,))
-    newest = database.value("SELECT max(id) FROM documents WHERE collection = ?", (collection,))
-    return int(newest or since)
+    def _links_in(self, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, list[tuple[str, str]]]]]:
+        """The links in documents, as `_texts` has them."""
+        for source, packed in self.database.select_in("SELECT source, packed FROM links WHERE source IN ({})", ids):
+            yield source, _texts(_unpacked(self.database, packed))
 
 
 def _unpacked(database: Database, packed: bytes) -> list[Link]:
     with database.decoding():
         return unpack_links(packed)
-
-
-def _touch(database: Database, collection: str, keys: Iterable[str]) -> None:
-    database.run_many("INSERT OR IGNORE INTO touched VALUES (?, ?)", [(collection, key) for key in keys])
 
 
 def _texts(links: Iterable[Link]) -> dict[str, list[tuple[str, str]]]:
@@ -151,9 +147,3 @@ def _texts(links: Iterable[Link]) -> dict[str, list[tuple[str, str]]]:
     for link in links:
         texts[link_key(link.target)].append((link.target, link.text))
     return texts
-
-
-def _links_in(database: Database, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, list[tuple[str, str]]]]]:
-    """The links in documents, as `_texts` has them."""
-    for source, packed in database.select_in("SELECT source, packed FROM links WHERE source IN ({})", ids):
-        yield source, _texts(_unpacked(database, packed))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qmd.config.paths import index_beside, own_index
 from qmd.errors import StoreError
 from qmd.files import tighten
 from qmd.store.sqlite.connection import DamagedIndexError, Database, ForeignIndexError
 from qmd.store.sqlite.files import connect_for_reading, connect_for_writing
-from qmd.store.sqlite.index import SqliteReader, SqliteWriter
+from qmd.store.sqlite.index import SqliteReader
 from qmd.store.sqlite.origin import record_origin, refuse_stranger
 from qmd.store.sqlite.schema import MixedIndexError, OutdatedIndexError, check_schema, migrate
+
+if TYPE_CHECKING:
+    from qmd.store.sqlite.writer import SqliteWriter
 
 _MIGRATION_TIMEOUT_MS = 10_000
 """How long a reader waits to bring an index of an older version up to date."""
@@ -35,6 +39,8 @@ def open_reader(path: Path) -> SqliteReader:
 
 def open_writer(path: Path, *, busy_timeout_ms: int | None = None) -> SqliteWriter:
     """Open an index for writing, as `qmd.store.opening` says."""
+    from qmd.store.sqlite.writer import SqliteWriter
+
     own = own_index(path)
     try:
         writer = SqliteWriter(_checked(connect_for_writing(own, busy_timeout_ms), _migrated))

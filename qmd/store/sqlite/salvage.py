@@ -19,12 +19,14 @@ from msgspec import Struct
 from qmd.config.paths import index_beside
 from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, StoreError
-from qmd.store.sqlite import documents, vectors
+from qmd.store.sqlite import vectors
 from qmd.store.sqlite.connection import Database, Row, as_qmd_error
 from qmd.store.sqlite.files import connect_for_writing, file_lock, open_file
+from qmd.store.sqlite.index import SqliteReader
 from qmd.store.sqlite.origin import ORIGIN, record_origin
 from qmd.store.sqlite.schema import is_mixed, migrate
 from qmd.store.sqlite.vec0 import Vec0Table, vectors_of
+from qmd.store.sqlite.writer import SqliteWriter
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -167,11 +169,10 @@ def _begin_anew(path: Path, target: Path) -> tuple[Path, int]:
             source.value("SELECT count(*) FROM sqlite_schema")
             source.run("PRAGMA checksum_verification = ON")
             with suppress(StoreError):
-                documents.mirror_collections(database, documents.read_collections(source))
-                for key, value in source.rows(
-                    "SELECT key, value FROM meta WHERE key IN (?, ?)", ("global_context", ORIGIN)
-                ):
-                    documents.write_meta(database, key, value)
+                writer = SqliteWriter(database)
+                writer.put_collections(SqliteReader(source).collections())
+                kept_facts = ("global_context", ORIGIN)
+                writer.set_facts(dict(source.rows("SELECT key, value FROM meta WHERE key IN (?, ?)", kept_facts)))
             is_old = int(source.value("PRAGMA user_version")) < _VEC0_VERSION
             models = _rows_either_way(source, "SELECT fingerprint, id, dim FROM models ORDER BY id", ())
             kept = sum(_copy_model(source, database, *model, is_old=is_old) for model in models)

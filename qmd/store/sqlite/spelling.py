@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from qmd.analysis.distance import LONG_WORD, edit_distance, front_distance
 from qmd.records import LexicalTerm, Scope
 from qmd.store.sqlite.connection import Database
-from qmd.store.sqlite.documents import fetch_texts
-from qmd.store.sqlite.lexical import document_frequencies
+from qmd.store.sqlite.lexical import Lexical
 
 STEMS = 8
 """Stems whose written words are looked for, the nearest ones."""
@@ -53,34 +52,34 @@ class _Written(Struct, frozen=True, order=True):
     word: str
 
 
-def similar_terms(database: Database, term: str, limit: int, scope: Scope) -> list[str]:
+def similar_terms(reader: Lexical, term: str, limit: int, scope: Scope) -> list[str]:
     """The words of documents in the scope's collections that are nearest to `term`, the most frequent first.
 
     They are one edit away; where there is none, it is one word two edits away, for a long `term`. The index holds
     stems, which are no words: each is asked of the documents as they write it, and words are compared.
     """
-    word = _indexed_form(database, term, stemmed=False)
+    word = _indexed_form(reader.database, term, stemmed=False)
     if len(word) < 3:
         return []
     allowed = 1 if len(word) < LONG_WORD else 2
-    found = _nearest_words(database, word, [word[0]], allowed, scope)
+    found = _nearest_words(reader, word, [word[0]], allowed, scope)
     if not found and word.isascii():
         # The first letter is seldom wrong. Each of these beginnings is shared by few stems.
         letters = string.ascii_lowercase
         starts = {word[1::-1], word[1:3], *(c + word[1:3] for c in letters), *(c + word[:2] for c in letters)}
-        found = _nearest_words(database, word, starts, 1, scope)
+        found = _nearest_words(reader, word, starts, 1, scope)
     nearest = [one for one in found if one.distance == found[0].distance]
     if len(nearest) > 1 and nearest[0].distance > 1:
         return []
     return [one.word for one in nearest[:limit]]
 
 
-def _nearest_words(database: Database, word: str, starts: Iterable[str], allowed: int, scope: Scope) -> list[_Written]:
+def _nearest_words(reader: Lexical, word: str, starts: Iterable[str], allowed: int, scope: Scope) -> list[_Written]:
     """Written words near to `word` whose stems have one of these beginnings, the nearest first."""
-    own = _indexed_form(database, word, stemmed=True)
+    own = _indexed_form(reader.database, word, stemmed=True)
     found: list[_Written] = []
-    for near in _near_stems(database, word, own, starts, allowed)[:STEMS]:
-        written = _as_written(database, near, word)
+    for near in _near_stems(reader.database, word, own, starts, allowed)[:STEMS]:
+        written = _as_written(reader, near, word)
         if written is None:
             continue
         if written.distance <= allowed:
@@ -90,7 +89,7 @@ def _nearest_words(database: Database, word: str, starts: Iterable[str], allowed
     if scope.collections is not None:
         # What other collections hold must not decide between two words that this scope holds.
         terms = [LexicalTerm(one.word, f'"{one.word}"') for one in found]
-        frequencies = document_frequencies(database, terms, scope)
+        frequencies = reader.document_frequencies(terms, scope)
         found = [replace(one, minus_frequency=-n) for one, n in zip(found, frequencies, strict=True) if n]
     return sorted(found)
 
@@ -127,21 +126,21 @@ def _front(stem: str) -> str:
     return stem[:-1] if stem[-1] in "ie" and len(stem) > 3 else stem
 
 
-def _as_written(database: Database, near: _Near, word: str) -> _Written | None:
+def _as_written(reader: Lexical, near: _Near, word: str) -> _Written | None:
     """The word nearest to `word` that has this stem and stands in a document; None where none is found."""
     best: _Written | None = None
     seen: set[str] = set()
     front = _MARKS.join(map(re.escape, unicodedata.normalize("NFD", _front(near.stem))))
     pattern = re.compile(rf"{front}(?:[^\W_]|[\u0300-\u036f])*")
-    for text in _texts_with(database, near.stem):
+    for text in _texts_with(reader, near.stem):
         for match in pattern.finditer(text):
             form = match[0]
             if form in seen or text[match.start() - 1].isalnum():
                 continue
             seen.add(form)
             # Terms of words that were taken apart, such as names in code, stand in no text by themselves.
-            if _indexed_form(database, form, stemmed=True) == near.stem:
-                distance = edit_distance(word, _indexed_form(database, form, stemmed=False), len(word))
+            if _indexed_form(reader.database, form, stemmed=True) == near.stem:
+                distance = edit_distance(word, _indexed_form(reader.database, form, stemmed=False), len(word))
                 if best is None or distance < best.distance:
                     best = _Written(distance, near.minus_frequency, unicodedata.normalize("NFC", form))
         if best is not None and best.distance <= 1:
@@ -149,17 +148,17 @@ def _as_written(database: Database, near: _Near, word: str) -> _Written | None:
     return best
 
 
-def _texts_with(database: Database, stem: str) -> Iterator[str]:
+def _texts_with(reader: Lexical, stem: str) -> Iterator[str]:
     """Title, path and text of documents with a term, in lower case, accents apart from their letters."""
-    database.run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.places USING fts5vocab (main, terms, instance)")
-    places = database.rows(
+    reader.database.run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.places USING fts5vocab (main, terms, instance)")
+    places = reader.database.rows(
         "SELECT hash, title, path, n_chars FROM documents"
         " WHERE id IN (SELECT DISTINCT doc FROM temp.places WHERE term = ? LIMIT ?) ORDER BY n_chars",
         (stem, DOCUMENTS),
     )
     n_characters = 0
     for hash_, title, path, n_chars in places:
-        text = f" {title} {path} {fetch_texts(database, [hash_]).get(hash_, '')}".lower()
+        text = f" {title} {path} {reader.texts([hash_]).get(hash_, '')}".lower()
         yield text if text.isascii() else unicodedata.normalize("NFD", text)
         n_characters += n_chars
         if n_characters > CHARACTERS:

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("lancedb", reason="LanceDB has no wheel for this system")
 
 from qmd.errors import BusyError, StoreError
-from qmd.plugins.lance import claim, health
+from qmd.plugins.lance import claim, tidying
 from qmd.plugins.lance.scope import UNFOLDED
 from qmd.plugins.lance.state import State, encode_state
 from qmd.plugins.lance.tables import Connection, reason_and_hint
@@ -90,7 +90,7 @@ def test_an_index_of_a_newer_version_is_refused(place: Place) -> None:
 def test_tidying_joins_files_and_keeps_what_readers_look_at(
     place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "_VERSIONS", 3)
+    monkeypatch.setattr(tidying, "_VERSIONS", 3)
     with place.writer() as writer, ExitStack() as readers:
         before = []
         for n in range(8):
@@ -110,7 +110,7 @@ def test_tidying_joins_files_and_keeps_what_readers_look_at(
 def test_vectors_with_an_index_are_found_as_without(
     place: Place, make_document: MakeDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "INDEXED_VECTORS", 1_000)
+    monkeypatch.setattr(tidying, "INDEXED_VECTORS", 1_000)
     with place.writer() as writer:
         matrix = fill(writer, make_document, 600)
         writer.cleanup()

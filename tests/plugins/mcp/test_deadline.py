@@ -83,9 +83,7 @@ def test_reading_stops_in_the_middle_of_a_statement_and_of_a_loop(database: Path
         questions = iter([False] * 3)
         reader.stop_when(lambda: next(questions, True))
         with pytest.raises(StoreError, match="interrupted"):
-            reader._database.rows(
-                "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n"
-            )
+            reader.database.rows("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n")
         questions = iter([False] * 2)
         documents = reader.iter_documents()
         with pytest.raises(StoreError, match="interrupted"):

@@ -1,0 +1,110 @@
+"""Keeping the tables compact: joining their small files, and deleting what nothing refers to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from lancedb.index import IvfRq
+from lancedb.table import LanceTable
+
+from qmd.errors import StoreError
+from qmd.plugins.lance.state import Model
+from qmd.plugins.lance.tables import REBUILD, STATE, OpenTables, Tables
+
+UNINDEXED = 1_000
+"""Documents that a search reads one by one because the full-text index lacks them, at most when a change is complete:
+about 0.2 ms each. Bringing them in writes the whole index anew, 0.5 ms for each document that there is."""
+
+_VERSIONS = 100
+"""Changes of a table after which its many small files are joined."""
+
+KEPT = timedelta(hours=2)
+"""How long what was replaced stays for readers that were opened before: an hour, and one for the longest change."""
+
+INDEXED_VECTORS = 100_000
+"""Vectors of a model from which on they have an index; fewer are all compared, in 1 µs each. One bit for each dimension
+(IVF_RQ) takes 50 µs a vector to make and 64 bytes to keep; IVF_PQ took ten times as long, for no more recall."""
+
+_WHOLE_BYTES = 8
+"""Dimensions that the index takes at once; vectors of other lengths have none."""
+
+
+def tidy(tables: OpenTables, name: str, *, always: bool = False) -> None:
+    """Join a table's small files, bring its indexes up to date and drop old versions, where that is due."""
+    table = tables.table(name)
+    if table is None or not (always or _is_due(tables, name, table)):
+        return
+    with tables.connection.failing():
+        n_rows = table.count_rows()
+        table.optimize(cleanup_older_than=_age_of_oldest_kept(table, tables.state.versions[name]))
+        if n_rows >= INDEXED_VECTORS and _can_index(table):
+            table.create_index("vector", config=IvfRq(distance_type="cosine"))
+        if table.count_rows() != n_rows:
+            raise StoreError(f"index '{tables.connection.address}' was changed by two processes", "run it again")
+        tables.state.versions[name] = tables.state.tidied[name] = table.version
+
+
+def drop_unused(tables: OpenTables) -> None:
+    """Delete what nothing refers to, and make all tables compact."""
+    texts = {row["hash"] for row in tables.select("documents", ("hash",))}
+    stored = {row["hash"] for row in tables.select("chunks", ("hash",))}
+    tables.delete_in("chunks", "hash", sorted(stored - texts))
+    for model, keys in unused_keys(tables).items():
+        tables.delete_in(model.table, "key", sorted(keys))
+    for name in list(tables.state.versions):
+        tidy(tables, name, always=True)
+    for name in set(tables.connection.names()) - tables.state.versions.keys() - {STATE}:
+        # Of a model whose vectors were all cleared; a reader may still look at them, unless they are damaged.
+        try:
+            with tables.connection.failing():
+                [*_, last] = tables.connection.open(name).list_versions()
+        except StoreError as error:
+            if error.hint != REBUILD:
+                raise
+            tables.connection.drop(name)
+            continue
+        if datetime.now(UTC) - last["timestamp"].astimezone(UTC) > KEPT:
+            tables.connection.drop(name)
+
+
+def _is_due(tables: OpenTables, name: str, table: LanceTable) -> bool:
+    with tables.connection.failing():
+        if name == "documents":
+            stats = table.index_stats("terms_idx")
+            n_rows = table.count_rows()
+            if stats is None or stats.num_unindexed_rows > min(UNINDEXED, n_rows // 10 + 50):
+                return True
+        return bool(table.version - tables.state.tidied.get(name, 0) > _VERSIONS)
+
+
+def _age_of_oldest_kept(table: LanceTable, committed: int) -> timedelta:
+    """How old a version may be that stays: that which was the newest `KEPT` ago, and the committed one, must.
+
+    LanceDB drops versions by the time at which they were written, however short a time ago they were replaced.
+    """
+    now = datetime.now(UTC)
+    oldest = now - KEPT
+    kept = now
+    for one in table.list_versions():
+        written = one["timestamp"].astimezone(UTC)
+        if one["version"] == committed or written <= oldest:
+            kept = min(written, kept) if one["version"] == committed else written
+        if one["version"] == committed:
+            break
+    return max(now - min(kept, oldest), KEPT) + timedelta(minutes=1)
+
+
+def _can_index(table: LanceTable) -> bool:
+    """Whether it is a table of vectors that lacks an index of them."""
+    if "vector" not in table.schema.names or table.schema.field("vector").type.list_size % _WHOLE_BYTES:
+        return False
+    return not any(list(one.columns) == ["vector"] for one in table.list_indices())
+
+
+def unused_keys(tables: Tables) -> dict[Model, set[bytes]]:
+    """The keys of vectors that no chunk refers to."""
+    unused = {}
+    for model in tables.state.models:
+        used = {row["key"] for row in tables.select("chunks", ("key",), f"model = {model.id}")}
+        unused[model] = {row["key"] for row in tables.select(model.table, ("key",))} - used
+    return unused
