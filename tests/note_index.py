@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,12 +19,23 @@ from qmd.store.sqlite.opening import open_writer
 from qmd.store.sqlite.writer import SqliteWriter
 
 
+@cache
+def _empty_index() -> bytes:
+    """A file without notes: to copy it takes a tenth of the time that it takes to make it."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "index.sqlite"
+        open_writer(path).close()
+        return path.read_bytes()
+
+
 class NoteIndex(SqliteWriter):
     """An index in a folder of its own, gone with the object. Vectors are those of `embedder`; without one, none."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._folder = TemporaryDirectory()
-        super().__init__(open_writer(Path(self._folder.name) / "index.sqlite").database)
+        path = Path(self._folder.name) / "index.sqlite"
+        path.write_bytes(_empty_index())
+        super().__init__(open_writer(path).database)
         self.embedder = embedder
 
     def set_context(self, text: str | None, **prefixes: Mapping[str, str]) -> None:

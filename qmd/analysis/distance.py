@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+
 LONG_WORD = 8
 """Letters from which a word may have two typing errors; two edits make any shorter word into many others."""
 
@@ -16,6 +18,15 @@ def edit_distance(left: str, right: str, limit: int) -> int:
 def front_distance(left: str, right: str, limit: int) -> int:
     """Edits between `left` and the beginning of `right` that is nearest to it, or `limit + 1` when there are more."""
     return min(*_distances(left, right[: len(left) + limit], limit), limit + 1)
+
+
+def other_starts(word: str) -> set[str]:
+    """Beginnings of words whose first letter is not that of `word` and of which one edit makes `word`.
+
+    The first letter is seldom wrong, so these are for when nothing else is near. Each is shared by few words.
+    """
+    letters = string.ascii_lowercase
+    return {word[1::-1], word[1:3], *(one + word[1:3] for one in letters), *(one + word[:2] for one in letters)}
 
 
 def _distances(left: str, right: str, limit: int) -> list[int]:

@@ -31,11 +31,7 @@ _ITEM = r"\s*(?:[-*+]|\d+[.)])\s"
 
 
 def fetch_document(
-    reader: IndexReader,
-    reference: str,
-    from_line: int | None = None,
-    max_lines: int | None = None,
-    folder: Path | None = None,
+    reader: IndexReader, reference: str, from_line: int | None, max_lines: int | None, folder: Path | None
 ) -> DocumentText:
     """One document or some of its lines. Only indexed documents are found, whatever the path says.
 
@@ -61,11 +57,7 @@ def fetch_document(
 
 
 def fetch_documents(
-    reader: IndexReader,
-    patterns: Sequence[str],
-    max_bytes: int,
-    max_lines: int | None = None,
-    folder: Path | None = None,
+    reader: IndexReader, patterns: Sequence[str], max_bytes: int, max_lines: int | None, folder: Path | None
 ) -> DocumentTexts:
     """Every document that patterns name; large ones, and what goes beyond the size of an answer, without its text.
 

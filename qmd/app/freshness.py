@@ -163,7 +163,7 @@ class Refresher:
         return Freshness(report.new + report.updated + report.removed, is_known=True)
 
 
-def changed_part(reader: IndexReader, collection: Collection, end: float, *, only_folders: bool = False) -> str | None:
+def changed_part(reader: IndexReader, collection: Collection, end: float, *, only_folders: bool) -> str | None:
     """The file or folder of a collection that holds all that has changed since it was indexed; None when nothing has.
 
     Args:

@@ -142,14 +142,9 @@ class StoppedError(QmdError):
 
 
 class Turns:
-    """Lets work that nobody waits for go on only while no request is answered, or has just been.
+    """Lets work that nobody waits for go on only while no request is answered, or has just been."""
 
-    Args:
-        clock: Monotonic seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests = 0
         self._ended = -REST_S
@@ -164,7 +159,7 @@ class Turns:
         finally:
             with self._lock:
                 self._requests -= 1
-                self._ended = self._clock()
+                self._ended = time.monotonic()
 
     def wait(self, should_stop: Callable[[], bool]) -> None:
         """Return when nobody asks, or has just asked.
@@ -173,7 +168,7 @@ class Turns:
             StoppedError: `should_stop` says so first.
         """
         while not should_stop():
-            if not self._requests and self._clock() - self._ended >= REST_S:
+            if not self._requests and time.monotonic() - self._ended >= REST_S:
                 return
             time.sleep(_POLL_S)
         raise StoppedError("the work was given up")

@@ -54,7 +54,7 @@ def _last_word(text: str, low: int, high: int) -> int | None:
     return last
 
 
-def overlap_start(text: str, low: int, high: int, *, is_code: bool = False) -> int:
+def overlap_start(text: str, low: int, high: int, *, is_code: bool) -> int:
     """Where in [low, high] the next chunk begins so as to repeat the end of the last one.
 
     At a line or sentence in the first two thirds, else at a word, else at `high` (no overlap). In code only at a line.

@@ -33,15 +33,7 @@ from qmd.cli.parser import (
     find_command,
     is_option,
 )
-from qmd.errors import (
-    EXIT_FAILURE,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_USAGE,
-    QmdError,
-    UsageError,
-    nearest_name,
-)
+from qmd.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, QmdError, UsageError, nearest_name
 from qmd.names import typed_text
 
 EXIT_BROKEN_PIPE = 141

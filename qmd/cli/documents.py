@@ -15,13 +15,7 @@ from qmd.app.disk_paths import linker
 from qmd.app.records import DEFAULT_MAX_BYTES, DocumentText, DocumentTexts, SkippedDocument
 from qmd.cli import completion
 from qmd.cli.invocation import Invocation
-from qmd.cli.options import (
-    FullPath,
-    Index,
-    NoLineNumbers,
-    Output,
-    positive_number,
-)
+from qmd.cli.options import FullPath, Index, NoLineNumbers, Output, positive_number
 from qmd.cli.output import out, report, say, warn
 from qmd.cli.parser import LARGEST_NUMBER
 from qmd.errors import EXIT_NOT_FOUND, NotFoundError, QmdError, nearest_name
@@ -183,10 +177,7 @@ def multi_get(
 
 
 def _show_pages(
-    invocation: Invocation,
-    index: OpenIndex,
-    entries: Sequence[DocumentText | SkippedDocument],
-    shown: LineOptions,
+    invocation: Invocation, index: OpenIndex, entries: Sequence[DocumentText | SkippedDocument], shown: LineOptions
 ) -> None:
     """Draw documents for the person who asked for them."""
     from qmd.clock import utc_now
@@ -242,11 +233,7 @@ def _fetched(entry: DocumentText | SkippedDocument, identifier: str, on_disk: st
     return FetchedDocument(entry.document, name, entry.context, entry.text, on_disk=has_path)
 
 
-def list_files(
-    invocation: Invocation,
-    path: Folder = None,
-    index: Index = None,
-) -> int:
+def list_files(invocation: Invocation, path: Folder = None, index: Index = None) -> int:
     """List collections, or the files of one."""
     wanted = " ".join(path or ())
     locations = invocation.locate(index)

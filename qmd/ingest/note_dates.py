@@ -50,10 +50,11 @@ def dates_of(path: str, metadata: Mapping[str, MetadataValue], headings: Sequenc
     """
     name = _dates(file_name(path))
     told = _told(metadata)
+    written: Sequence[DateSpan] = next((told[key] for key in _OWN_KEYS if key in told), ())
     folder = _folder_date(path)
     said = _dates("\n".join(heading.text for heading in headings)) if headings else []
     first = _dates("\n".join([title, *(heading.text for heading in headings[:1])]))
-    own = next((found for found in (name, _own(told), folder, first) if found), ())
+    own = next((found for found in (name, written, folder, first) if found), ())
     every = [*name, *(one for found in told.values() for one in found), *folder, *first, *said]
     unique = {(one.first, one.last): one for one in every[:MAX_DATES]}
     return NoteDates(own[0].iso if own else None, tuple(unique.values()))
@@ -79,10 +80,6 @@ def _told(metadata: Mapping[str, MetadataValue]) -> dict[str, Sequence[DateSpan]
             if len(text) <= _MAX_VALUE_CHARACTERS and (found := _dates_of_value(text)):
                 told.setdefault(_BETWEEN.sub("", key), found)
     return told
-
-
-def _own(told: Mapping[str, Sequence[DateSpan]]) -> Sequence[DateSpan]:
-    return next((told[key] for key in _OWN_KEYS if key in told), ())
 
 
 def _folder_date(path: str) -> Sequence[DateSpan]:

@@ -124,7 +124,7 @@ Targets = Mapping[str, str]
 """Address of a document → what a click on it opens; without those whose file is gone."""
 
 
-def draw_links(screen: Screen, found: NoteLinks, targets: Targets, index_name: str = "index") -> Styled:
+def draw_links(screen: Screen, found: NoteLinks, targets: Targets, index_name: str) -> Styled:
     """`links`: what a note links to, what links to it, and which of its links lead nowhere."""
     ends = [(one, one.document) for one in found.outgoing if one.document is not None]
     starts = [(one, one.document) for one in found.incoming if one.document is not None]
@@ -145,7 +145,7 @@ def draw_links(screen: Screen, found: NoteLinks, targets: Targets, index_name: s
     return draw(screen, *parts, *next_steps([step], index_name))
 
 
-def draw_related(screen: Screen, found: RelatedNotes, targets: Targets, index_name: str = "index") -> Styled:
+def draw_related(screen: Screen, found: RelatedNotes, targets: Targets, index_name: str) -> Styled:
     """`related`: how near each note is, what it is called, and how the two are linked."""
     head = _drawn_head(found.document, targets)
     if not found.notes:

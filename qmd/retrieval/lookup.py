@@ -103,7 +103,7 @@ def resolve_lines(reader: IndexReader, reference: str, folder: Path | None = Non
     raise MissingDocumentError(f"document not found: '{name}'", hint=hint)
 
 
-def resolve_words(reader: IndexReader, words: Sequence[str], folder: Path | None = None) -> Resolution:
+def resolve_words(reader: IndexReader, words: Sequence[str], folder: Path | None) -> Resolution:
     """Every document that the words of a command line name: together one pattern or name, else each its own.
 
     A shell puts the names of many files in place of a glob, and a person types a name of several words without quotes.

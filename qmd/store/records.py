@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct, field
 
-from qmd.records import IndexTerms, Link, NameKind
+from qmd.records import Candidate, IndexTerms, Link, NameKind
 
 COLLECTION_FACTS = ("updated_at", "made_by:analysis", "anchored")
 """Facts of the index that belong to a collection, whose name follows after a colon."""
@@ -132,6 +132,11 @@ _LEVEL_OF_ZLIB = 5
 """Where ISA-L has no wheel: the same format, made more slowly."""
 
 _DECODER = msgspec.json.Decoder(list[Link])
+
+
+def sort_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Best first; ties by id."""
+    return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.document_id))
 
 
 def pack_text(text: str) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath, PureWindowsPath
 
 import pytest
 
+from qmd.cli import indexing
 from qmd.cli.indexing import holds_everything
 from tests.processes import unmeasured
 from tests.program import Qmd
@@ -86,7 +87,10 @@ def test_what_holds_everything(path: str, home: str, is_everything: bool) -> Non
     assert holds_everything(kind(path), kind(home)) is is_everything
 
 
-def test_the_root_of_the_disk_is_counted_for_a_while_only(qmd: Qmd, home: Path) -> None:
+def test_the_root_of_the_disk_is_counted_for_a_while_only(
+    qmd: Qmd, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "_COUNTING_S", 0.2)
     run = qmd("index", "/", "--glob", "**/*", "--no-embed")
     assert run.status == 2
     assert run.err.startswith("error: '/' is a whole disk or home folder; files that match **/*: ")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from qmd.inference.models.catalogue import QWEN_RERANKER
+from tests.loopback import QuietHandler, serve
 
 COMMIT = "a" * 40
 WEIGHTS = bytes(range(256)) * 12_000
@@ -84,7 +83,7 @@ def serve_hub() -> Iterator[FakeHub]:
     files = {"onnx/model.onnx": WEIGHTS, "model.onnx": WEIGHTS[:5000], "tokenizer.json": b"{}", "config.json": b"{} "}
     state = FakeHub(files)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_HEAD(self) -> None:
             self._answer()
 
@@ -144,15 +143,5 @@ def serve_hub() -> Iterator[FakeHub]:
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     self.wfile.write(reply.body)
 
-        def log_message(self, *args: object) -> None: ...
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with serve(Handler) as state.url:
         yield state
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from qmd.app import freshness
 from qmd.app.index import Index
 from qmd.cli.invocation import Invocation
 from qmd.inference import loader
+from qmd.inference.base import Engines
+from qmd.inference.records import Role
+from qmd.inference.settings import EngineSettings
 from tests.parity.front_ends import (
-    Answer,
     Ask,
     Connect,
     Fetch,
@@ -47,7 +49,7 @@ FILES = {
     "hidden/kiwi.md": "# Secret kiwi\n\nThe kiwi in this collection is searched only when it is named.\n",
 }  # fmt: skip
 
-SEARCHES = (
+FOUND = (
     Ask("how did we decide on the pricing?"),
     Ask("pricing", mode="lexical"),
     Ask("cost per user", mode="dense"),
@@ -57,12 +59,10 @@ SEARCHES = (
     Ask("collection:hidden kiwi"),
     Ask("collection:hidden kiwi", mode="lexical"),
     Ask("collection:hidden kiwi", mode="dense"),
-    Ask("collection:hidden kiwi", collections=("garden",)),
     Ask("collection:garden kiwi", collections=("garden", "work")),
     Ask("kiwi", collections=("hidden",)),
     Ask("kiwi", collections=("hidden", "garden")),
     Ask("kiwi", collections=("hidden",), mode="lexical"),
-    Ask("collection:nowhere kiwi"),
     Ask("autumn fruit", candidate_limit=3),
     Ask("autumn fruit", candidate_limit=12),
     Ask("autumn fruit", candidate_limit=30, limit=30),
@@ -73,10 +73,8 @@ SEARCHES = (
     Ask("sliding window", collections=("work",)),
     Ask("autumn fruit", limit=30, rerank=False),
     Ask("autumn fruit", min_score=0.3),
-    Ask("autumn fruit", min_score=1.0),
     Ask("water", intent="gardening"),
     Ask("lex: ownership"),
-    Ask('lex: "rate limiter" -token'),
     Ask("vec: what manages memory"),
     Ask("lex: roses\nvec: when to cut flowers"),
     Ask("intent: gardening\nlex: water\nhyde: roses need little water"),
@@ -84,9 +82,6 @@ SEARCHES = (
     Ask("tag:summer tomatoes", mode="lexical"),
     Ask("path:deep water"),
     Ask("after:2020 pricing"),
-    Ask("before:1990 pricing"),
-    Ask("%%%%"),
-    Ask("lex: ?\nvec: %%%%"),
     Ask('on:"7 May 2024"'),
     Ask('since:"last month" pricing'),
     Ask("interview of 7.5.2024"),
@@ -94,18 +89,28 @@ SEARCHES = (
     Ask("interview of 7.5.2024", mode="dense"),
     Ask("pricing", sort="date"),
     Ask("pricing sort:date", mode="lexical"),
-    Ask("pricing", sort="size"),
-    Ask("pricing after:someday"),
     Ask("-roses water", mode="lexical"),
     Ask("+water roses", mode="lexical"),
     Ask('"sliding window"', mode="lexical"),
     Ask("tomatos"),
     Ask("zzzzqqqq"),
-    Ask("zzzzqqqq", mode="lexical"),
     Ask("what is the capital of Mongolia"),
     Ask("several words\non two lines"),
     Ask("teapot"),
-    # wrong ones
+)
+FOUND_NOTHING = (
+    Ask("collection:hidden kiwi", collections=("garden",)),
+    Ask("collection:nowhere kiwi"),
+    Ask("autumn fruit", min_score=1.0),
+    Ask('lex: "rate limiter" -token'),
+    Ask("before:1990 pricing"),
+    Ask("%%%%"),
+    Ask("lex: ?\nvec: %%%%"),
+    Ask("zzzzqqqq", mode="lexical"),
+)
+REFUSED = (
+    Ask("pricing", sort="size"),
+    Ask("pricing after:someday"),
     Ask("kiwi", collections=("nowhere",)),
     Ask("kiwi", collections=("gardn",), mode="lexical"),
     Ask("kiwi", collections=("garden", "nowhere")),
@@ -144,7 +149,22 @@ CONNECTIONS = (
     Connect("hidden/kiwi.md", related=True),
 )
 
+Load = Callable[[EngineSettings, Collection[Role]], Engines]
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends the warm process by signal")
+
+
+def loaded_once(load: Load) -> Load:
+    """It opens the same models for the same roles once."""
+    loaded: dict[tuple[str, frozenset[Role]], Engines] = {}
+
+    def load_once(settings: EngineSettings, roles: Collection[Role]) -> Engines:
+        key = (repr(settings), frozenset(roles))
+        if key not in loaded:
+            loaded[key] = load(settings, roles)
+        return loaded[key]
+
+    return load_once
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +185,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (home / name).write_text(text, encoding="utf-8")
     assert run("index", "garden", "work", "hidden")[0] == 0
     assert run("collection", "exclude", "hidden")[0] == 0
+    patch.setattr(loader, "load_engines", loaded_once(loader.load_engines))
     run("query", "once, for the tip about larger models")
     yield home
     for record in home.rglob("warm-*.json"):
@@ -194,9 +215,13 @@ def front_ends(world: Path, served: Index) -> Iterator[dict[str, FrontEnd]]:
         }
 
 
-@pytest.mark.parametrize("request_", [*SEARCHES, *FETCHES, *CONNECTIONS], ids=str)
+@pytest.mark.parametrize("request_", [*FOUND, *FOUND_NOTHING, *REFUSED, *FETCHES, *CONNECTIONS], ids=str)
 def test_every_front_end_answers_as_the_command_line_does(request_: Request, front_ends: dict[str, FrontEnd]) -> None:
     expected = ask_command_line(request_)
+    # Nothing is compared with an empty answer by accident.
+    assert request_ not in FOUND or expected.rows
+    assert request_ not in FOUND_NOTHING or (expected.warnings and not expected.rows)
+    assert request_ not in REFUSED or expected.error is not None
     answers = {name: ask(request_) for name, ask in front_ends.items()}
     different: dict[str, Any] = {
         name: answer for name, answer in answers.items() if answer is not None and answer != expected
@@ -244,10 +269,3 @@ def test_every_front_end_finds_a_note_that_was_written_a_moment_ago(
             index.update()
     assert answer is not None
     assert answer.rows[0][0] == "qmd://garden/wombat.md"
-
-
-def test_nothing_is_compared_with_an_empty_answer_by_accident(world: Path) -> None:
-    answers = [ask_command_line(request) for request in SEARCHES]
-    assert sum(bool(answer.rows) for answer in answers) > 30
-    assert sum(answer.error is not None for answer in answers) == 10
-    assert Answer() not in answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -363,16 +363,20 @@ def test_an_unrelated_collection_does_not_change_a_scoped_order() -> None:
     assert paths(search(reader, fakes.fake_engines(EMBEDDER), query, HYBRID)) == before
 
 
-@settings(max_examples=150)
+@pytest.fixture(scope="module")
+def embedded_notes() -> NoteIndex:
+    """Notes with vectors, which are only read."""
+    return notes(EMBEDDER)
+
+
 @given(st.text(max_size=60), st.sampled_from(["lexical", "dense", "hybrid"]))
-def test_no_query_text_raises_anything_but_a_usage_error(text: str, mode: Mode) -> None:
-    reader = notes(EMBEDDER)
+def test_no_query_text_raises_anything_but_a_usage_error(embedded_notes: NoteIndex, text: str, mode: Mode) -> None:
     try:
         query = parse_query(text)
     except UsageError:
         return
     engines = fakes.fake_engines(EMBEDDER, fakes.OverlapReranker())
-    answer = search(reader, engines, query, SearchOptions(mode=mode))
+    answer = search(embedded_notes, engines, query, SearchOptions(mode=mode))
     relevances = [hit.relevance for hit in answer.hits]
     assert relevances == sorted(relevances, reverse=True)
     assert answer.hits or answer.warnings

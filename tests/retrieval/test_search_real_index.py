@@ -82,7 +82,7 @@ queries = st.lists(st.sampled_from([*WORDS, "limitr", "gard", "-oil", '"water ke
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folders, folders, queries)
 @example(
     {"n0.md": f"{'limiter ' * 9}window water key", "n1.md": "water key"}, {"n0.md": "limiter"}, 'window "water key"'
@@ -145,7 +145,7 @@ names = st.text(
 ).filter(lambda name: name.strip() == name and name not in (".", ".."))
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(names, min_size=1, max_size=4, unique_by=str.casefold))
 def test_what_is_found_is_fetched_by_docid_and_by_address(build: Build, stems: list[str]) -> None:
     reader = build({"own": {f"{stem}.md": f"# Note\n\nmarker number {n}\n" for n, stem in enumerate(stems)}})

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from qmd.clock import batches
-from qmd.plugins.lance.documents import Documents
+from qmd.plugins.lance.documents import Documents, of_collections
 from qmd.plugins.lance.state import Model, vector_schema
-from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, is_in, literal
+from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, literal
 from qmd.plugins.lance.tidying import tidy
 from qmd.store.base import IndexWriter
 from qmd.store.records import ChunkRecord, PendingContent, StoredModel, VectorCoverage
@@ -189,10 +189,9 @@ def done(tables: Tables, fingerprint: str) -> set[str]:
 
 def _pending(tables: Tables, fingerprint: str, collections: Sequence[str] | None) -> list[Row]:
     """Documents that stand for the contents without a complete chunk set, each by its first path, the newest first."""
-    complete = done(tables, fingerprint)
-    where = "" if collections is None else is_in("collection", collections)
+    complete, inside = done(tables, fingerprint), of_collections(collections)
     first: dict[str, Row] = {}
-    for row in tables.select("documents", ("hash", "path", "date", "modified_at", "n_chars"), where):
+    for row in tables.select("documents", ("hash", "path", "date", "modified_at", "n_chars"), inside):
         if row["hash"] not in complete:
             row["day"] = row["date"] or row["modified_at"]
             known = first.setdefault(row["hash"], row)

@@ -19,6 +19,7 @@ from qmd.plugins.lance.scope import scope_condition
 from qmd.plugins.lance.state import Model
 from qmd.plugins.lance.tables import Row, Tables, both, is_in
 from qmd.records import Candidate, Scope, StoredDocument
+from qmd.store.records import sort_candidates
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -49,7 +50,7 @@ class Dense(Documents):
         where = scope_condition(tables, scope)
         if where and tables.count("documents", where) <= NARROW:
             inside = [row["id"] for row in tables.select("documents", ("id",), where)]
-            return _best(self.dense_scores(vector, inside, fingerprint).values(), k)
+            return sort_candidates(self.dense_scores(vector, inside, fingerprint).values())[:k]
         total = tables.count(model.table)
         wanted = min(total, _CHUNKS_PER_DOCUMENT * k)
         while wanted:
@@ -60,7 +61,7 @@ class Dense(Documents):
             found = _best_chunks(documents, chunks, cosines)
             # Exact: a document's best chunk comes before its other chunks, so the first `k` found are the first `k`.
             if len(found) >= k or wanted == total:
-                return _best(found.values(), k)
+                return sort_candidates(found.values())[:k]
             wanted = min(total, wanted * _CHUNKS_PER_DOCUMENT)
         return []
 
@@ -176,7 +177,3 @@ def _best_chunks(
             row = min(own, key=lambda row: (-cosines[row["key"]], row["start"]))
             best[document["id"]] = Candidate(document["id"], cosines[row["key"]], row["start"], row["end"])
     return best
-
-
-def _best(candidates: Iterable[Candidate], k: int) -> list[Candidate]:
-    return sorted(candidates, key=lambda one: (-one.score, one.document_id))[:k]

@@ -122,8 +122,7 @@ class Documents(IndexReader):
             yield document
 
     def count_documents(self, scope: Scope = Scope()) -> int:
-        where = "" if scope.collections is None else is_in("collection", scope.collections)
-        return self._tables.count("documents", where)
+        return self._tables.count("documents", of_collections(scope.collections))
 
     def stored_files(self) -> Iterator[list[StoredFile]]:
         columns = StoredFile.__struct_fields__
@@ -140,6 +139,11 @@ class Documents(IndexReader):
 def of_collection(collection: str) -> str:
     """The condition that a row belongs to a collection."""
     return f"collection = {literal(collection)}"
+
+
+def of_collections(names: Sequence[str] | None) -> str:
+    """The condition that a row belongs to one of these collections, or with None to any."""
+    return "" if names is None else is_in("collection", names)
 
 
 def _stored_documents(rows: Iterable[Row]) -> list[StoredDocument]:

@@ -6,17 +6,17 @@ Words are added and never taken away: each is asked of the full text before it i
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterable, Sequence
 
 from lancedb.query import BooleanQuery, FullTextQuery, MatchQuery, Occur, PhraseQuery
 
-from qmd.analysis.distance import LONG_WORD, edit_distance
+from qmd.analysis.distance import LONG_WORD, edit_distance, other_starts
 from qmd.analysis.scripts import without_accents
-from qmd.plugins.lance.documents import Documents
+from qmd.plugins.lance.documents import Documents, of_collections
 from qmd.plugins.lance.scope import scope_condition
 from qmd.plugins.lance.tables import OpenTables, Row, Tables, both, is_in, literal
 from qmd.records import Candidate, LexicalTerm, Scope
+from qmd.store.records import sort_candidates
 
 ANCHOR_WEIGHT = 2.0
 """Weight of what links call a document, beside its own words; that of SQLite's engine, where it was measured."""
@@ -62,16 +62,16 @@ class Lexical(Documents):
             found |= _scores(tables.match(query, len(others), is_in("id", others)))
             found = {one: score + ANCHOR_WEIGHT * anchored.get(one, 0.0) for one, score in found.items()}
         candidates = [Candidate(document_id, score) for document_id, score in found.items()]
-        return sorted(candidates, key=lambda one: (-one.score, one.document_id))[:k]
+        return sort_candidates(candidates)[:k]
 
     def document_frequencies(self, terms: Sequence[LexicalTerm], scope: Scope = Scope()) -> list[int]:
         tables = self._tables
-        where = _collections(scope)
+        where = of_collections(scope.collections)
         return [_count(tables, term, "terms", where) or _count(tables, term, "anchors", where) for term in terms]
 
     def similar_terms(self, term: str, limit: int = 5, scope: Scope = Scope()) -> list[str]:
         tables = self._tables
-        where = _collections(scope)
+        where = of_collections(scope.collections)
         found = []
         for distance, word in _similar_words(tables, term):
             frequency = _count(tables, LexicalTerm(word, f'"{word}"'), "terms", where)
@@ -97,10 +97,6 @@ def add_words(tables: OpenTables, texts: Iterable[str]) -> None:
 
 def _scores(rows: Iterable[Row]) -> dict[int, float]:
     return {row["id"]: row["_score"] for row in rows}
-
-
-def _collections(scope: Scope) -> str:
-    return "" if scope.collections is None else is_in("collection", scope.collections)
 
 
 def _count(tables: Tables, term: LexicalTerm, column: str, where: str) -> int:
@@ -181,10 +177,7 @@ def _similar_words(tables: Tables, term: str) -> list[tuple[int, str]]:
     allowed = 1 if len(key) < LONG_WORD else 2
     found = _near(tables, key, [key[0]], allowed)
     if not found and key.isascii():
-        # The first letter is seldom wrong. Each of these beginnings is shared by few words.
-        letters = string.ascii_lowercase
-        starts = {key[1::-1], key[1:3], *(c + key[1:3] for c in letters), *(c + key[:2] for c in letters)}
-        found = _near(tables, key, starts, 1)
+        found = _near(tables, key, other_starts(key), 1)
     return found
 
 

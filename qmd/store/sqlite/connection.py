@@ -173,10 +173,13 @@ class Database:
         except apsw.Error as exc:
             raise as_qmd_error(exc, self.path) from exc
 
+    def _is_in_transaction(self) -> bool:
+        return self.connection.in_transaction
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; the write lock is taken at once, and nested use joins the outer transaction."""
-        if self.connection.in_transaction:
+        if self._is_in_transaction():
             yield
             return
         self.run("BEGIN IMMEDIATE")
@@ -185,19 +188,19 @@ class Database:
             self.run("COMMIT")
         except BaseException:
             # A failed COMMIT or a full disk may have rolled back already.
-            if self.connection.in_transaction:
+            if self._is_in_transaction():
                 self.run("ROLLBACK")
             raise
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Several reads of one state, whatever a writer commits meanwhile."""
-        if self.connection.in_transaction:
+        if self._is_in_transaction():
             yield
             return
         self.run("BEGIN")
         try:
             yield
         finally:
-            if self.connection.in_transaction:
+            if self._is_in_transaction():
                 self.run("ROLLBACK")

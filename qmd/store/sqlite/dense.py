@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from qmd.errors import StoreError
 from qmd.records import Candidate, Scope
+from qmd.store.records import sort_candidates
 from qmd.store.sqlite.chunks import SEARCHED
 from qmd.store.sqlite.connection import DamagedIndexError, Database
 from qmd.store.sqlite.documents import Condition, scope_condition
@@ -261,8 +262,7 @@ class VectorCache:
                 break
             done, take = take, min(len(slots), 4 * take)
             order = _descending(scores, take)
-        ranked = sorted(best.values(), key=lambda candidate: (-candidate.score, candidate.document_id))
-        return ranked[:k]
+        return sort_candidates(best.values())[:k]
 
 
 def _is_clear(estimates: npt.NDArray[np.float32], scores: npt.NDArray[np.float32], k: int) -> bool:

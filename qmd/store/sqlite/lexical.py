@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from qmd.records import Candidate, LexicalTerm, Scope
+from qmd.store.records import sort_candidates
 from qmd.store.sqlite.documents import Condition, Documents, scope_condition
 from qmd.store.sqlite.scoped_ranking import (
     CANDIDATES,
@@ -13,7 +14,6 @@ from qmd.store.sqlite.scoped_ranking import (
     count_matches,
     rescore,
     score_anchors,
-    sort_candidates,
     statistics,
 )
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from qmd.records import Candidate, LexicalTerm, Scope
+from qmd.store.records import sort_candidates
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.documents import Condition
 
@@ -148,11 +149,6 @@ def score_anchors(
         weight = math.fsum(idf for idf, f in zip(idfs, frequencies, strict=True) if float(f))
         scores[document_id] = _bm25(packed, idfs, ANCHOR_TOKENS) * (weight / total_weight) ** 2
     return scores
-
-
-def sort_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Best first; ties by id."""
-    return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.document_id))
 
 
 def _bm25(packed: str, idfs: Sequence[float], mean_tokens: float) -> float:

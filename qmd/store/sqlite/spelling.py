@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import string
 import unicodedata
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qmd.analysis.distance import LONG_WORD, edit_distance, front_distance
+from qmd.analysis.distance import LONG_WORD, edit_distance, front_distance, other_starts
 from qmd.records import LexicalTerm, Scope
 from qmd.store.sqlite.connection import Database
 from qmd.store.sqlite.lexical import Lexical
@@ -64,10 +63,7 @@ def similar_terms(reader: Lexical, term: str, limit: int, scope: Scope) -> list[
     allowed = 1 if len(word) < LONG_WORD else 2
     found = _nearest_words(reader, word, [word[0]], allowed, scope)
     if not found and word.isascii():
-        # The first letter is seldom wrong. Each of these beginnings is shared by few stems.
-        letters = string.ascii_lowercase
-        starts = {word[1::-1], word[1:3], *(c + word[1:3] for c in letters), *(c + word[:2] for c in letters)}
-        found = _nearest_words(reader, word, starts, 1, scope)
+        found = _nearest_words(reader, word, other_starts(word), 1, scope)
     nearest = [one for one in found if one.distance == found[0].distance]
     if len(nearest) > 1 and nearest[0].distance > 1:
         return []

@@ -22,6 +22,7 @@ from qmd.app.engines import EnginePool
 from qmd.app.index import Index
 from qmd.app.limits import StoppedError
 from qmd.app.opening import open_index
+from qmd.cli.app import main
 from qmd.errors import AlreadyEmbeddingError, ModelError, NotFoundError
 from qmd.inference.base import EngineDescription, Engines
 from qmd.plugins.mcp.behind import VectorWorker
@@ -272,6 +273,18 @@ def test_only_the_threads_that_compute_have_a_low_priority(notes: Path) -> None:
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < 10
 
 
+@pytest.fixture
+def index_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
+    """What a user does before a server is started."""
+
+    def index(folder: Path, environ: dict[str, str]) -> None:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        assert main(["index", str(folder), "--no-embed"]) == 0
+
+    return index
+
+
 _AT_ONCE = (
     "import sys; from qmd.cli.app import main; from qmd.plugins.mcp.behind import VectorWorker\n"
     "VectorWorker.__init__.__defaults__ = (0.0,)\n"
@@ -280,12 +293,12 @@ _AT_ONCE = (
 
 
 @pytest.mark.parametrize("command", [("mcp",), ("serve", "--port", "0"), ("mcp", "--http", "--socket-only")])
-def test_every_server_has_a_worker(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_every_server_has_a_worker(tmp_path: Path, command: tuple[str, ...], index_words: Callable[..., None]) -> None:
     folder = tmp_path / "few"
     folder.mkdir()
     (folder / "a.md").write_text("# Tea\n\nGreen tea is steeped at 80 degrees.\n")
     environ = environment(tmp_path, INDEX_PATH=str(tmp_path / "index.sqlite"))
-    subprocess.run([sys.executable, "-m", "qmd", "index", folder, "--no-embed"], env=environ, check=True)
+    index_words(folder, environ)
 
     def vectors() -> int:
         with open_reader(tmp_path / "index.sqlite") as reader:
@@ -299,10 +312,12 @@ def test_every_server_has_a_worker(tmp_path: Path, command: tuple[str, ...]) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the process is asked through a socket")
-def test_a_warm_process_that_nobody_asks_ends_when_the_vectors_are_complete(tmp_path: Path) -> None:
+def test_a_warm_process_that_nobody_asks_ends_when_the_vectors_are_complete(
+    tmp_path: Path, index_words: Callable[..., None]
+) -> None:
     folder = make_notes(tmp_path / "many")
     environ = environment(tmp_path, INDEX_PATH=str(tmp_path / "index.sqlite"), QMD_DAEMON_IDLE="1")
-    subprocess.run([sys.executable, "-m", "qmd", "index", folder, "--no-embed"], env=environ, check=True)
+    index_words(folder, environ)
     command = [sys.executable, "-c", _AT_ONCE, "mcp", "--http", "--socket-only"]
     assert subprocess.run(command, env=environ, timeout=120, check=False).returncode == 0
     with open_reader(tmp_path / "index.sqlite") as reader:

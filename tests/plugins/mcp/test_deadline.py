@@ -18,6 +18,7 @@ from qmd.app.limits import parse_timeout
 from qmd.app.records import DocumentText, SkippedDocument
 from qmd.app.searching import SearchRequest
 from qmd.errors import DeadlineError, StoreError, UsageError
+from qmd.plugins.mcp import deadline
 from qmd.plugins.mcp.deadline import within
 from qmd.plugins.mcp.guard import AccessPolicy
 from qmd.store.sqlite.opening import open_reader
@@ -48,7 +49,7 @@ def test_the_default_is_two_minutes_and_the_environment_changes_it() -> None:
 
 def test_a_search_that_takes_too_long_ends_and_gives_the_models_back(hasty: Index, loader: Loader) -> None:
     block = threading.Event()
-    loader.before_scoring = lambda: block.wait(2)
+    loader.before_scoring = lambda: block.wait(0.7)
     with pytest.raises(DeadlineError, match=r"longer than 0\.5 s"):
         hasty.search(BOTH)
     loader.before_scoring = lambda: None
@@ -93,7 +94,8 @@ def test_reading_stops_in_the_middle_of_a_statement_and_of_a_loop(database: Path
 
 
 @pytest.mark.anyio
-async def test_a_client_is_told_even_if_the_work_never_asks() -> None:
+async def test_a_client_is_told_even_if_the_work_never_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "_GRACE_S", 0.1)
     block = threading.Event()
     with pytest.raises(DeadlineError):
         await within(0.1, lambda: block.wait(60))
@@ -105,7 +107,7 @@ async def test_over_http_it_is_a_gateway_timeout_and_others_are_answered(
     hasty: Index, loader: Loader, policy: AccessPolicy
 ) -> None:
     block = threading.Event()
-    loader.before_scoring = lambda: block.wait(2)
+    loader.before_scoring = lambda: block.wait(0.7)
     async with running(hasty, policy) as client:
         late = await client.post("/query", json={"query": BOTH.text})
         assert (late.status_code, late.json()["error"]) == (504, "the request took longer than 0.5 s")
@@ -127,7 +129,7 @@ import sys, threading
 from pathlib import Path
 from qmd.config.paths import locate
 from qmd.plugins.mcp.guard import AccessPolicy
-from qmd.plugins.mcp.http_server import run_server
+from qmd.plugins.mcp import http_server
 from qmd.plugins.mcp.lifecycle import end_process
 from qmd.app.index import Index
 from qmd.app.opening import open_index
@@ -145,7 +147,8 @@ class Busy(Index):
 index = open_index(Path(sys.argv[1]), environ={})
 index.__class__ = Busy
 environ = {"HOME": sys.argv[2]}
-run_server(index, locate(None, Path(sys.argv[2]), environ), environ, AccessPolicy("127.0.0.1"))
+http_server.SHUTDOWN_TIMEOUT_S = 1
+http_server.run_server(index, locate(None, Path(sys.argv[2]), environ), environ, AccessPolicy("127.0.0.1"))
 end_process()
 """
 

@@ -285,7 +285,10 @@ def abandoned(index: Index, loader: Loader, monkeypatch: pytest.MonkeyPatch) -> 
     return watched
 
 
-def test_a_search_ends_when_its_listener_goes(warm: WarmProcess, ask: Ask, abandoned: Abandoned) -> None:
+def test_a_search_ends_when_its_listener_goes(
+    warm: WarmProcess, ask: Ask, abandoned: Abandoned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm_process, "HEARTBEAT_S", 0.05)
     with pytest.raises(CancelledSearch):
         ask(Stages(goes_at="reranking"))
     assert abandoned.was_cancelled.wait(60)

@@ -62,6 +62,12 @@ def _load(
     return loaded, weights
 
 
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> QwenReranker:
+    """A reranker in the program's own form, which tests leave as it is."""
+    return _load(tmp_path_factory.mktemp("own"), OWN)[0]
+
+
 def _expected(reranker: QwenReranker, weights: Weights, query: str, passages: list[str]) -> list[float]:
     scores = []
     for passage in passages:
@@ -169,10 +175,9 @@ def test_probabilities_stay_between_0_and_1_and_keep_the_order(values: list[floa
     assert (np.diff(found[np.argsort(values)]) >= 0).all()
 
 
-def test_identical_passages_get_the_same_score_from_one_run(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN)
+def test_identical_passages_get_the_same_score_from_one_run(own: QwenReranker) -> None:
     runs: list[int] = []
-    inner = reranker._runner
+    inner = own._runner
 
     class Counting:
         session = inner.session
@@ -181,44 +186,37 @@ def test_identical_passages_get_the_same_score_from_one_run(tmp_path: Path) -> N
             runs.append(len(endings))
             return inner.run(prefix, endings)
 
-    counted = QwenReranker(Counting(), reranker._head, reranker.prompt, reranker.description)
+    counted = QwenReranker(Counting(), own._head, own.prompt, own.description)
     scores = counted.score("query", ["same", "other", "same"])
     assert runs == [2]
     assert scores[0] == scores[2] != scores[1]
 
 
-def test_an_expired_deadline_scores_nothing(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN)
-    assert reranker.score("query", PASSAGES, deadline_s=time.monotonic() - 1) == [None] * 4
-
-
-def test_a_deadline_leaves_the_tail_unscored_in_the_order_of_promise(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN)
+def test_a_deadline_leaves_the_tail_unscored_in_the_order_of_promise(own: QwenReranker) -> None:
 
     class Slow:
-        session = reranker._runner.session
+        session = own._runner.session
 
         def run(self, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Any]]:
             for index in range(len(endings)):
                 time.sleep(0.02)
                 yield [index], np.zeros((1, 1), np.float32)
 
-    slow = QwenReranker(Slow(), reranker._head, reranker.prompt, reranker.description)
+    slow = QwenReranker(Slow(), own._head, own.prompt, own.description)
     scores = slow.score("query", [f"passage {i}" for i in range(50)], deadline_s=time.monotonic() + 0.1)
     scored = [score is not None for score in scores]
     assert scored[0] and not scored[-1]
     assert scored == sorted(scored, reverse=True)
 
 
-def test_a_cancellation_leaves_the_rest_unscored(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN)
+def test_a_cancellation_leaves_the_rest_unscored(own: QwenReranker) -> None:
     asked: list[int] = []
 
     def is_cancelled() -> bool:
         asked.append(1)
         return len(asked) == 2
 
-    scores = reranker.score("query", PASSAGES, is_cancelled=is_cancelled)
+    scores = own.score("query", PASSAGES, is_cancelled=is_cancelled)
     assert [score is not None for score in scores] == [True, True, False, False]
 
 
@@ -229,16 +227,14 @@ def test_only_the_passage_is_cut(tmp_path: Path) -> None:
     assert len(prompt.ending("abcdefgh")) == 4 + len(prompt.ending("")) - 1
 
 
-def test_markup_in_a_passage_cannot_end_the_turn(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN)
-    end = reranker.prompt.tokenizer.token_id("<|im_end|>")
+def test_markup_in_a_passage_cannot_end_the_turn(own: QwenReranker) -> None:
+    end = own.prompt.tokenizer.token_id("<|im_end|>")
     assert end is not None
-    assert reranker.prompt.ending("a<|im_end|>b").count(end) == reranker.prompt.ending("").count(end)
+    assert own.prompt.ending("a<|im_end|>b").count(end) == own.prompt.ending("").count(end)
 
 
-def test_the_intent_changes_the_instruction(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN)
-    assert reranker.prompt.prefix("query", "speed") != reranker.prompt.prefix("query")
+def test_the_intent_changes_the_instruction(own: QwenReranker) -> None:
+    assert own.prompt.prefix("query", "speed") != own.prompt.prefix("query")
 
 
 def test_a_long_query_is_cut_and_the_passage_still_follows(tmp_path: Path) -> None:
@@ -247,9 +243,8 @@ def test_a_long_query_is_cut_and_the_passage_still_follows(tmp_path: Path) -> No
     assert prompt.prefix("abcdefgh") == prompt.prefix("abcde")
 
 
-def test_the_prompt_is_the_official_one(tmp_path: Path) -> None:
-    reranker, _ = _load(tmp_path, OWN)
-    tokenizer = reranker.prompt.tokenizer
+def test_the_prompt_is_the_official_one(own: QwenReranker) -> None:
+    tokenizer = own.prompt.tokenizer
     whole = (
         "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
         'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
@@ -257,12 +252,8 @@ def test_the_prompt_is_the_official_one(tmp_path: Path) -> None:
         "<Query>: abc\n<Document>: xyz<|im_end|>\n"
         "<|im_start|>assistant\n<think>\n\n</think>\n\n"
     )
-    ids = [*reranker.prompt.prefix("abc"), *reranker.prompt.ending("xyz")]
+    ids = [*own.prompt.prefix("abc"), *own.prompt.ending("xyz")]
     assert tokenizer._inner.decode(ids, skip_special_tokens=False) == whole
-
-
-def test_no_passages_need_no_run(tmp_path: Path) -> None:
-    assert _load(tmp_path, OWN)[0].score("query", []) == []
 
 
 def test_a_truncated_model_file_is_one_clear_line(tmp_path: Path) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from tests.loopback import serve_posts
 from tests.plugins.servers.model_interfaces import DIM, INTERFACES, Answer, chat_answer, encoded, texts_of
 
 Body = dict[str, Any]
@@ -94,29 +92,10 @@ def serve_models(kind: str = "vllm") -> Iterator[ModelServer]:
     """Run a server for the length of a test."""
     state = ModelServer(kind)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            state.requests.append((self.path, body, self.headers.get("Authorization")))
-            status, answer = state.answer(self.path, body)
-            raw = encoded(answer)
-            # A client that has given up is gone.
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
+    def answer(path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, bytes, Mapping[str, str]]:
+        state.requests.append((path, body, headers.get("Authorization")))
+        status, answered = state.answer(path, body)
+        return status, encoded(answered), {}
 
-        def log_message(self, *args: object) -> None: ...
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    state.url = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with serve_posts(answer) as state.url:
         yield state
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()

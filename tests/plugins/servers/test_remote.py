@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from qmd.plugins.servers.client import DeadlineError, RemoteClient
 from qmd.plugins.servers.engines import RemoteEmbedder, RemoteReranker, connect_embedder
 from qmd.plugins.servers.expander import RemoteExpander, parse_typed_lines
 from qmd.plugins.servers.settings import RemoteSettings, is_loopback, remote_settings
+from tests.loopback import serve_posts
 
 Answer = tuple[int, Any, dict[str, str]]
 
@@ -30,7 +28,7 @@ class Server:
     """A model server on loopback: `answer` makes status, JSON and headers from a request's path and body."""
 
     answer: Callable[[str, dict[str, Any]], Answer]
-    requests: list[tuple[str, dict[str, Any], dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, Any], Mapping[str, str]]] = field(default_factory=list)
     url: str = ""
 
     @property
@@ -42,31 +40,13 @@ class Server:
 def server() -> Iterator[Server]:
     state = Server(_embeddings)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            state.requests.append((self.path, body, dict(self.headers)))
-            status, answer, headers = state.answer(self.path, body)
-            raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(raw)), **headers}.items():
-                self.send_header(name, value)
-            # A client whose deadline has passed is gone.
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.end_headers()
-                self.wfile.write(raw)
+    def answer(path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, bytes, Mapping[str, str]]:
+        state.requests.append((path, body, headers))
+        status, answered, more = state.answer(path, body)
+        return status, answered if isinstance(answered, bytes) else json.dumps(answered).encode(), more
 
-        def log_message(self, *args: object) -> None: ...
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    state.url = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield state
-    http.shutdown()
-    thread.join()
-    http.server_close()
+    with serve_posts(answer) as state.url:
+        yield state
 
 
 def _embeddings(path: str, body: dict[str, Any]) -> Answer:
