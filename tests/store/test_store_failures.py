@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import apsw
@@ -18,9 +19,9 @@ from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.records import Collection
 from qmd.store.records import NewDocument
 from qmd.store.sqlite.connection import DamagedIndexError, ForeignIndexError, as_qmd_error
-from qmd.store.sqlite.files import APPLICATION_ID, connect_for_reading
+from qmd.store.sqlite.files import APPLICATION_ID, connect_for_reading, connect_for_writing
 from qmd.store.sqlite.opening import open_reader, open_writer
-from qmd.store.sqlite.schema import MIGRATIONS
+from qmd.store.sqlite.schema import MIGRATIONS, migrate
 from qmd.store.sqlite.writer import SqliteWriter
 from tests.processes import unmeasured
 
@@ -236,3 +237,21 @@ def test_another_program_reads_the_documents_table_while_the_writer_is_open(
         columns = {row[1] for row in foreign.execute("PRAGMA table_info(documents)")}
         assert columns >= {"id", "collection", "path", "title", "hash", "created_at", "modified_at", "active"}
         foreign.close()
+
+
+def test_a_file_that_another_process_has_brought_up_to_date_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    open_writer(path).close()
+    database = connect_for_writing(path)
+    database.run("DROP TABLE folders; PRAGMA user_version = 6")
+    with pytest.MonkeyPatch.context() as patch:
+        begin = database.transaction
+
+        def late() -> AbstractContextManager[None]:
+            database.run(f"CREATE TABLE folders (a); PRAGMA user_version = {len(MIGRATIONS)}")
+            return begin()
+
+        patch.setattr(database, "transaction", late)
+        migrate(database)
+    assert [name for _, name, *_ in database.rows("PRAGMA table_info(folders)")] == ["a"]
+    database.close()
