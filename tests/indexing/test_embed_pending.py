@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,19 +33,6 @@ class RecordingEmbedder(HashingEmbedder):
     ) -> npt.NDArray[np.float32]:
         self.texts.extend(texts)
         return super().embed_documents(texts, on_progress)
-
-
-@pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def writer(tmp_path: Path) -> Iterator[SqliteWriter]:
-    with open_writer(tmp_path / "index.sqlite") as opened:
-        yield opened
 
 
 def index(writer: SqliteWriter, folder: Path) -> None:

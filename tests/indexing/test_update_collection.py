@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,19 +20,6 @@ from qmd.store.opening import open_reader, open_writer
 from qmd.store.sqlite.writer import SqliteWriter
 
 LONG_AGO_NS = 1_600_000_000_123_456_789
-
-
-@pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def writer(tmp_path: Path) -> Iterator[IndexWriter]:
-    with open_writer(tmp_path / "index.sqlite") as opened:
-        yield opened
 
 
 def write(folder: Path, path: str, text: str | bytes, mtime_ns: int = LONG_AGO_NS) -> Path:

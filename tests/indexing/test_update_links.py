@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,12 +31,6 @@ NOTE = st.builds(
     st.lists(LINK, max_size=3),
 )
 VAULT = st.dictionaries(st.sampled_from(NAMES), NOTE, max_size=4)
-
-
-@pytest.fixture
-def writer(tmp_path: Path) -> Iterator[SqliteWriter]:
-    with open_writer(tmp_path / "index.sqlite") as opened:
-        yield opened
 
 
 def update(writer: SqliteWriter, folder: Path, notes: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The hub on this machine that tests of downloads pull from."""
+"""The hub on this machine that tests of downloads pull from, and the built-in model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
+from qmd.inference.models.builtin import MINILM, locate_builtin
 from tests.inference.model_hub import FakeHub, serve_hub
 
 
@@ -18,3 +20,9 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
     with serve_hub() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def embedder() -> OnnxEmbedder:
+    """The built-in model, which tests leave as it is."""
+    return load_embedder(locate_builtin(), MINILM, threads=2)

@@ -10,17 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qmd.inference.engines.embedder import OnnxEmbedder, load_embedder
+from qmd.inference.engines.embedder import OnnxEmbedder
 from qmd.inference.models.builtin import MINILM, is_word, locate_builtin
 from qmd.inference.models.weights import locate_model
 
 LOWEST_COSINE = 0.99
 """The recipe measured 0.9914 at worst on these texts; another CPU's kernels may differ in the last digits."""
-
-
-@pytest.fixture(scope="module")
-def embedder() -> OnnxEmbedder:
-    return load_embedder(locate_builtin(), MINILM, threads=2)
 
 
 def canonical() -> list[tuple[str, np.ndarray]]:

@@ -42,11 +42,6 @@ def sentences(n: int, most_letters: int = 120) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def embedder() -> OnnxEmbedder:
-    return load_embedder(locate_builtin(), MINILM, threads=2)
-
-
-@pytest.fixture(scope="module")
 def session() -> Session:
     return open_session(BATCHES, format="fp32", threads=2, allow_gpu=False, fuse=False)
 

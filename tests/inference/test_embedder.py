@@ -24,11 +24,6 @@ from qmd.inference.runtime.tokenization import load_tokenizer
 TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation. " * 9)
 
 
-@pytest.fixture(scope="module")
-def embedder() -> OnnxEmbedder:
-    return load_embedder(locate_builtin(), MINILM, threads=2)
-
-
 def test_a_vector_does_not_depend_on_the_number_of_threads(embedder: OnnxEmbedder) -> None:
     alone = load_embedder(locate_builtin(), MINILM, threads=1)
     assert np.array_equal(alone.embed_documents(TEXTS * 5), embedder.embed_documents(TEXTS * 5))
