@@ -21,6 +21,8 @@ from qmd.cli.output import (
     report_unforeseen,
     say,
     settle_streams,
+    stderr_is_terminal,
+    stdout_is_terminal,
     warn,
 )
 from qmd.cli.parser import (
@@ -117,10 +119,10 @@ def _run_command(command: BuiltCommand, args: Sequence[str]) -> int:
         usage_of(spec),
         dict(os.environ),
         working_folder(),
-        find_screen(os.environ, colour, sys.stdout.isatty()),
+        find_screen(os.environ, colour, stdout_is_terminal()),
         "--no-pager" in arguments.settings,
         # Messages are for people: neither --color nor the environment makes a program read drawn ones.
-        find_screen(os.environ, colour, is_terminal=True) if sys.stderr.isatty() else None,
+        find_screen(os.environ, colour, is_terminal=True) if stderr_is_terminal() else None,
     )
     status: int = command.function(invocation, **command.bind(values))
     return status
@@ -164,8 +166,8 @@ def _mention_question(argv: Sequence[str]) -> None:
     from shlex import join
 
     line = f"running: qmd query {join(argv)}"
-    screen = find_screen(os.environ, "auto", sys.stderr.isatty())
-    if screen is not None and sys.stderr.isatty():
+    screen = find_screen(os.environ, "auto", stderr_is_terminal())
+    if screen is not None and stderr_is_terminal():
         from rich.text import Text
 
         from qmd.render.drawing import draw
@@ -205,7 +207,7 @@ def _print_help(arguments: Arguments) -> int:
 
 
 def _show_help(text: str, arguments: Arguments) -> int:
-    screen = find_screen(os.environ, arguments.settings.get("--color", "auto"), sys.stdout.isatty())
+    screen = find_screen(os.environ, arguments.settings.get("--color", "auto"), stdout_is_terminal())
     if screen is None:
         out(text)
         return EXIT_OK

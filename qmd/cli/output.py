@@ -197,6 +197,16 @@ def report_unforeseen(error: Exception) -> int:
 # --- who reads ------------------------------------------------------------------------------------
 
 
+def stdout_is_terminal() -> bool:
+    """Whether a person sees the result at once."""
+    return sys.stdout.isatty()
+
+
+def stderr_is_terminal() -> bool:
+    """Whether a person sees the messages at once."""
+    return sys.stderr.isatty()
+
+
 def is_interactive() -> bool:
     """Whether a person can answer a question."""
     return sys.stdin.isatty() and sys.stdout.isatty()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from qmd.cli.output import flush_result, out, warn
+from qmd.cli.output import flush_result, out, stdout_is_terminal, warn
 from qmd.render.drawing import Screen
 from qmd.render.terminal import Styled, visible, without_sequences
 
@@ -33,7 +32,7 @@ def page(text: str, screen: Screen | None, environ: Mapping[str, str]) -> None:
         environ: The environment variables.
     """
     command = _command(environ)
-    if screen is None or command is None or not sys.stdout.isatty() or _fits(text, screen):
+    if screen is None or command is None or not stdout_is_terminal() or _fits(text, screen):
         out(text)
         return
     flush_result()

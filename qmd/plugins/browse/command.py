@@ -14,7 +14,7 @@ from qmd.app.searching import SearchRequest
 from qmd.cli.invocation import Invocation
 from qmd.cli.notes import plan_opening
 from qmd.cli.options import SCREEN_LIMIT, Collections, Index, NoGpu, QueryWords
-from qmd.cli.output import out
+from qmd.cli.output import out, stderr_is_terminal
 from qmd.environment import install_command
 from qmd.errors import EXIT_FAILURE, EXIT_OK, QmdError
 
@@ -59,7 +59,7 @@ def _run(invocation: Invocation, opened: OpenIndex, request: SearchRequest, *, i
         if (exc.name or "").partition(".")[0] != "textual":
             raise
         raise QmdError("the full screen needs Textual, which is not installed", install_command("browse")) from exc
-    if not (sys.stdin.isatty() and sys.stderr.isatty()) or invocation.environ.get("TERM") == "dumb":
+    if not (sys.stdin.isatty() and stderr_is_terminal()) or invocation.environ.get("TERM") == "dumb":
         raise QmdError(f"'qmd {invocation.command}' needs a terminal to draw on", "in a script: qmd query --json")
     # Asks for trust in a project's configuration, if need be, while questions can still be read.
     opened.engine_settings()
