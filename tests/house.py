@@ -17,14 +17,41 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
-BUDGETS: dict[str, int] = {}
+BUDGETS: dict[str, int] = {
+    "inference": 5170,
+    "store": 4700,
+    "cli": 4330,
+    "retrieval": 3770,
+    "app": 3710,
+    "plugins/forms": 3280,
+    "plugins/mcp": 3180,
+    "render": 2720,
+    "ingest": 2280,
+    "plugins/lance": 2150,
+    "plugins/qwen": 1910,
+    "(root)": 1860,
+    "indexing": 1440,
+    "plugins/servers": 1270,
+    "plugins/doctor": 1150,
+    "plugins/browse": 1110,
+    "config": 950,
+    "plugins/bench": 880,
+    "chunking": 860,
+    "analysis": 760,
+    "plugins/fastembed": 690,
+    "plugins/page": 680,
+    "dates": 560,
+    "plugins/watch": 480,
+    "plugins": 270,
+    "skills": 10,
+}
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 31_000, 205
-"""Of the core: of all rooms but plug-ins."""
+MOST_LINES, MOST_FILES = 33_400, 205
+"""Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
-MOST_LINES_OF_ALL = 45_500
-MOST_LINES_OF_TESTS = 34_000
+MOST_LINES_OF_ALL = 50_200
+MOST_LINES_OF_TESTS = 39_600
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}

@@ -97,7 +97,8 @@ def test_a_run_that_gives_way_is_asked_to_end_and_not_back_before_the_command_ha
 
     with ThreadPoolExecutor() as pool:
         with embed_lock(database, by="server"), recorded_run(database, by="server") as server:
-            assert not server.is_wanted
+            was_wanted = server.is_wanted
+            assert not was_wanted
             asking = pool.submit(command)
             while not server.is_wanted:
                 time.sleep(0.01)
