@@ -101,6 +101,10 @@ def test_months_quarters_and_weeks_are_spans_of_days(text: str, days: tuple[str,
     assert read(f"plans for {text}") == [(text, *days)]
 
 
+def test_no_span_runs_backwards() -> None:
+    assert read("24-22 May 2018") == [("May 2018", "2018-05-01", "2018-05-31")]
+
+
 @pytest.mark.parametrize(("phrases", "days"), FROM_TODAY.items())
 def test_words_are_counted_from_today(phrases: str, days: tuple[str, str]) -> None:
     for phrase in phrases.split():
