@@ -59,7 +59,7 @@ collection update-cmd notes true
 update
 collection rename notes diary
 context rm qmd://diary/
-bench --auto 3
+bench --names 3
 models list
 models verify
 models path all-MiniLM-L6-v2
