@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -185,10 +184,10 @@ def table() -> str:
 
 def written() -> str:
     """The page with the table as it is now."""
-    page = PAGE.read_text("utf-8")
-    return re.sub(
-        r"(?s)(<!-- rooms -->\n).*?(\n<!-- end of rooms -->)", lambda mark: f"{mark[1]}{table()}{mark[2]}", page
-    )
+    head, mark, rest = PAGE.read_text("utf-8").partition("<!-- rooms -->\n")
+    _, end, rest = rest.partition("<!-- end of rooms -->\n")
+    assert mark and end, f"{PAGE} has no place for the table"
+    return f"{head}{mark}\n{table()}\n\n{end}{rest}"
 
 
 if __name__ == "__main__":
