@@ -163,6 +163,16 @@ def test_a_mask_does_not_bring_back_what_qmdignore_keeps_out(tmp_path: Path) -> 
     assert paths(scan(tmp_path, "MEMORY.md")) == []
 
 
+@needs_git
+def test_a_file_that_git_ignores_and_a_mask_names_is_still_kept_out_by_a_qmdignore_above(tmp_path: Path) -> None:
+    root = repository(tmp_path / "r")
+    write(root, "sub/x.md")
+    write(root, "sub/.gitignore", text="x.md\n")
+    assert paths(scan(root, "sub/x.md")) == ["sub/x.md"]
+    write(root, ".qmdignore", text="x.md\n")
+    assert paths(scan(root, "sub/x.md")) == []
+
+
 def test_a_collection_without_gitignore_takes_everything_but_what_qmdignore_keeps_out(tmp_path: Path) -> None:
     (tmp_path / ".git/info").mkdir(parents=True)
     write(tmp_path, ".git/info/exclude", text="mine.md\n")
