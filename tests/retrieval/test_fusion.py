@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qmd.records import Candidate, NameKind, Ranking
-from qmd.retrieval.fusion import INFLUENCES, blend_rerank, fuse_zscores, put_first, z_scores
+from qmd.retrieval.fusion import COSINE_FLOOR, INFLUENCES, blend_rerank, fuse_zscores, put_first, z_scores
 from qmd.retrieval.naming import PART
 
 
@@ -63,6 +63,24 @@ def test_a_document_absent_from_a_short_lexical_list_scores_below_it() -> None:
 def test_empty_rankings_are_ignored() -> None:
     assert fuse_zscores([ranking({}), ranking({1: 1.0})], [0.5, 0.5])[0].document_id == 1
     assert fuse_zscores([], []) == ()
+
+
+def test_the_cosine_that_words_make_likely_rises_no_faster_than_they_do() -> None:
+    words = {1: 10.0, 2: 9.9, 3: 9.8, 4: 9.7, 5: 9.6, 6: 20.0}
+    meaning = {1: 0.9, 2: 0.7, 3: 0.5, 4: 0.3, 5: 0.1}
+    fused = fuse_zscores([ranking(words, "bm25"), ranking(meaning)], [1.0, 1.0], unknown={6})
+    by_words, by_meaning = (
+        {one.document_id: one.contributions[place].contribution for one in fused} for place in range(2)
+    )
+    # About 3 deviations by words; by the slope of the others it would be a hundred by meaning.
+    assert by_meaning[6] == pytest.approx(by_words[6] - sum(by_words[n] for n in meaning) / len(meaning))
+
+
+def test_no_cosine_counts_less_than_the_floor_and_ranks_begin_at_one() -> None:
+    fused = fuse_zscores([ranking({**{n: 0.9 - n / 1000 for n in range(1, 40)}, 40: 0.1})], [1.0])
+    by_id = {one.document_id: one.contributions[0] for one in fused}
+    assert by_id[40].contribution == COSINE_FLOOR
+    assert (by_id[1].rank, by_id[40].rank) == (1, 40)
 
 
 def test_weights_must_match_the_rankings() -> None:
