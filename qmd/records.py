@@ -144,6 +144,8 @@ class LexicalTerm(Struct, frozen=True):
     fts: str
     required: bool = False
     excluded: bool = False
+    is_part: bool = False
+    """Whether it is a part of another term's word (`get` of `getUser`), which nobody typed alone."""
 
 
 # --- queries --------------------------------------------------------------------------------------

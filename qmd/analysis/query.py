@@ -51,7 +51,9 @@ class _Word(Struct, frozen=True):
     """Whether it is plain words with hyphens between them (`high-speed`), no name of a thing."""
 
     def terms(self, *, is_long: bool) -> tuple[LexicalTerm, ...]:
-        return self.others if is_long and self.is_joined and self.others else (self.main, *self.others)
+        if is_long and self.is_joined and self.others:
+            return self.others
+        return (self.main, *(replace(other, is_part=True) for other in self.others))
 
 
 def analyze_query(text: str) -> tuple[LexicalTerm, ...]:

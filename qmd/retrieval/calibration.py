@@ -34,6 +34,7 @@ class Evidence(Struct, frozen=True):
         n_terms: Terms of the query.
         n_documents: Documents in scope.
         is_named: Whether the query is what the document, or a part of it, is called.
+        is_whole: Whether one stretch of the document holds every word of the query.
     """
 
     coverage: float
@@ -44,10 +45,14 @@ class Evidence(Struct, frozen=True):
     n_terms: int = 3
     n_documents: int = 1_000
     is_named: bool = False
+    is_whole: bool = False
 
 
 NAMED = 0.95
 """Relevance of what the query calls by its name."""
+
+WHOLE = 0.55
+"""Least relevance of what holds every word of the query in one stretch: likely, whatever else speaks against it."""
 
 LITERAL = 0.7
 """Share of the query inside the best stretch from which words alone may speak for a document whose cosine is known."""
@@ -76,7 +81,8 @@ def relevance(
     """
     if evidence.is_named:
         return NAMED
-    words = _logistic(by_words, features(evidence, has_cosine=False))
+    least = WHOLE if evidence.is_whole else 0.0
+    words = max(_logistic(by_words, features(evidence, has_cosine=False)), least)
     if evidence.cosine is None:
         return words
     meaning = _logistic(with_cosine, features(evidence, has_cosine=True))

@@ -47,6 +47,9 @@ INFLUENCES: Mapping[str, Influence] = {
     "name: title": Influence(35.0, "deviations added", _NAMES),
     "name: alias": Influence(30.0, "deviations added", _NAMES),
     "name: heading": Influence(20.0, "deviations added", _NAMES),
+    "literal: words": Influence(
+        11.0, "deviations added", "above any fused score and below dates: what was typed goes before its relatives"
+    ),
     # A name among other words is one more reason and no more: the question may be for another note.
     "name: part of the query": Influence(1.0, "deviations added", "one deviation, a reason among others; not fitted"),
     # A note that was merely created on that day may say less of the rest.

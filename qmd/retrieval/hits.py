@@ -15,6 +15,7 @@ from qmd.records import Candidate, Explanation, Hit, Mention, StoredDocument
 from qmd.retrieval import calibration
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import Fused
+from qmd.retrieval.literal import LITERAL, MOST_WORDS
 from qmd.retrieval.lookup import context_for
 from qmd.retrieval.matching import MatchedText, WeightedTerm, coverage, inverse_frequency, match_text
 from qmd.retrieval.naming import NAME, PART
@@ -152,15 +153,18 @@ def _measure(matched: MatchedText, names_end: int, entry: RankedCandidate, scale
     chunk = entry.chunk
     # Folding may move that border by a letter or two, which the evidence survives.
     in_names = [occurrence for occurrence in matched.occurrences if occurrence.offset < names_end]
+    window = coverage(matched.occurrences, scale.terms, WINDOW_CHARS)
+    is_literal = any(part.source == LITERAL for part in entry.fused.contributions)
     return Evidence(
         coverage=coverage(matched.occurrences, scale.terms),
-        window=coverage(matched.occurrences, scale.terms, WINDOW_CHARS),
+        window=window,
         mass=sum(term.weight for term in scale.terms) / inverse_frequency(0, scale.n_documents),
         cosine=chunk.score if chunk is not None else None,
         in_names=coverage(in_names, scale.terms),
         n_terms=len(scale.terms),
         n_documents=scale.n_documents,
         is_named=any(part.source == NAME and part.kind != PART for part in entry.fused.contributions),
+        is_whole=window > 1 - 1e-9 and (is_literal or len(scale.terms) > MOST_WORDS),
     )
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from qmd.errors import UsageError, nearest_name
 from qmd.records import Hit, Query, Scope, SearchResponse, Sort, SubQuery
-from qmd.retrieval import calibration, dating, naming
+from qmd.retrieval import calibration, dating, literal, naming
 from qmd.retrieval.calibration import Evidence
 from qmd.retrieval.fusion import INFLUENCES, SCORE_DEPTH, Dense, Fused, best_chunks, fuse_zscores, put_first
 from qmd.retrieval.hits import RankedCandidate, Scale, build_hits, fold_copies
@@ -222,6 +222,9 @@ def _fuse(run: Run, words: Words, meaning: Dense, unknown: Set[int], dated: dati
         named = naming.find_named(reader, query.text, query.scope)
         fused = put_first(fused, dated.documents, "date", dated.said, dated.group)
         fused = put_first(fused, named, naming.NAME, query.text)
+    if words.rankings:
+        found = literal.find_literal(reader, words.queries[0], fused, query.scope, run.options.limit)
+        fused = put_first(fused, found, literal.LITERAL, query.text)
     is_admitted = term_filter(reader, words.queries, query.scope)
     return fused if is_admitted is None else [entry for entry in fused if is_admitted(entry.document_id)]
 

@@ -1,0 +1,100 @@
+"""Notes that hold what was typed as it was typed: they come before those that hold only other forms of the words.
+
+An index knows stems alone, so that a note about `adherent` points is found for `adherence`, too; which form a note has
+is looked up in its text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
+
+from qmd.names import aliases_of
+from qmd.records import LexicalTerm, Scope
+from qmd.retrieval.fusion import Fused
+from qmd.retrieval.lexical import LexicalQuery
+from qmd.retrieval.matching import fold
+from qmd.store.base import IndexReader
+
+LITERAL, WORDS = "literal", "words"
+"""Source and kind of the contribution."""
+
+MOST_WORDS = 3
+"""Words up to which a query is looked up as it stands; of a longer one, which is a question, quoted phrases are."""
+
+HEAD = 40
+"""Best documents whose texts are read whatever the query; a millisecond, five where notes are long."""
+
+MOST_TEXTS = 10_000
+"""Texts that are read at most, while fewer than are shown hold the words: a fifth of a second, where a rare word
+(`communications`) has the stem of a very common one (`community`)."""
+
+_BATCH = 200
+
+
+def find_literal(
+    reader: IndexReader, query: LexicalQuery, fused: Sequence[Fused], scope: Scope, enough: int
+) -> dict[int, str]:
+    """Documents that hold every word as typed, in the text or a name, by id; of a longer text every quoted phrase.
+
+    Letters are compared without case, accents and width.
+
+    Args:
+        reader: The index.
+        query: What was typed, with its terms.
+        fused: All that was found; of the best the texts are read.
+        scope: Which documents may be found.
+        enough: Found documents from which no others are looked for among those that hold the stems.
+    """
+    typed = typed_terms(query.terms)
+    if not typed:
+        return {}
+    is_in = [_finder(term) for term in typed]
+    found: dict[int, str] = {}
+    for ids in chain([[entry.document_id for entry in fused[:HEAD]]], _holders(reader, query.terms, typed, scope)):
+        documents = reader.documents([number for number in ids if number not in found])
+        texts = reader.texts([document.hash for document in documents.values()])
+        for number, document in documents.items():
+            names = (document.path, document.title, *aliases_of(document.metadata))
+            text = "\n".join((*names, texts.get(document.hash, "")))
+            if all(finds(text) for finds in is_in):
+                found[number] = WORDS
+        if len(found) >= enough:
+            break
+    return found
+
+
+def typed_terms(terms: Sequence[LexicalTerm]) -> list[LexicalTerm]:
+    """The words and phrases that a document must hold to hold what was typed; empty where nothing can be looked up."""
+    typed = [term for term in terms if not (term.excluded or term.is_part)]
+    if len(typed) > MOST_WORDS:
+        typed = [term for term in typed if term.required]
+    return [] if any(term.fts.endswith("*") for term in typed) else typed
+
+
+def _holders(
+    reader: IndexReader, terms: Sequence[LexicalTerm], typed: Sequence[LexicalTerm], scope: Scope
+) -> Iterator[list[int]]:
+    """Ids of the documents that hold all stems, best first."""
+    required = [replace(term, required=True) if term in typed else term for term in terms if not term.is_part]
+    holders = reader.search_lexical(required, _BATCH, scope)
+    if len(holders) == _BATCH:
+        yield [one.document_id for one in holders]
+        holders = reader.search_lexical(required, MOST_TEXTS, scope)[_BATCH:]
+    for start in range(0, len(holders), _BATCH):
+        yield [one.document_id for one in holders[start : start + _BATCH]]
+
+
+def _finder(term: LexicalTerm) -> Callable[[str], bool]:
+    """Whether a text holds a term between borders of words; of a name with symbols (`C++`) the symbols as well."""
+    wanted = fold(term.text)
+    is_plain = re.fullmatch(r"[\w\s'’./:-]*", wanted) is not None
+    body = r"[\W_]+".join(re.findall(r"[^\W_]+", wanted)) if is_plain else re.escape(wanted)
+    left, right = (wanted[:1].isalnum(), wanted[-1:].isalnum())
+    pattern = re.compile(r"(?<![^\W_])" * left + body + r"(?![^\W_])" * right)
+    return lambda text: (
+        pattern.search(text.lower()) is not None or (not text.isascii() and pattern.search(fold(text)) is not None)
+    )
