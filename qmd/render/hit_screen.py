@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.text import Text
 
-    from qmd.records import Hit, LexicalTerm, SearchResponse
+    from qmd.records import LexicalTerm, SearchResponse
 
 PASSAGE_ROWS = 4
 """Of one hit, so that five hits fit 40 rows."""
@@ -36,11 +36,10 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
     from rich.text import Text
 
     rows = make_rows(response, options)
-    is_literal = bool(rows) and not response.models and _holds_words(rows[0].hit, response.terms)
-    if not rows or (response.verdict == "none" and not options.explain and not is_literal):
+    if not rows or (response.verdict == "none" and not options.explain):
         return draw(screen, *_nothing(response, rows, options, screen))
     parts: list[RenderableType] = []
-    if response.verdict in VERDICT_NOTES and not is_literal:
+    if response.verdict in VERDICT_NOTES:
         parts.append(Text(_sentence(VERDICT_NOTES[response.verdict]), style="warning"))
     told: set[str] = set()
     for number, row in enumerate(rows, start=1):
@@ -52,12 +51,6 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
 
         parts += [Text(), *run_rows(response, screen.text_width)]
     return draw(screen, *parts)
-
-
-def _holds_words(hit: Hit, terms: Sequence[LexicalTerm]) -> bool:
-    """Whether a hit has every word that was looked for: who asks for a word alone finds it, however common it is."""
-    text = "\n".join([hit.document.title, hit.document.path, *hit.passage.heading_trail, hit.passage.text])
-    return bool(terms) and all(find_spans(text, [term]) for term in terms)
 
 
 def _nothing(

@@ -107,6 +107,11 @@ def find_occurrences(folded: str, terms: Sequence[WeightedTerm]) -> list[Occurre
 
 def find_matches(folded: str, term: LexicalTerm) -> Iterator[Iterator[re.Match[str]]]:
     """For each way to write a term, its matches in a folded text, one after another."""
+    name = fold(term.text)
+    # What symbols tell apart (`C++`) stands as a word of its own in the index and in no text.
+    if name and not re.fullmatch(r"[\w\s]*", name):
+        border = r"(?!\w)" if name[-1].isalnum() else ""
+        yield re.finditer(rf"(?<!\w){re.escape(name)}{border}", folded)
     for text, star in _QUOTED.findall(term.fts):
         if text.strip():
             yield _find(folded, tuple(fold(text).split()), bool(star))
@@ -204,7 +209,6 @@ def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]
     folded, origin = _fold_with_origin(text)
     found: list[tuple[int, int]] = []
     for term in terms:
-        found += _literal(folded, term)
         for match in find_matches(folded, term):
             found += islice(((one.start(), one.end()) for one in match), MOST_SPANS)
     found.sort()
@@ -217,16 +221,6 @@ def find_spans(text: str, terms: Sequence[LexicalTerm]) -> list[tuple[int, int]]
     if origin is None:
         return joined
     return [(origin.start(start), origin.end(end)) for start, end in joined]
-
-
-def _literal(folded: str, term: LexicalTerm) -> Iterator[tuple[int, int]]:
-    """Names that symbols tell apart (`C++`) as they are written: the index holds a word for them, no text does."""
-    text = fold(term.text)
-    if re.fullmatch(r"[\w\s]*", text):
-        return iter(())
-    border = r"(?!\w)" if text[-1].isalnum() else ""
-    found = re.finditer(rf"(?<!\w){re.escape(text)}{border}", folded)
-    return islice(((match.start(), match.end()) for match in found), MOST_SPANS)
 
 
 class _Origin:

@@ -209,15 +209,6 @@ def test_a_list_of_weak_hits_says_so_first() -> None:
     assert (blank, second[:10]) == ("", "1  Pricing")
 
 
-def test_a_word_that_nearly_every_note_holds_is_still_found_where_only_words_were_asked() -> None:
-    answer = response(replace(HIT, relevance=0.1), HIT, query="bills", verdict="none")
-    lines = draw_hits(answer, HitOptions(), PLAIN).splitlines()
-    assert lines[0].startswith("1  Pricing")
-    assert any(line.startswith("2  Pricing") for line in lines)
-    by_meaning = draw_hits(replace(answer, models=("some model",)), HitOptions(), PLAIN)
-    assert by_meaning.startswith("No good match found.")
-
-
 def test_the_address_of_a_hit_keeps_every_blank_of_a_name() -> None:
     document = replace(DOCUMENT, path="two  blanks\n.md")
     assert r"notes/two  blanks\x0a.md:5" in shown(replace(HIT, document=document))
