@@ -39,7 +39,7 @@ from qmd.cli.output import out, say, warn
 from qmd.errors import UsageError
 from qmd.plugins import hook
 from qmd.render.formats import FORMATS, HitOptions, render_hits
-from qmd.render.text import refreshed_line
+from qmd.render.text import CLOSEST, refreshed_line
 from qmd.retrieval.query import CANDIDATES
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ def _hit_options(
         full=options.full,
         line_numbers=options.line_numbers and not options.no_line_numbers,
         explain=options.explain,
+        shows_all=options.all_results or options.explain,
         disk_paths=disk_paths,
         empty_note=f"No results found{' above minimum score threshold' if options.min_score > 0 else ''}.",
         links=index.openers(places) if is_drawn else {},
@@ -194,8 +195,8 @@ def _next_step(invocation: Invocation, options: SearchOptions, response: SearchR
     asked = [shlex.quote(options.text), *(["--index", shlex.quote(options.index)] if options.index else [])]
     if command == "search" and response.terms:
         return " ".join(["qmd query", *asked]), "search by meaning as well"
-    if len(response.hits) > 1:
-        return " ".join(["qmd", command, *asked, "--explain"]), "show every hit"
+    if len(response.hits) > CLOSEST:
+        return " ".join(["qmd", command, *asked, "--all"]), "show every hit"
     return " ".join(["qmd status", *asked[1:]]), "see what is indexed"
 
 
@@ -211,7 +212,7 @@ def _mention_verdict(response: SearchResponse) -> None:
     from qmd.render.text import VERDICT_NOTES
 
     if response.verdict in VERDICT_NOTES:
-        all_hits = "; every hit: --explain" if response.verdict == "none" and len(response.hits) > 1 else ""
+        all_hits = "; every hit: --all" if response.verdict == "none" else ""
         say(VERDICT_NOTES[response.verdict] + all_hits)
 
 

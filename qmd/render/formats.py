@@ -13,15 +13,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from qmd.records import Hit, Mention, Query, SearchResponse, StoredDocument
-from qmd.render.text import closest_line, csv_row, fence, json_text, number_lines, quoted, round_half_up, xml_text
+from qmd.render.text import csv_row, fence, json_text, number_lines, quoted, round_half_up, worth_showing, xml_text
 
 if TYPE_CHECKING:
     from qmd.app.records import DocumentText
 
 JSON_SNIPPET_CHARACTERS = 300
 SNIPPET_CHARACTERS = 500
-LEAST_SHOWN = 0.01
-"""Relevance below which the closest hit is not worth a line."""
 
 
 class HitOptions(Struct, frozen=True):
@@ -32,6 +30,8 @@ class HitOptions(Struct, frozen=True):
     """Whole body in place of the passage; hits must carry it."""
     line_numbers: bool = False
     explain: bool = False
+    shows_all: bool = False
+    """Whether people see every hit of a list in which nothing matches well."""
     disk_paths: Mapping[str, str] | None = None
     """With `--full-path`: uri → path on disk, for the files that exist."""
     empty_note: str = "No results found."
@@ -111,11 +111,8 @@ def _shown_text(hit: Hit, options: HitOptions, max_characters: int = SNIPPET_CHA
 
 
 def _hit_blocks(response: SearchResponse, options: HitOptions) -> str:
-    """Each hit in some lines; of a list in which nothing matches well one line, unless the explanation is wanted."""
-    rows = make_rows(response, options)
-    if response.verdict == "none" and not options.explain:
-        is_near = bool(rows) and rows[0].hit.relevance >= LEAST_SHOWN
-        return (closest_line(rows[0].hit, rows[0].identifier) if is_near else options.empty_note) + "\n"
+    """Each hit in some lines."""
+    rows = make_rows(response if options.shows_all else worth_showing(response), options)
     words = display_query(response.query).lower().split()
     return "\n\n".join(_hit_block(row, words, options) for row in rows) or options.empty_note + "\n"
 

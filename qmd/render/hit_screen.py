@@ -9,10 +9,10 @@ from qmd.ingest.markdown import plain_text
 from qmd.names import file_name
 from qmd.render.columns import elide, next_steps
 from qmd.render.drawing import NARROWEST, Screen, draw, shorten, wrap
-from qmd.render.formats import LEAST_SHOWN, HitOptions, Row, make_rows
+from qmd.render.formats import HitOptions, Row, make_rows
 from qmd.render.prose import choose_rows, read_blocks
 from qmd.render.terminal import Styled, visible, visible_name
-from qmd.render.text import VERDICT_NOTES
+from qmd.render.text import VERDICT_NOTES, worth_showing
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import find_spans
 
@@ -32,15 +32,17 @@ _BAR = 5
 
 
 def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> Styled:
-    """Every hit below its number, best first; of a list in which nothing matches well the closest one in brief."""
+    """Every hit below its number, best first; of a list in which nothing matches well the closest ones in brief."""
     from rich.text import Text
 
-    rows = make_rows(response, options)
-    if not rows or (response.verdict == "none" and not options.explain):
-        return draw(screen, *_nothing(response, rows, options, screen))
+    rows = make_rows(response if options.shows_all else worth_showing(response), options)
+    next_step = next_steps([options.next_step] if options.next_step else [])
+    if not rows:
+        return draw(screen, Text(options.empty_note), *next_step)
     parts: list[RenderableType] = []
     if response.verdict in VERDICT_NOTES:
-        parts.append(Text(_sentence(VERDICT_NOTES[response.verdict]), style="warning"))
+        closest = " The closest:" if response.verdict == "none" else ""
+        parts.append(Text(_sentence(VERDICT_NOTES[response.verdict]) + closest, style="warning"))
     told: set[str] = set()
     for number, row in enumerate(rows, start=1):
         context = row.hit.context if row.hit.context not in told else None
@@ -50,25 +52,11 @@ def draw_hits(response: SearchResponse, options: HitOptions, screen: Screen) -> 
         from qmd.render.explain import run_rows
 
         parts += [Text(), *run_rows(response, screen.text_width)]
-    return draw(screen, *parts)
-
-
-def _nothing(
-    response: SearchResponse, rows: Sequence[Row], options: HitOptions, screen: Screen
-) -> Iterator[RenderableType]:
-    from rich.text import Text
-
-    is_near = bool(rows) and rows[0].hit.relevance >= LEAST_SHOWN
-    note = _sentence(VERDICT_NOTES["none"]) if rows else options.empty_note
-    yield Text(f"{note} The closest:" if is_near else note)
-    if is_near:
-        yield Text()
-        yield _Hit(0, rows[0], None, response.terms, options, screen)
-    yield from next_steps([options.next_step] if options.next_step else [])
+    return draw(screen, *parts, *next_step)
 
 
 class _Hit:
-    """One hit: name and relevance, address, passage. Number 0 is the closest of a list without a good one."""
+    """One hit: name and relevance, address, passage."""
 
     def __init__(
         self,
@@ -88,7 +76,7 @@ class _Hit:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines of the hit, each within the width."""
-        lead = f"{self._number}  " if self._number else ""
+        lead = f"{self._number}  "
         inner = self._width - len(lead)
         yield _as_it_is(lead, self._name(inner))
         for line in self._below(inner):
@@ -101,8 +89,7 @@ class _Hit:
             yield self._brief("also in ", ", ".join(map(_bare, hit.also_in)), width, 1)[0]
         if self._context:
             yield from self._brief("", " ".join(self._context.split()), width, NOTE_ROWS)
-        if self._number:
-            yield from self._passage(width)
+        yield from self._passage(width)
         if options.explain and hit.explanation:
             from qmd.render.explain import explanation_rows
 

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from qmd.clock import parse_time
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from qmd.records import Hit
+    from qmd.records import Passage, SearchResponse
 
 VERDICT_NOTES = {
     "weak": "no strong match; these are the closest",
@@ -29,10 +31,40 @@ def refreshed_line(n_files: int) -> str:
 _NOT_XML = "[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
 
 
-def closest_line(hit: Hit, name: str) -> str:
-    """The one hit that people are shown of a list in which nothing matches well; `name` is its address."""
-    title = hit.document.title
-    return f"Closest: {name}:{hit.passage.line}  {title} ({int(hit.relevance * 100 + 0.5)}%)"
+CLOSEST = 2
+CLOSEST_CHARACTERS = 300
+"""Hits that people and models are shown of a list in which nothing matches well, and of the passage of each."""
+
+
+def worth_showing(response: SearchResponse) -> SearchResponse:
+    """The answer as it is shown unless everything is asked for: where nothing matches well, the closest in brief."""
+    if response.verdict != "none":
+        return response
+    hits = (replace(hit, passage=_in_brief(hit.passage)) for hit in response.hits[:CLOSEST])
+    return replace(response, hits=tuple(hits))
+
+
+def _in_brief(passage: Passage) -> Passage:
+    """The lines around the best one that have room, without the blank ones at the ends; of one long line its front."""
+    if len(passage.text) <= CLOSEST_CHARACTERS:
+        return passage
+    lines = passage.text.split("\n")
+    first = last = min(passage.line - passage.start_line, len(lines) - 1)
+    length = len(lines[first])
+    while (first, last) != (0, len(lines) - 1):
+        is_before = last == len(lines) - 1 or (first > 0 and len(lines[first - 1]) < len(lines[last + 1]))
+        length += 1 + len(lines[first - 1 if is_before else last + 1])
+        if length > CLOSEST_CHARACTERS:
+            break
+        first, last = (first - 1, last) if is_before else (first, last + 1)
+    return replace(
+        passage,
+        text="\n".join(lines[first : last + 1])[:CLOSEST_CHARACTERS],
+        start_line=passage.start_line + first,
+        end_line=passage.start_line + last,
+        lines_before=passage.lines_before + first,
+        lines_after=passage.lines_after + max(passage.end_line - passage.start_line - last, 0),
+    )
 
 
 def json_text(value: object) -> str:

@@ -222,7 +222,8 @@ def _fuse(run: Run, words: Words, meaning: Dense, unknown: Set[int], dated: dati
         named = naming.find_named(reader, query.text, query.scope)
         fused = put_first(fused, dated.documents, "date", dated.said, dated.group)
         fused = put_first(fused, named, naming.NAME, query.text)
-    if words.rankings:
+    # Of several lines each is one way to ask, and none is all that was typed.
+    if words.rankings and len(query.subqueries) < 2:
         found = literal.find_literal(reader, words.queries[0], fused, query.scope, run.options.limit)
         fused = put_first(fused, found, literal.LITERAL, query.text)
     is_admitted = term_filter(reader, words.queries, query.scope)

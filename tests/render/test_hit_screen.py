@@ -214,18 +214,18 @@ def test_the_address_of_a_hit_keeps_every_blank_of_a_name() -> None:
     assert r"notes/two  blanks\x0a.md:5" in shown(replace(HIT, document=document))
 
 
-def test_where_nothing_matches_well_the_closest_is_named_and_a_command() -> None:
-    answer = response(replace(HIT, relevance=0.1), HIT, query="bills of zygotes", verdict="none")
-    drawn = draw_hits(answer, HitOptions(next_step=("qmd query x --explain", "show every hit")), PLAIN)
-    assert drawn.splitlines() == [
+def test_where_nothing_matches_well_the_closest_two_are_shown_and_a_command() -> None:
+    answer = response(*[replace(HIT, relevance=0.1)] * 3, query="bills of zygotes", verdict="none")
+    drawn = draw_hits(answer, HitOptions(next_step=("qmd query x --all", "show every hit")), PLAIN).splitlines()
+    assert drawn[:4] == [
         "No good match found. The closest:",
         "",
-        "Pricing › Decision                                                  ▰▱▱▱▱ weak",
-        "notes/Work/Pricing.md:5  #e64a82  2025-03-14",
-        "",
-        "Next",
-        "  qmd query x --explain  show every hit",
+        "1  Pricing › Decision                                               ▰▱▱▱▱ weak",
+        "   notes/Work/Pricing.md:5  #e64a82  2025-03-14",
     ]
+    assert [line[0] for line in drawn if line[:1].isdigit()] == ["1", "2"]
+    assert drawn[-2:] == ["Next", "  qmd query x --all  show every hit"]
+    assert "3  Pricing" in draw_hits(answer, HitOptions(shows_all=True), PLAIN)
     assert draw_hits(response(verdict="none"), HitOptions(), PLAIN) == "No results found.\n"
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from qmd.records import Contribution, Explanation, Hit, Passage, Query, SearchResponse, StoredDocument, SubQuery
 from qmd.render.formats import FORMATS, HitOptions, display_query, render_hits
+from qmd.render.text import CLOSEST_CHARACTERS, worth_showing
 
 DOCUMENT = StoredDocument(1, "docs", "a.md", "Alpha Doc", "b9a671" + "0" * 58, "2026-01-01T00:00:00.000Z", 99)
 PASSAGE = Passage(
@@ -176,11 +177,23 @@ def test_csv_rows_survive_any_text(title: str, body: str) -> None:
     assert (rows[1][3], rows[1][6]) == (title, body)
 
 
-def test_of_a_list_without_a_good_match_people_see_one_line() -> None:
-    response = SearchResponse(Query("x"), (replace(HIT, relevance=0.12), HIT), "none")
-    assert render_hits(response, "cli", HitOptions()).startswith("Closest: ")
-    assert render_hits(response, "cli", HitOptions()).count("\n") == 1
-    assert render_hits(response, "cli", HitOptions(explain=True)).count("Title: ") == 2
-    assert len(json.loads(render_hits(response, "json", HitOptions()))) == 2
-    far = replace(response, hits=(replace(HIT, relevance=0.004),))
-    assert render_hits(far, "cli", HitOptions()) == "No results found.\n"
+def test_of_a_list_without_a_good_match_people_see_the_closest_two() -> None:
+    response = SearchResponse(Query("x"), (replace(HIT, relevance=0.004),) * 3, "none")
+    assert render_hits(response, "cli", HitOptions()).count("Title: ") == 2
+    assert render_hits(response, "cli", HitOptions(shows_all=True)).count("Title: ") == 3
+    assert len(json.loads(render_hits(response, "json", HitOptions()))) == 3
+
+
+def test_of_a_long_passage_the_closest_show_the_lines_around_the_best_one() -> None:
+    lines = [f"{number:03} {'word ' * 15}" for number in range(10, 20)]
+    long = Passage("\n".join(lines), 10, 19, 14, lines_before=9, lines_after=81)
+    [hit, _] = worth_showing(SearchResponse(Query("x"), (replace(HIT, passage=long),) * 2, "none")).hits
+    shown = hit.passage
+    assert "014 word" in shown.text
+    assert len(shown.text) <= CLOSEST_CHARACTERS
+    assert shown.text == "\n".join(lines[shown.start_line - 10 : shown.end_line - 9])
+    assert (shown.lines_before, shown.lines_after) == (shown.start_line - 1, 100 - shown.end_line)
+    [cut, _] = worth_showing(
+        SearchResponse(Query("x"), (replace(HIT, passage=Passage("x" * 900, 1, 1, 1, 0, 0)),) * 2, "none")
+    ).hits
+    assert (len(cut.passage.text), cut.passage.end_line) == (CLOSEST_CHARACTERS, 1)

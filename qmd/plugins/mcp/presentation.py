@@ -17,7 +17,7 @@ from qmd.records import Hit, SearchResponse, StoredDocument
 from qmd.render.formats import mention_object, snippet_text
 from qmd.render.links import render_related
 from qmd.render.listings import embedding_row
-from qmd.render.text import VERDICT_NOTES, closest_line, number_lines, refreshed_line, round_half_up
+from qmd.render.text import VERDICT_NOTES, number_lines, refreshed_line, round_half_up, worth_showing
 from qmd.status import IndexStatus, fact_lines, fact_values
 
 PASSAGE_CHARS = 300
@@ -96,13 +96,14 @@ def results_text(response: SearchResponse, label: str) -> str:
     if not response.hits:
         return "\n".join([f'No results found for "{label}"', *notes])
     count = len(response.hits)
+    shown = worth_showing(response)
+    found = f'Found {count} result{"" if count == 1 else "s"} for "{label}":'
     if response.verdict == "none":
-        closest = closest_line(response.hits[0], document_uri(response.hits[0].document))
-        return "\n".join([f'No good match found for "{label}"', *notes, closest])
-    if response.verdict in VERDICT_NOTES:
+        found = f'No good match found for "{label}"; the closest of {count}:'
+    elif response.verdict in VERDICT_NOTES:
         notes.append(f"Note: {VERDICT_NOTES[response.verdict]}.")
-    head = [f'Found {count} result{"" if count == 1 else "s"} for "{label}":', *notes]
-    return "\n\n".join(["\n".join(head), *(_hit_text(row) for row in result_rows(response))])
+    head = [found, *notes]
+    return "\n\n".join(["\n".join(head), *(_hit_text(row) for row in result_rows(shown))])
 
 
 def _hit_text(row: dict[str, Any]) -> str:

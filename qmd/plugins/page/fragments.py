@@ -19,8 +19,7 @@ from qmd.errors import QmdError
 from qmd.ingest.outline import kind_of, read_outline
 from qmd.plugins.page.note_html import Matcher, Surroundings, markdown_html, marked, plain_html, without_comments
 from qmd.records import Hit, SearchResponse, StoredDocument
-from qmd.render.formats import LEAST_SHOWN
-from qmd.render.text import VERDICT_NOTES, stretch
+from qmd.render.text import VERDICT_NOTES, stretch, worth_showing
 from qmd.retrieval.calibration import strength
 from qmd.retrieval.matching import find_spans
 from qmd.retrieval.query import filter_text
@@ -75,13 +74,11 @@ def search(index: Index, view: View, stage: SearchRequest, listener: Listener) -
     """The hits of the view's query, found the way `stage` says; of a list in which nothing matches well the closest."""
     response = index.search(replace(stage, text=view.query), listener)
     notes = []
-    if response.verdict == "none":
-        response = replace(response, hits=tuple(hit for hit in response.hits[:1] if hit.relevance >= LEAST_SHOWN))
     if stage.rerank:
         notes = [f'<p class="warning">{escape(warning)}</p>' for warning in response.warnings]
         if response.verdict in VERDICT_NOTES:
             notes.insert(0, f'<p class="said">{escape(VERDICT_NOTES[response.verdict].capitalize())}.</p>')
-    return "".join(notes) + _listed(index, view, response)
+    return "".join(notes) + _listed(index, view, worth_showing(response))
 
 
 def _listed(index: Index, view: View, response: SearchResponse) -> str:
