@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from qmd.analysis.query import analyze_query, has_user_operators, parse_lex, prefix_form
 from qmd.analysis.scripts import has_cjk
-from qmd.analysis.stopwords import stop_words_of
+from qmd.analysis.stopwords import language_of, stop_words_of
 from qmd.records import Candidate, LexicalTerm, Ranking, Scope
 from qmd.retrieval.matching import WeightedTerm, weigh_terms
 from qmd.retrieval.trace import Run, Trace
@@ -24,8 +24,10 @@ SPELLING_TRUST = 0.85
 """Share of a term's weight that a corrected spelling of it earns in coverage."""
 
 SURE_LENGTH = 7
-"""Letters from which a corrected spelling is searched beside known words, or though several words are equally near;
-`hate` is near to too many others."""
+"""Letters from which a corrected spelling is searched though several words are equally near,"""
+
+LONE_LENGTH = 5
+"""and from which it is where only one is; `hate` is near to too many others."""
 
 SPELLINGS = 2
 """Corrected spellings tried for one unknown term."""
@@ -105,7 +107,12 @@ def lexical_query(reader: IndexReader, text: str, scope: Scope, trace: Trace, *,
         if not (frequency or term.excluded or " " in term.fts or has_cjk(term.fts))
     ]
     is_alone = not any(frequencies)
-    instead = {term: _substitutes(reader, term, scope, trace, is_alone=is_alone) for term in unknown[:MOST_UNKNOWN]}
+    language = language_of(text.lower().split()) if unknown else None
+    is_foreign = language not in (None, "en")
+    instead = {
+        term: _substitutes(reader, term, scope, trace, is_alone=is_alone, is_foreign=is_foreign)
+        for term in unknown[:MOST_UNKNOWN]
+    }
     if len(unknown) > MOST_UNKNOWN:
         trace.warn(f"{len(unknown) - MOST_UNKNOWN} further words do not appear in any note")
     searched = tuple(one for term in terms for one in instead.get(term) or [term])
@@ -164,9 +171,18 @@ def term_filter(reader: IndexReader, queries: Sequence[LexicalQuery], scope: Sco
 
 
 def _substitutes(
-    reader: IndexReader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool
+    reader: IndexReader, term: LexicalTerm, scope: Scope, trace: Trace, *, is_alone: bool, is_foreign: bool
 ) -> list[LexicalTerm]:
-    """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none."""
+    """What is searched in place of an unknown term; empty where a wrong guess would do more harm than none.
+
+    Args:
+        reader: The index.
+        term: What no document holds.
+        scope: Where.
+        trace: Gets a warning.
+        is_alone: Whether no word of the query is known.
+        is_foreign: Whether the query is in another language than English, whose words resemble English ones by chance.
+    """
     from qmd.inference.models.builtin import is_word
 
     prefix = prefix_form(term)
@@ -175,10 +191,16 @@ def _substitutes(
     if prefix is not None and may_be_clipped and reader.document_frequencies([prefix], scope)[0]:
         return [prefix]
     spellings = () if is_absent or len(term.text) < 4 else reader.similar_terms(term.text, SPELLINGS + 1, scope)
+    if is_foreign:
+        spellings = [one for one in spellings if not is_word(one)]
     if not spellings:
         trace.warn(f"'{term.text}' does not appear in any note")
         return []
-    is_sure = len(term.text) >= SURE_LENGTH or (is_alone and len(spellings) <= SPELLINGS)
+    is_sure = (
+        len(term.text) >= SURE_LENGTH
+        or (len(term.text) >= LONE_LENGTH and len(spellings) == 1)
+        or (is_alone and len(spellings) <= SPELLINGS)
+    )
     if term.required or not is_sure:
         trace.warn(f"'{term.text}' does not appear in any note: did you mean '{spellings[0]}'?")
         return []

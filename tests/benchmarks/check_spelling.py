@@ -1,10 +1,11 @@
 """Are typing errors corrected to the word that was meant, and correct words that no document holds left alone?
 
-    python tests/benchmarks/check_spelling.py DATABASE... [--typos N] [--words N] [--show N]
+    python tests/benchmarks/check_spelling.py DATABASE... [--typos N] [--words N] [--show N] [--beside WORD]
 
-Each DATABASE is an index of English text. Asked are, each as a query of its own: words of its documents with one random
-edit, common misspellings of words that it holds, whole words of the built-in model's vocabulary that it lacks, and
-words that it lacks which three texts of another DATABASE hold, and the model's vocabulary does not.
+Each DATABASE is an index of English text. Asked are, each as a query of its own or beside a word that is known: words
+of its documents with one random edit, common misspellings of words that it holds, whole words of the built-in model's
+vocabulary that it lacks, and words that it lacks which three texts of another DATABASE hold, and the model's
+vocabulary does not.
 Prints how many typing errors are corrected to the word meant as first choice, to another word, or not at all, and how
 many correct words are left alone. A typing error that is itself a word of the model, or of the index, is not drawn.
 """
@@ -59,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("databases", type=Path, nargs="+", metavar="DATABASE")
     parser.add_argument("--typos", type=int, default=100)
     parser.add_argument("--words", type=int, default=100)
+    parser.add_argument("--beside", default="", help="a word that every query holds besides")
     parser.add_argument("--show", type=int, default=0, help="print so many of the failures of each kind")
     options = parser.parse_args(argv)
     vocabulary = model_words()
@@ -72,14 +74,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "foreign words": [(word, word) for word in foreign[: options.words]],
             }
             for kind, pairs in kinds.items():
-                report(reader, f"{path.stem}: {kind}", pairs, options.show)
+                report(reader, f"{path.stem}: {kind}", pairs, options.show, options.beside)
     return 0
 
 
-def report(reader: IndexReader, title: str, pairs: Sequence[tuple[str, str]], n_shown: int) -> None:
+def report(reader: IndexReader, title: str, pairs: Sequence[tuple[str, str]], n_shown: int, beside: str) -> None:
     """Ask (typed, meant) pairs and print how they were answered."""
     started = time.perf_counter()
-    searched = [searched_for(reader, typed) for typed, _ in pairs]
+    searched = [searched_for(reader, typed, beside) for typed, _ in pairs]
     each_ms = (time.perf_counter() - started) * 1000 / max(len(pairs), 1)
     wrong, counts = [], Counter[str]()
     for (typed, meant), found in zip(pairs, searched, strict=True):
@@ -92,9 +94,9 @@ def report(reader: IndexReader, title: str, pairs: Sequence[tuple[str, str]], n_
     print("".join(f"    {line}\n" for line in wrong[:n_shown]), end="")
 
 
-def searched_for(reader: IndexReader, typed: str) -> str | None:
-    """The expression that a query of this one word is searched by; None for the word itself."""
-    (term, *_) = lexical_query(reader, typed, Scope(), Trace(None), lex_syntax=False).terms
+def searched_for(reader: IndexReader, typed: str, beside: str = "") -> str | None:
+    """The expression that a word is searched by, beside another or alone; None for the word itself."""
+    (term, *_) = lexical_query(reader, f"{typed} {beside}", Scope(), Trace(None), lex_syntax=False).terms
     return None if term.fts == f'"{typed}"' else term.fts
 
 

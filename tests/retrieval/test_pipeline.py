@@ -89,6 +89,24 @@ def test_a_short_unknown_word_beside_known_ones_is_only_questioned() -> None:
     assert "'flwo' does not appear in any note: did you mean 'flow'?" in answer.warnings
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("slidng", "sliding"), ("engne", "engine"), ("limiterr", "limiter")])
+def test_a_word_of_five_letters_that_only_one_other_resembles_is_searched_beside_known_ones(
+    typed: str, meant: str
+) -> None:
+    answer = ask(notes(), f"tomatoes {typed}", LEXICAL)
+    assert set(paths(answer)) > {"garden.md"}
+    assert answer.warnings == (f"'{typed}' does not appear in any note: searched for '{meant}' instead",)
+
+
+def test_a_word_of_another_language_is_not_corrected_into_an_english_one() -> None:
+    reader = notes()
+    reader.add("de.md", "# Fahrrad\n\nDas Fahrrad und die Kette.\n")
+    reader.add("en.md", "# Objects\n\nThe objects of a class.\n")
+    assert paths(ask(reader, "quels sont les objectifs", LEXICAL)) == []
+    assert paths(ask(reader, "objectis of a class", LEXICAL)) == ["en.md"]
+    assert paths(ask(reader, "wo ist das Fahrad", LEXICAL)) == ["de.md"]
+
+
 def test_a_correct_word_that_no_document_holds_is_left_alone() -> None:
     answer = ask(notes(), "slicing", LEXICAL)
     assert answer.hits == ()

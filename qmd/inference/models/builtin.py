@@ -92,7 +92,7 @@ def _base_forms(word: str) -> list[str]:
         base = word.removesuffix(ending)
         if base != word and len(base + replacement) >= _SHORTEST_BASE:
             forms.append(base + replacement)
-            if base[-1] == base[-2]:
+            if base[-1] == base[-2] and ending[0] in "ei":
                 forms.append(base[:-1])
     return list(dict.fromkeys(forms))
 
