@@ -153,9 +153,3 @@ def test_status_counts_vectors(indexed: Qmd) -> None:
     shown = indexed("status").out
     assert "Pending" not in shown
     assert int(re.search(r"^\s*Vectors:\s*(\d+)", shown, re.MULTILINE)[1]) >= 3  # type: ignore[index]
-
-
-def test_doctor_reports_and_never_fails(indexed: Qmd) -> None:
-    run = indexed("doctor")
-    assert run.status == 0
-    assert "✓ index: sound, 3 documents" in run.out
