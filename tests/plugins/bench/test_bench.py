@@ -168,13 +168,6 @@ def test_cases_print_a_table_of_each_backend(indexed: Qmd, cases: str) -> None:
     ]
 
 
-def test_unanswerable_queries_alone_are_measured(indexed: Qmd, home: Path) -> None:
-    (home / "u.json").write_text(json.dumps({"queries": CASES["queries"][2:]}))
-    run = indexed("bench", "u.json", "--backends", "bm25", "--json")
-    assert (run.status, run.err) == (0, "")
-    assert json.loads(run.out)["backends"]["bm25"]["answers"]["refused"] == 1.0
-
-
 @pytest.mark.slow
 def test_every_backend_runs_on_the_built_in_models(indexed: Qmd, cases: str) -> None:
     assert indexed("embed").status == 0

@@ -152,13 +152,6 @@ def test_the_signature_is_read_from_the_graph(opened: Callable[[str], Opened]) -
     assert not read_signature(opened("fp32-without-positions")[0].session).has_positions
 
 
-def test_fixture_files_stay_small(tmp_path: Path) -> None:
-    for name, (form, writer, _) in CASES.items():
-        path = tmp_path / f"{name}.onnx"
-        write_model(path, form, random_weights(), writer=writer)
-        assert path.stat().st_size < 1_000_000
-
-
 def test_large_tensors_can_lie_beside_the_model(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     form = ExportForm(linear="q8", block=32, accuracy_level=0)
