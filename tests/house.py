@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "architecture.md"
 
 BUDGETS: dict[str, int] = {
-    "inference": 5170,
+    "inference": 3790,
     "store": 4700,
-    "cli": 4330,
+    "cli": 3880,
     "retrieval": 3770,
     "app": 3710,
     "plugins/forms": 3280,
@@ -40,17 +40,18 @@ BUDGETS: dict[str, int] = {
     "plugins/fastembed": 690,
     "plugins/page": 680,
     "dates": 560,
+    "plugins/models": 1640,
+    "plugins/skills": 180,
     "plugins/watch": 480,
-    "plugins": 270,
-    "skills": 10,
+    "plugins": 370,
 }
 """Lines that a room may have; a change that needs more edits the number, and its message says what is worth them."""
 
-MOST_LINES, MOST_FILES = 33_400, 205
+MOST_LINES, MOST_FILES = 31_590, 192
 """Of the core: of all rooms but plug-ins. The design wants 31,000 lines."""
 
 MOST_LINES_OF_ALL = 50_200
-MOST_LINES_OF_TESTS = 39_600
+MOST_LINES_OF_TESTS = 39_490
 """Without benchmarks and robustness, whose programs run for minutes or hours."""
 
 LIMITS = {"lines": 60, "parameters": 12, "complexity": 15}
