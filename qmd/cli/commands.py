@@ -35,12 +35,6 @@ _OWN: tuple[Command, ...] = (
         "<pattern> [-l <lines>] [--max-bytes <bytes>] [--no-line-numbers] [--full-path] [--format {formats}]",
         "Show several documents: a glob, or a comma-separated list.",
     ),
-    Command(
-        "open",
-        "qmd.cli.notes:open_note",
-        "<note[:line]|#docid|N> [--print]",
-        "Open a note, or hit N of the last search.",
-    ),
     Command("links", "qmd.cli.notes:links", "<note> [--json]", "List the links from a note and to it."),
     Command(
         "related",

@@ -203,7 +203,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "query": (FIRST_EXAMPLES[0], 'qmd query "what did we decide last week" -c notes --explain'),
     "get": ("qmd get pricing.md", "qmd get notes/daily/2026-03-01.md:5-9"),
     "multi-get": ("qmd multi-get 'daily/*.md'", "qmd multi-get pricing.md ideas.md --format json"),
-    "open": ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),
     "links": ("qmd links pricing.md", 'qmd links "ideas" --json'),
     "related": ("qmd related pricing.md", "qmd related ideas -n 3 -c notes"),
     "ls": ("qmd ls", "qmd ls notes/daily"),

@@ -108,6 +108,14 @@ COMMANDS: tuple[Command, ...] = (
         ("qmd browse", "qmd browse pricing -c notes"),
     ),
     Command(
+        "open",
+        "qmd.plugins.editor.command:open_note",
+        "<note[:line]|#docid|N> [--print]",
+        "Open a note, or hit N of the last search.",
+        "multi-get",
+        ("qmd open pricing.md", "qmd open notes/daily/2026-03-01.md:5 --print"),
+    ),
+    Command(
         "doctor",
         "qmd.plugins.doctor.command:doctor",
         "[--json]",
@@ -264,6 +272,10 @@ COMMANDS: tuple[Command, ...] = (
 HOOKS: Mapping[str, str] = {
     "index.yml: sampling": "qmd.plugins.qwen.settings",
     "search --interactive": "qmd.plugins.browse.command:pick",
+    "browse: open a note": "qmd.plugins.editor.command:open_found",
+    "expansion: checks": "qmd.plugins.qwen.expansion_checks:check_expansions",
+    "source code: declarations": "qmd.plugins.code.declarations:find_declarations",
+    "source code: grammar": "qmd.plugins.code.languages:has_grammar",
     "index: warm process": "qmd.plugins.mcp.remote_index:warm_index",
     "embed: serving process": "qmd.plugins.mcp.warm_record:serving_process",
     "status: server": "qmd.plugins.mcp.lifecycle:server_of",
