@@ -16,9 +16,9 @@ from qmd.errors import ModelError
 from qmd.inference.engines import embedder as embedder_module
 from qmd.inference.engines.embedder import OnnxEmbedder, foreign_share, is_other_latin, load_embedder
 from qmd.inference.models.builtin import MINILM, locate_builtin
-from qmd.inference.models.weights import describe_folder
 from qmd.inference.runtime.sessions import Session, open_session
 from qmd.inference.runtime.tokenization import load_tokenizer
+from qmd.plugins.models.sentence_transformers import describe_folder
 
 TEXTS = ("Reset a forgotten password in the settings.", "Bread.", "The borrow checker forbids aliased mutation. " * 9)
 

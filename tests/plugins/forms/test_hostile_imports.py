@@ -19,16 +19,8 @@ from msgspec.structs import replace
 
 from qmd.errors import ModelError, QmdError, UsageError
 from qmd.foreign import folded, is_name, path_below, read_json_file, short
-from qmd.inference.models.archives import export_model, import_model
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
-from qmd.inference.models.folders import (
-    MANIFEST_NAME,
-    Manifest,
-    measure_file,
-    read_manifest,
-    verify_model,
-    write_manifest,
-)
+from qmd.inference.models.folders import MANIFEST_NAME, Manifest, measure_file, read_manifest, write_manifest
 from qmd.inference.models.imported import IMPORT_FILE, find_imported, imported_models
 from qmd.inference.onnx_files import read_model
 from qmd.inference.records import ModelFile, ModelRecord, Role
@@ -36,6 +28,8 @@ from qmd.inference.runtime.tokenization import read_json, read_tokenizer
 from qmd.plugins.forms.importing import import_weights
 from qmd.plugins.forms.onnx_model import Model
 from qmd.plugins.forms.sources import find_files, find_ollama, importable_files
+from qmd.plugins.models.archives import export_model, import_model
+from qmd.plugins.models.inventory import verify_model
 from tests.plugins.forms.gguf_files import HIDDEN, write_qwen3
 from tests.plugins.forms.safetensors_files import QWEN3_PARTS, write_safetensors
 

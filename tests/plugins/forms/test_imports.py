@@ -18,9 +18,7 @@ from qmd.errors import BusyError, ModelError, NotFoundError, UsageError
 from qmd.files import exclusive_lock
 from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.loader import choose_model, identify_embedder, load_engines
-from qmd.inference.models.archives import export_model, import_model
 from qmd.inference.models.catalogue import JINA_ZH
-from qmd.inference.models.folders import list_models, remove_model, verify_model
 from qmd.inference.models.imported import find_imported
 from qmd.inference.records import Role
 from qmd.inference.runtime.sessions import open_session
@@ -36,6 +34,8 @@ from qmd.plugins.forms.sources import (
     importable_files,
     model_name,
 )
+from qmd.plugins.models.archives import export_model, import_model
+from qmd.plugins.models.inventory import list_models, remove_model, verify_model
 from qmd.plugins.qwen.cross_encoder import load_cross_encoder
 from qmd.plugins.qwen.decoding import Decoder
 from qmd.plugins.qwen.expansion import load_expander

@@ -15,9 +15,10 @@ from qmd.inference.engines.embedder import load_embedder
 from qmd.inference.loader import identify_embedder, load_engines
 from qmd.inference.models.builtin import MINILM, locate_builtin
 from qmd.inference.models.catalogue import JINA_ZH
-from qmd.inference.models.weights import describe_folder, encoder_fingerprint
+from qmd.inference.models.weights import encoder_fingerprint
 from qmd.inference.records import EmbedOverrides
 from qmd.inference.settings import EngineSettings
+from qmd.plugins.models.sentence_transformers import describe_folder
 from tests.inference.embedder_folders import (
     TEXT,
     Array,

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmd.chunking.declarations import Declaration, GrammarError, declared_headings, find_declarations
-from qmd.chunking.languages import has_grammar, language_of
-from qmd.chunking.split import split_code
+from qmd.chunking.split import Declaration, split_code
+from qmd.errors import GrammarError
+from qmd.indexing.reading import declared_headings
+from qmd.plugins.code.declarations import find_declarations
+from qmd.plugins.code.languages import has_grammar, language_of
 from qmd.records import Chunk
 from tests.regex_tokens import regex_token_starts
 
