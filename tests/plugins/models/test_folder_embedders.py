@@ -36,12 +36,6 @@ from tests.inference.embedder_folders import (
 )
 
 
-def test_a_model_of_last_token_pooling_is_not_run_as_mean(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "x", sentence_transformer("lasttoken"))
-    vectors = token_vectors(ids_of(folder, TEXT))
-    assert np.allclose(vectors_of(opened(folder))[0], unit(vectors[-1]), atol=1e-5)
-
-
 def test_the_prompts_that_a_folder_holds_are_put_before_queries_and_documents(tmp_path: Path) -> None:
     prompts = {"prompts": {"query": "find: ", "document": "note: "}}
     files = {**sentence_transformer("mean_tokens"), "config_sentence_transformers.json": prompts}
