@@ -163,8 +163,9 @@ class Seat:
         await self.pilot.pause()
 
     async def answered(self, stage: str) -> None:
-        """Wait for the last answer."""
+        """Wait for the last answer, and for the note that it chooses."""
         await self.until(lambda: self.status.startswith(stage) and not self.status.endswith("…"))
+        await self.until(lambda: all(worker.is_finished for worker in self.app.workers))
 
 
 @asynccontextmanager
