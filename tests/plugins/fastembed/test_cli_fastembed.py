@@ -34,7 +34,7 @@ def test_the_models_of_fastembed_are_listed_as_text_and_json(qmd: Qmd) -> None:
     assert any(
         line.startswith("embedder ") and EMBEDDER in line and " en " in line and " mit" in line for line in lines
     )
-    rows = {row["name"]: row for row in qmd("models", "list", "--available", "--json").rows}
+    rows = {row["name"]: row for row in qmd("models", "list", "--available", "--json").json}
     assert len(rows) == len(lines)
     assert rows[LATE]["kind"] == "late interaction" and rows[LATE]["role"] == "rerank"
     bge = rows[EMBEDDER]
@@ -62,8 +62,8 @@ def test_a_model_is_pulled_listed_checked_and_removed(name: str, qmd: Qmd, hub: 
     assert hub.agents == {"qmd"}
     folder = Path(qmd("models", "path", name.upper()).out.strip())
     assert {path: (folder / path).read_bytes() for path in files_of(name)} == files_of(name)
-    assert name in [row["name"] for row in qmd("models", "list", "--json").rows if row["present"]]
-    assert [row["name"] for row in qmd("models", "list", "--available", "--json").rows if row["present"]] == [name]
+    assert name in [row["name"] for row in qmd("models", "list", "--json").json if row["present"]]
+    assert [row["name"] for row in qmd("models", "list", "--available", "--json").json if row["present"]] == [name]
     run = qmd("models", "verify")
     assert (run.status, f"ok        {name}: tokenizer.json" in run.out) == (0, True)
     (folder / "tokenizer.json").write_bytes(b"{}")
@@ -121,7 +121,7 @@ def test_an_index_is_made_and_asked_with_a_model_of_fastembed(
     assert f"get it: qmd models pull {EMBEDDER}" in " ".join(run.err.split())
     assert _pull(qmd, hub, EMBEDDER).status == 0
     assert f"Model: {EMBEDDER} fp32" in qmd("index", str(notes)).out
-    assert qmd("vsearch", "Gardening and tomatoes.", "--json").rows[0]["file"].endswith("c & d.md")
+    assert qmd("vsearch", "Gardening and tomatoes.", "--json").json[0]["file"].endswith("c & d.md")
 
 
 @pytest.mark.parametrize("name", [CROSS_ENCODER, LATE])
@@ -138,7 +138,7 @@ def test_an_answer_is_reranked_by_a_model_of_fastembed(
     monkeypatch.setenv("QMD_RERANK_MODEL", name)
     assert _pull(qmd, hub, name).status == 0
     run = qmd("query", "restore the archive of the service", "--json")
-    assert run.rows[0]["file"].endswith("backup.md")
+    assert run.json[0]["file"].endswith("backup.md")
     assert "warning" not in run.err
     with open_index() as index:
         response = index.search("restore the archive of the service")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ def test_the_shipped_skill_is_shown(qmd: Qmd) -> None:
 
 
 def test_skills_are_listed_as_json(qmd: Qmd) -> None:
-    answer = json.loads(qmd("skills", "list", "--json").out)
+    answer = qmd("skills", "list", "--json").json
     assert answer["success"] is True
     assert [skill["name"] for skill in answer["data"]] == ["qmd"]
     assert "passages that answer" in answer["data"][0]["description"]
@@ -28,7 +27,7 @@ def test_another_folder_of_skills_replaces_the_shipped_ones(
     (tmp_path / "own" / "SKILL.md").write_text("---\nname: own\ndescription: one\n  two\n---\nbody\n")
     (tmp_path / "own" / "references" / "a.md").write_text("more\n")
     monkeypatch.setenv("QMD_SKILLS_DIR", str(tmp_path))
-    data = json.loads(qmd("skills", "get", "own", "--full", "--json").out)["data"]
+    data = qmd("skills", "get", "own", "--full", "--json").json["data"]
     assert data[0]["files"] == [{"path": "references/a.md", "content": "more\n"}]
 
 
@@ -36,7 +35,7 @@ def test_an_unknown_skill_fails_in_words_and_in_json(qmd: Qmd) -> None:
     run = qmd("skills", "get", "nope")
     assert (run.status != 0, "Skill not found: nope" in run.err) == (True, True)
     run = qmd("skills", "get", "nope", "--json")
-    assert (run.status, json.loads(run.out)) == (1, {"success": False, "error": "Skill not found: nope"})
+    assert (run.status, run.json) == (1, {"success": False, "error": "Skill not found: nope"})
 
 
 def test_installing_twice_needs_force(qmd: Qmd, home: Path) -> None:
