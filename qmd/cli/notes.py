@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -11,14 +10,11 @@ from qmd.cli import completion
 from qmd.cli.invocation import Invocation
 from qmd.cli.options import Collections, Index, Json, Limit, positive_number
 from qmd.cli.output import out, warn
-from qmd.errors import NotFoundError
 from qmd.render.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qmd.app.index import Index as OpenIndex
-    from qmd.app.launching import Launch
     from qmd.records import StoredDocument
 
 _MOST_DIGITS = 4
@@ -40,7 +36,7 @@ _Print = Annotated[bool, Option("--print", help="Print the command that would ru
 def open_note(invocation: Invocation, note: _Target = None, print_only: _Print = False, index: Index = None) -> int:
     """Open a note where it can be edited."""
     from qmd.app.disk_paths import recall_hit
-    from qmd.app.launching import launch
+    from qmd.app.launching import launch, plan_opening
 
     reference = " ".join(note or ())
     if not reference:
@@ -51,27 +47,12 @@ def open_note(invocation: Invocation, note: _Target = None, print_only: _Print =
         reference, line = recall_hit(locations, int(reference))
     with invocation.open(locations) as opened:
         found = opened.get(reference, max_lines=1)
-        plan = plan_opening(invocation, opened, found.document, line or found.first_line)
+        plan = plan_opening(opened, found.document, line or found.first_line, invocation.environ)
     if print_only:
         out(f"{plan}\n")
     else:
         launch(plan)
     return 0
-
-
-def plan_opening(invocation: Invocation, index: OpenIndex, document: StoredDocument, line: int) -> Launch:
-    """What opens a document at a line.
-
-    Raises:
-        NotFoundError: Its file is gone.
-        QmdError: The variable of an editor cannot be read as a command, or no program is known for the file.
-    """
-    path = index.disk_paths([document]).get(document.uri)
-    if path is None:
-        raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
-    from qmd.app.launching import plan_launch
-
-    return plan_launch(Path(path), line, invocation.environ, index.editor_uri())
 
 
 Note = Annotated[
