@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,12 @@ class Run:
     status: int
     out: str
     err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Standard output as JSON."""
+        rows: list[dict[str, Any]] = json.loads(self.out)
+        return rows
 
 
 Qmd = Callable[..., Run]

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 _SYMBOLS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
-    # Patterns are kept as text: `re` compiles one when a text first asks, and most queries never do.
     # In code `c++` in lower case is an increment: it counts only where prose would have it.
     (
         "++",

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct
 
 from qmd.records import Link, StoredDocument
 
 if TYPE_CHECKING:
-    from typing import TypedDict
-
     from qmd.inference.base import EngineDescription
-
-    class EmbedOptions(TypedDict, total=False):
-        """The fields of `EmbedRequest` that may be given by name."""
-
-        force: bool
-        timeout_s: float | None
-        cut_declarations: bool
-        resumes: bool
-
 
 DEFAULT_MAX_BYTES = 65_536
 """Longest document, in bytes, that is shown as one of several unless the request says otherwise."""
@@ -167,6 +156,15 @@ class EmbedRequest(Struct, frozen=True):
     """Cut source files at their declarations; False cuts them as plain text."""
     resumes: bool = False
     """After `timeout_s` the same index goes on in a moment: to others it is one run."""
+
+
+class EmbedOptions(TypedDict, total=False):
+    """The fields of `EmbedRequest` that may be given by name."""
+
+    force: bool
+    timeout_s: float | None
+    cut_declarations: bool
+    resumes: bool
 
 
 class EmbeddingStart(Struct, frozen=True):

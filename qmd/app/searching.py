@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct
 
@@ -12,24 +12,7 @@ from qmd.records import Query, SubQuery
 from qmd.retrieval.query import CANDIDATES, PASSAGE_CHARS, Mode, SearchOptions, primary_text, read_query
 
 if TYPE_CHECKING:
-    from typing import TypedDict
-
     from qmd.inference.records import Role
-
-    class SearchWishes(TypedDict, total=False):
-        """The fields of `SearchRequest` that a Python caller may give by name."""
-
-        mode: Mode
-        intent: str | None
-        limit: int
-        min_relevance: float
-        rerank: bool
-        expand: bool | None
-        candidate_limit: int | None
-        budget_ms: int | None
-        explain: bool
-        full_body: bool
-        sort: str | None
 
 
 class SearchRequest(Struct, frozen=True):
@@ -64,6 +47,22 @@ class SearchRequest(Struct, frozen=True):
     def label(self) -> str:
         """The query as shown to people: first `lex`, else first `vec`, else the first text."""
         return primary_text(self.searches) if self.text is None else self.text
+
+
+class SearchWishes(TypedDict, total=False):
+    """The fields of `SearchRequest` that a Python caller may give by name."""
+
+    mode: Mode
+    intent: str | None
+    limit: int
+    min_relevance: float
+    rerank: bool
+    expand: bool | None
+    candidate_limit: int | None
+    budget_ms: int | None
+    explain: bool
+    full_body: bool
+    sort: str | None
 
 
 def as_request(

@@ -240,10 +240,9 @@ def find_screen(environ: Mapping[str, str], colour: str, is_terminal: bool) -> S
             colour = "never"
     if not is_terminal and colour != "always":
         return None
-    # Brings three modules of compression along, which plain results and help do without.
-    from shutil import get_terminal_size
+    import shutil
 
-    size = get_terminal_size()
+    size = shutil.get_terminal_size()
     return Screen(size.columns, size.lines, None if colour == "never" else _colours(environ))
 
 

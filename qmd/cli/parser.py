@@ -374,7 +374,6 @@ def _leaves(name: str, hint: Any, default: object) -> Iterator[Parameter]:
     if not _is_record(hint):
         yield Parameter(name, Parameter.KEYWORD_ONLY, annotation=hint, default=default)
         return
-    # Fields without a default come first.
     defaults = dict(zip(reversed(hint.__struct_fields__), reversed(hint.__struct_defaults__), strict=False))
     for name, one in _fields(hint).items():
         yield from _leaves(name, one, defaults.get(name, Parameter.empty))

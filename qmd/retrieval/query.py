@@ -312,9 +312,8 @@ def split_filters(text: str, *, is_ended: bool = False) -> tuple[str, tuple[str,
 
 def _find_filters(text: str) -> list[re.Match[str]]:
     """The filters in `text`; inside a quoted phrase the spelling of one is part of the phrase."""
-    if ":" not in text:
-        return []
-    return [match for match in re.finditer(_FILTER, text, re.IGNORECASE) if text.count('"', 0, match.start()) % 2 == 0]
+    found = re.finditer(_FILTER, text, re.IGNORECASE) if ":" in text else ()
+    return [match for match in found if text.count('"', 0, match.start()) % 2 == 0]
 
 
 def _take_filters(text: str, filters: list[MetadataFilter]) -> str:

@@ -19,9 +19,9 @@ from qmd.inference.records import ModelRecord
 from qmd.inference.settings import EngineSettings
 from qmd.plugins.forms.onnx_model import value_info
 from tests.inference.exported_graphs import PublishedWriter
-from tests.inference.model_hub import WEIGHTS, FakeHub, Reply, serve_hub
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
+from tests.plugins.models.model_hub import WEIGHTS, FakeHub, Reply, serve_hub
 from tests.program import Qmd, Run
 
 BUILTIN = locate_builtin()

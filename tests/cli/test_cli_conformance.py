@@ -21,7 +21,17 @@ def test_the_skill_option_prints_the_skill(qmd: Qmd) -> None:
     assert qmd("--skill").out.startswith("QMD Skill\n")
 
 
-@pytest.mark.parametrize("argv", [("--version",), ("-v",), ("status", "--version"), ("search", "words", "-v")])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--version",),
+        ("-v",),
+        ("status", "--version"),
+        ("search", "words", "-v"),
+        ("--index", "x", "-v"),
+        ("collection", "-v"),
+    ],
+)
 def test_the_version_is_printed_wherever_it_is_asked_for(qmd: Qmd, argv: tuple[str, ...]) -> None:
     assert (qmd(*argv).status, qmd(*argv).out) == (0, f"qmd {__version__}\n")
 
@@ -33,10 +43,6 @@ def test_a_word_after_two_dashes_is_no_option(qmd: Qmd) -> None:
 def test_help_ends_with_the_index_that_would_be_used(qmd: Qmd, tmp_path: Path) -> None:
     assert qmd("--help").out.endswith(f"Index: {tmp_path / 'cache' / 'qmd' / 'index.sqlite'}\n")
     assert qmd("--index", "work", "--help").out.endswith(f"Index: {tmp_path / 'cache' / 'qmd' / 'work.sqlite'}\n")
-
-
-def test_bare_group_names_show_their_arguments(qmd: Qmd) -> None:
-    assert "qmd collection add <path> [--name <name>]" in qmd("collection").out
 
 
 def test_a_missing_document_has_the_known_words(indexed: Qmd) -> None:

@@ -110,13 +110,6 @@ def test_a_collection_whose_folder_vanished_is_reported_and_kept(indexed: Qmd, n
     assert json.loads(indexed("status", "--json").out)["totalDocuments"] == 3
 
 
-def test_an_unreadable_file_is_a_warning(indexed: Qmd, notes: Path) -> None:
-    (notes / "binary.md").write_bytes(b"\x00\x01\x02" * 100)
-    run = indexed("update")
-    assert run.status == 0
-    assert "binary.md" in run.err
-
-
 def test_update_prints_the_counts_of_each_collection(indexed: Qmd, notes: Path) -> None:
     run = indexed("update")
     assert run.out.startswith("Updating 1 collection(s)...\n\n[1/1] notes (**/*.md)\n")
@@ -137,20 +130,6 @@ def test_hooks_run_in_the_collection_and_their_output_is_indented(indexed: Qmd, 
     assert "    Running update command: echo" in run.out
     assert "\n    done\n" in run.out
     assert "1 new" in run.out
-
-
-def test_a_failing_hook_fails_the_update_with_its_status_but_not_the_other_collections(
-    indexed: Qmd, home: Path
-) -> None:
-    (home / "other").mkdir()
-    (home / "other/x.md").write_text("# X\n")
-    indexed("index", "other", "--no-embed")
-    (home / "other/y.md").write_text("# Y\n")
-    indexed("collection", "update-cmd", "notes", "exit 7")
-    run = indexed("update")
-    assert run.status == 7
-    assert "✗ Update command failed with exit code 7" in run.out
-    assert "Indexed: 1 new, 0 updated, 1 unchanged" in run.out
 
 
 def test_embedding_twice_finds_nothing_to_do(indexed: Qmd) -> None:
@@ -182,11 +161,6 @@ def test_a_second_embedding_run_leaves_the_work_to_the_first(indexed: Qmd, tmp_p
         run = indexed("embed")
     assert (run.status, run.out) == (5, "Another embed process is already running. Skipping.\n")
     assert run.err.startswith("error: another process is computing vectors for index '")
-
-
-def test_cleanup_says_what_it_would_do_before_it_does_it(indexed: Qmd) -> None:
-    assert indexed("cleanup", "--dry-run").out.startswith("Dry run — no changes made.")
-    assert indexed("cleanup").out.endswith("✓ FTS compacted, database vacuumed\n")
 
 
 def test_a_busy_index_is_reported_in_the_words_that_programs_wait_for(

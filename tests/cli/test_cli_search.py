@@ -65,37 +65,11 @@ def test_full_bodies_and_source_line_numbers(indexed: Qmd) -> None:
     assert row["body"] == "1: # Beta & co\n2: \n3: Gardening and tomatoes.\n"
 
 
-def test_an_unknown_collection_is_named_with_status_3(indexed: Qmd) -> None:
-    run = indexed("search", "x", "-c", "nots")
-    assert (run.status, run.out) == (3, "")
-    assert run.err == "error: Collection not found: nots\nhint: did you mean 'notes'? see: qmd collection list\n"
-
-
 def test_a_budget_too_small_to_load_models_is_answered_by_words(indexed: Qmd) -> None:
     run = indexed("query", "tomatoes", "--budget", "300", "--json")
     assert [row["title"] for row in json.loads(run.out)] == ["Beta & co"]
     assert "budget of 300 ms: loading models would take longer" in run.err
     assert run.err.count("warning:") == 1
-
-
-def test_without_an_index_the_hint_is_how_to_make_one(qmd: Qmd) -> None:
-    run = qmd("search", "x")
-    assert run.status == 3
-    assert "qmd index" in run.err
-
-
-def test_an_excluded_collection_is_found_only_by_name(indexed: Qmd) -> None:
-    indexed("collection", "exclude", "notes")
-    run = indexed("search", "tomatoes", "--json")
-    assert json.loads(run.out) == []
-    assert "excluded" in run.err
-    assert len(json.loads(indexed("search", "tomatoes", "--json", "-c", "notes").out)) == 1
-
-
-def test_a_count_that_is_no_number_means_the_default_and_says_so(indexed: Qmd) -> None:
-    run = indexed("search", "the", "-n", "many", "--json")
-    assert run.status == 0
-    assert "-n 'many'" in run.err
 
 
 def test_a_named_index_is_separate_and_part_of_the_address(indexed: Qmd, notes: Path) -> None:
@@ -109,14 +83,6 @@ def test_a_note_edited_by_hand_is_shown_by_the_next_search(indexed: Qmd, tmp_pat
     config = tmp_path / "config/qmd/index.yml"
     config.write_text(config.read_text() + "\nglobal_context: about everything\n")
     assert json.loads(indexed("search", "tomatoes", "--json").out)[0]["context"] == "about everything"
-
-
-def test_reading_commands_leave_the_configuration_alone(indexed: Qmd, tmp_path: Path) -> None:
-    config = tmp_path / "config/qmd/index.yml"
-    before = config.read_bytes()
-    for argv in (["search", "x"], ["status"], ["ls"], ["get", "pricing.md"], ["collection", "list"]):
-        assert indexed(*argv).status == 0
-    assert config.read_bytes() == before
 
 
 def test_a_collection_deleted_by_hand_is_no_longer_found_and_goes_with_the_next_update(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count, permutations
 from pathlib import Path
 
@@ -19,8 +21,44 @@ from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import SearchOptions, parse_query
 from qmd.store.opening import open_reader, open_writer
 from tests import fakes
-from tests.conformance.world import World
 from tests.note_index import NoteIndex
+from tests.program import Qmd, Run
+
+
+@dataclass(frozen=True)
+class World:
+    """A home folder and the program in it."""
+
+    home: Path
+    config_file: Path
+    database: Path
+    run: Qmd
+
+    def ok(self, *argv: str) -> Run:
+        """Run a command that must succeed."""
+        done = self.run(*argv)
+        assert done.status == 0, f"{argv}: {done}"
+        return done
+
+    def write(self, folder: str, files: Mapping[str, str]) -> Path:
+        """Write files below a folder of the home; the folder."""
+        for name, text in files.items():
+            target = self.home / folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        return self.home / folder
+
+    def collection(self, name: str, files: Mapping[str, str], *options: str) -> Path:
+        """Write files and add their folder as a collection."""
+        folder = self.write(name, files)
+        self.ok("collection", "add", str(folder), "--name", name, *options)
+        return folder
+
+
+@pytest.fixture
+def world(home: Path, qmd: Qmd, tmp_path: Path) -> World:
+    return World(home, tmp_path / "config" / "qmd" / "index.yml", tmp_path / "cache" / "qmd" / "index.sqlite", qmd)
+
 
 # --- correctness ----------------------------------------------------------------------------------
 
@@ -209,7 +247,7 @@ def test_15_a_removed_collection_leaves_no_documents_behind(world: World) -> Non
 
 def test_15_a_renamed_collection_takes_its_documents_along(world: World) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n"})
-    world.ok("collection", "rename", "docs", "notes")
+    assert "✓ Renamed collection 'docs' to 'notes'" in world.ok("collection", "rename", "docs", "notes").out
     assert [row["file"] for row in world.ok("search", "kiwi", "--json").rows] == ["qmd://notes/a.md"]
     assert "0 new, 0 updated, 1 unchanged, 0 removed" in world.ok("update").out
 
@@ -253,9 +291,10 @@ def test_17_vsearch_with_a_minimum_of_zero_shows_everything(world: World) -> Non
     assert len(world.ok("vsearch", "kiwi fruit", "--min-score", "0.5", "--json").rows) == 1
 
 
-def test_17_a_limit_of_zero_is_told(world: World) -> None:
+@pytest.mark.parametrize("value", ["0", "many"])
+def test_17_a_limit_of_zero_or_of_words_is_told(world: World, value: str) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n"})
-    assert "-n '0' is not a positive whole number" in world.ok("search", "kiwi", "-n", "0").err
+    assert f"-n '{value}' is not a positive whole number" in world.ok("search", "kiwi", "-n", value).err
 
 
 def test_18_bench_reports_what_failed_and_counts_it_nowhere(world: World) -> None:
@@ -270,13 +309,14 @@ def test_18_bench_reports_what_failed_and_counts_it_nowhere(world: World) -> Non
     report = json.loads(done.out)
     assert report["summary"]["bm25"]["avg_mrr"] == 1
     assert "failed" in done.err
-    assert "bad" in done.out
+    assert "unmatched double quote" in report["results"][1]["backends"]["bm25"]["error"]
+    assert [failure["query_id"] for failure in report["backends"]["bm25"]["failures"]] == ["bad"]
     assert report["timestamp"].startswith("20")
     assert report["timestamp"].count(":") == 2
 
 
 def test_18_bench_does_not_take_one_name_for_the_end_of_another() -> None:
-    assert same_file("a.md", "qmd://docs/sub/a.md")
+    assert same_file("a.md", "qmd://docs/sub/A.md")
     assert not same_file("a.md", "qmd://docs/aaa.md")
     assert not same_file("aaa.md", "a.md")
 
@@ -367,9 +407,10 @@ def names(world: World) -> list[str]:
 def test_23_a_checkout_reads_nothing_outside_itself_and_runs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = untrusted_project(world, monkeypatch)
+    project = untrusted_project(world, monkeypatch, "models: {embed: 'hf:evil/x'}\n")
     done = world.ok("update")
-    assert "outside this project" in done.err
+    assert "Skipping collection 'out'" in done.err and "outside this project" in done.err
+    assert "qmd trust" in done.err
     assert not (project / "docs" / "hooked").exists()
     assert [row["path"] for row in world.ok("search", "kiwi", "--json").rows] == ["a.md"]
 

@@ -24,7 +24,12 @@ SCOPE = (
     "tests/store",
 )
 GLOBS = ("tests/ingest",)
-TRUST = ("tests/config", "tests/cli/test_cli_project.py", "tests/cli/test_cli_strange_projects.py")
+TRUST = (
+    "tests/config",
+    "tests/cli/test_cli_project.py",
+    "tests/cli/test_cli_strange_projects.py",
+    "tests/conformance",
+)
 MIGRATIONS = (
     "tests/upgrade",
     "tests/store/test_store_failures.py",

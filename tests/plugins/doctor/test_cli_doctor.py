@@ -182,7 +182,9 @@ def test_what_others_can_read_is_named_with_the_command_that_closes_it(
 
 
 def test_missing_vectors_are_advised_and_present_ones_sampled(indexed: Qmd) -> None:
-    assert "3 of 3 documents have none; run: qmd embed" in indexed("doctor").out
+    run = indexed("doctor")
+    assert (run.status, "✓ index: sound, 3 documents" in run.out) == (0, True)
+    assert "3 of 3 documents have none; run: qmd embed" in run.out
     indexed("embed")
     checks = {check["name"]: check for check in json.loads(indexed("doctor", "--json").out)["checks"]}
     assert checks["vectors"]["ok"]

@@ -13,8 +13,8 @@ from qmd.cli.app import main
 from qmd.plugins.fastembed.available import draw_available
 from qmd.plugins.fastembed.catalogue import fastembed_models
 from qmd.render.drawing import Screen
-from tests.inference.model_hub import FakeHub, serve_hub
 from tests.plugins.fastembed.tiny_fastembed import CROSS_ENCODER, EMBEDDER, LATE, REPOSITORIES, STATIC, files_of
+from tests.plugins.models.model_hub import FakeHub, serve_hub
 
 
 @pytest.fixture(autouse=True)

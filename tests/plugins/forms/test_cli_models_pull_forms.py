@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from qmd.inference.models.catalogue import QWEN_EXPANDER, QWEN_RERANKER
 from qmd.inference.models.prepared import form_that_pays, forms_for
-from tests.inference.model_hub import FakeHub, serve_hub
 from tests.inference.tiny_models import PUBLISHED, random_weights, write_model
 from tests.inference.tiny_tokenizer import write_tokenizer
+from tests.plugins.models.model_hub import FakeHub, serve_hub
 from tests.program import Qmd
 
 FORM = forms_for(QWEN_RERANKER)[0]

@@ -9,17 +9,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from qmd.app.disk_paths import linker
-from qmd.errors import NotFoundError, QmdError
+from qmd.errors import QmdError
 from qmd.names import to_text
-
-if TYPE_CHECKING:
-    from qmd.app.index import Index
-    from qmd.records import StoredDocument
 
 _AT_LINE: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("code", "code-insiders", "codium", "vscodium", "cursor", "windsurf"), ("-g", "{file}:{line}")),
@@ -44,19 +39,6 @@ class Launch(Struct, frozen=True):
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
-
-
-def plan_opening(index: Index, document: StoredDocument, line: int, environ: Mapping[str, str]) -> Launch:
-    """What opens a document at a line.
-
-    Raises:
-        NotFoundError: Its file is gone.
-        QmdError: The variable of an editor cannot be read as a command, or no program is known for the file.
-    """
-    path = index.disk_paths([document]).get(document.uri)
-    if path is None:
-        raise NotFoundError(f"the file of '{document.uri}' is gone", "refresh the index: qmd update")
-    return plan_launch(Path(path), line, environ, index.editor_uri())
 
 
 def plan_launch(
