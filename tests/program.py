@@ -30,10 +30,9 @@ class Run:
     err: str
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Standard output as JSON."""
-        rows: list[dict[str, Any]] = json.loads(self.out)
-        return rows
+    def json(self) -> Any:
+        """What standard output says as JSON."""
+        return json.loads(self.out)
 
 
 Qmd = Callable[..., Run]

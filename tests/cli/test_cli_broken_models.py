@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,7 +106,7 @@ def _place(models: Path, record: ModelRecord, damage: Break) -> Path:
 
 def _paths(run: Run) -> list[str]:
     assert run.status == 0, run.err
-    return [row["file"] for row in json.loads(run.out)]
+    return [row["file"] for row in run.json]
 
 
 @pytest.mark.parametrize("case", BROKEN)

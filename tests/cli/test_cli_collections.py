@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def test_a_dot_means_the_current_folder(qmd: Qmd, notes: Path, monkeypatch: pyte
     monkeypatch.chdir(notes)
     monkeypatch.setenv("PWD", str(notes))
     assert qmd("collection", "add", ".").status == 0
-    assert json.loads(qmd("collection", "list", "--json").out)[0]["name"] == "notes"
+    assert qmd("collection", "list", "--json").json[0]["name"] == "notes"
 
 
 def test_a_second_collection_of_that_name_or_place_is_refused(qmd: Qmd, notes: Path) -> None:
@@ -37,7 +36,7 @@ def test_a_second_collection_of_that_name_or_place_is_refused(qmd: Qmd, notes: P
 def test_one_folder_may_be_two_collections_with_two_masks(qmd: Qmd, notes: Path) -> None:
     qmd("collection", "add", str(notes), "--name", "one", "--glob", "pricing.md")
     qmd("collection", "add", str(notes), "--name", "two", "--mask", "daily/**/*.md")
-    rows = {row["name"]: row["files"] for row in json.loads(qmd("collection", "list", "--json").out)}
+    rows = {row["name"]: row["files"] for row in qmd("collection", "list", "--json").json}
     assert rows == {"one": 1, "two": 1}
 
 
@@ -61,7 +60,7 @@ def test_removing_says_how_many_documents_went_and_that_the_files_stay(indexed: 
     assert len(list(notes.rglob("*.md"))) == 3
     assert run.out == "✓ Removed collection 'notes'\n  Deleted 3 documents\n"
     assert indexed("collection", "remove", "notes").err.startswith("error: Collection not found: notes\n")
-    assert json.loads(indexed("status", "--json").out)["totalDocuments"] == 0
+    assert indexed("status", "--json").json["totalDocuments"] == 0
 
 
 def test_show_has_the_labels_that_programs_parse(indexed: Qmd, notes: Path) -> None:

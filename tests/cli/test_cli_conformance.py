@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -113,7 +112,7 @@ def test_nothing_is_said_of_files_outside_the_collections(indexed: Qmd, home: Pa
 
 
 def test_paths_on_disk_stand_alone(indexed: Qmd) -> None:
-    rows = json.loads(indexed("multi-get", "daily/*.md", "--full-path", "--json").out)
+    rows = indexed("multi-get", "daily/*.md", "--full-path", "--json").json
     assert rows[0]["file"] == f".{os.sep}notes/daily/sunday.md"
     assert "docid" not in rows[0]
     assert indexed("multi-get", "daily/*.md", "--full-path", "--files").out == "./notes/daily/sunday.md\n"
@@ -130,7 +129,7 @@ def test_collections_are_as_old_as_their_last_update_not_their_files(qmd: Qmd, n
     for file in notes.rglob("*.md"):
         os.utime(file, (1_600_000_000, 1_600_000_000))
     qmd("collection", "add", str(notes))
-    updated = json.loads(qmd("collection", "list", "--json").out)[0]["updated"]
+    updated = qmd("collection", "list", "--json").json[0]["updated"]
     assert datetime.now(UTC) - datetime.fromisoformat(updated) < timedelta(minutes=5)
     assert "d ago" not in qmd("status").out
 

@@ -93,7 +93,7 @@ def test_multi_get_takes_several_globs(indexed: Qmd) -> None:
 
 
 def test_a_search_row_leads_to_the_document_by_docid(indexed: Qmd) -> None:
-    (row,) = json.loads(indexed("search", "tomatoes", "--json").out)
+    (row,) = indexed("search", "tomatoes", "--json").json
     assert indexed("get", row["docid"]).out.startswith("qmd://notes/we ird/c & d.md  #")
 
 
@@ -112,9 +112,9 @@ def test_contexts_stand_above_the_text(indexed: Qmd) -> None:
 
 
 def test_multi_get_takes_globs_lists_and_docids(indexed: Qmd) -> None:
-    assert [row["file"] for row in json.loads(indexed("multi-get", "daily/*.md", "--json").out)] == ["daily/sunday.md"]
+    assert [row["file"] for row in indexed("multi-get", "daily/*.md", "--json").json] == ["daily/sunday.md"]
     run = indexed("multi-get", "pricing.md, nope.md", "--json", "--no-line-numbers")
-    (row,) = json.loads(run.out)
+    (row,) = run.json
     assert row["file"] == "qmd://notes/pricing.md"
     assert row["body"].startswith("# Pricing")
     assert "File not found: nope.md" in run.err
@@ -122,7 +122,7 @@ def test_multi_get_takes_globs_lists_and_docids(indexed: Qmd) -> None:
 
 
 def test_multi_get_skips_what_is_too_large_and_cuts_what_is_too_long(indexed: Qmd) -> None:
-    (row,) = json.loads(indexed("multi-get", "pricing.md", "--max-bytes", "10", "--json").out)
+    (row,) = indexed("multi-get", "pricing.md", "--max-bytes", "10", "--json").json
     assert row["skipped"] is True
     assert "qmd get" in row["reason"]
     shown = indexed("multi-get", "pricing.md", "-l", "1", "--no-line-numbers", "--json").out
@@ -142,8 +142,8 @@ def test_ls_lists_collections_then_files_then_a_prefix(indexed: Qmd) -> None:
 
 def test_status_and_lists_work_before_anything_is_indexed(qmd: Qmd) -> None:
     assert qmd("status").status == 0
-    assert json.loads(qmd("status", "--json").out)["totalDocuments"] == 0
-    assert json.loads(qmd("collection", "list", "--json").out) == []
+    assert qmd("status", "--json").json["totalDocuments"] == 0
+    assert qmd("collection", "list", "--json").json == []
     assert qmd("ls").out.startswith("No collections found.")
 
 

@@ -130,10 +130,6 @@ def test_an_explanation_stands_below_each_hit_and_not_on_stderr(indexed: Qmd) ->
     assert piped.err.startswith("time: lexical ")
 
 
-def test_results_longer_than_the_screen_open_in_the_pager(indexed: Qmd) -> None:
-    assert on_terminal("search", "pricing", "--full", LINES="5", QMD_PAGER="sed s/^/paged:/").out.startswith("paged:")
-
-
 def test_a_forced_screen_through_a_pipe_is_drawn(indexed: Qmd) -> None:
     (row,) = json.loads(through_pipe("search", "tomatoes", "--json").out)
     assert f"{row['docid']}" in SEQUENCE.sub("", through_pipe("search", "tomatoes", "--color", "always").out)

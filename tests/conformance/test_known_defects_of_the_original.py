@@ -66,7 +66,7 @@ def world(home: Path, qmd: Qmd, tmp_path: Path) -> World:
 def test_01_a_small_collection_is_found_beside_hundreds_of_better_hits_elsewhere(world: World) -> None:
     world.collection("big", {f"{n}.md": f"# Kiwi {n}\n\nkiwi kiwi kiwi\n" for n in range(600)})
     world.collection("small", {"s.md": "# Fruit\n\nA long note that names the kiwi once among many other words.\n"})
-    rows = world.ok("search", "kiwi", "-c", "small", "-n", "2", "--json").rows
+    rows = world.ok("search", "kiwi", "-c", "small", "-n", "2", "--json").json
     assert [row["file"] for row in rows] == ["qmd://small/s.md"]
 
 
@@ -74,9 +74,9 @@ def test_02_excluding_every_collection_searches_none(world: World) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n"})
     world.ok("collection", "exclude", "docs")
     done = world.ok("search", "kiwi", "--json")
-    assert done.rows == []
+    assert done.json == []
     assert "every collection is excluded" in done.err
-    assert len(world.ok("search", "kiwi", "--json", "-c", "docs").rows) == 1
+    assert len(world.ok("search", "kiwi", "--json", "-c", "docs").json) == 1
 
 
 def test_03_a_tilde_in_a_path_is_the_home_folder(world: World) -> None:
@@ -93,14 +93,14 @@ def test_04_relative_paths_of_a_project_start_at_the_project(world: World, monke
     assert "Indexed: 1 new" in world.ok("update").out
     monkeypatch.chdir(project / "src" / "deep")
     assert "0 new, 0 updated, 1 unchanged, 0 removed" in world.ok("update").out
-    assert len(world.ok("search", "kiwi", "--json").rows) == 1
+    assert len(world.ok("search", "kiwi", "--json").json) == 1
 
 
 def test_05_a_file_emptied_on_disk_is_no_longer_found_by_its_old_text(world: World) -> None:
     folder = world.collection("docs", {"a.md": "# Kiwi\n\nripe kiwi\n", "b.md": "# Other\n"})
     (folder / "a.md").write_text("  \n\n")
     world.ok("update")
-    assert world.ok("search", "kiwi", "--json").rows == []
+    assert world.ok("search", "kiwi", "--json").json == []
 
 
 @pytest.mark.parametrize("format", ["json", "csv", "cli", "md", "xml"])
@@ -132,8 +132,8 @@ def test_07_the_order_of_typed_lines_changes_neither_weights_nor_results(world: 
 
 def test_08_an_expand_line_is_the_same_as_its_text(world: World) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n\nripe\n", "b.md": "# Expand\n\nhow to expand a disk\n"})
-    plain = world.ok("query", "kiwi", "--json", "--no-rerank").rows
-    prefixed = world.ok("query", "expand: kiwi", "--json", "--no-rerank").rows
+    plain = world.ok("query", "kiwi", "--json", "--no-rerank").json
+    prefixed = world.ok("query", "expand: kiwi", "--json", "--no-rerank").json
     assert prefixed == plain
     assert [row["path"] for row in prefixed] == ["a.md"]
 
@@ -221,7 +221,7 @@ def test_13_a_docid_that_two_texts_share_is_refused_with_both_named(world: World
 def test_14_a_context_ends_at_its_folder(world: World) -> None:
     world.collection("docs", {"sub/a.md": "# Kiwi\n", "subway/b.md": "# Kiwi\n"})
     world.ok("context", "add", "qmd://docs/sub", "Only of sub")
-    contexts = {row["path"]: row.get("context") for row in world.ok("search", "kiwi", "--json").rows}
+    contexts = {row["path"]: row.get("context") for row in world.ok("search", "kiwi", "--json").json}
     assert contexts == {"sub/a.md": "Only of sub", "subway/b.md": None}
 
 
@@ -239,7 +239,7 @@ def test_15_a_removed_collection_leaves_no_documents_behind(world: World) -> Non
     world.collection("docs", {"a.md": "# Kiwi\n"})
     world.collection("more", {"b.md": "# Kiwi\n\ntwo\n"})
     world.ok("collection", "remove", "docs")
-    assert [row["file"] for row in world.ok("search", "kiwi", "--json").rows] == ["qmd://more/b.md"]
+    assert [row["file"] for row in world.ok("search", "kiwi", "--json").json] == ["qmd://more/b.md"]
     with sqlite3.connect(f"file:{world.database}?mode=ro", uri=True) as foreign:
         assert foreign.execute("SELECT collection FROM documents").fetchall() == [("more",)]
     foreign.close()
@@ -248,7 +248,7 @@ def test_15_a_removed_collection_leaves_no_documents_behind(world: World) -> Non
 def test_15_a_renamed_collection_takes_its_documents_along(world: World) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n"})
     assert "✓ Renamed collection 'docs' to 'notes'" in world.ok("collection", "rename", "docs", "notes").out
-    assert [row["file"] for row in world.ok("search", "kiwi", "--json").rows] == ["qmd://notes/a.md"]
+    assert [row["file"] for row in world.ok("search", "kiwi", "--json").json] == ["qmd://notes/a.md"]
     assert "0 new, 0 updated, 1 unchanged, 0 removed" in world.ok("update").out
 
 
@@ -265,7 +265,7 @@ def test_15_changes_to_a_collection_keep_its_other_keys(world: World) -> None:
     assert "# mine" in text
     assert "drafts/**" in text
     world.ok("update")
-    assert [row["path"] for row in world.ok("search", "kiwi", "--json").rows] == ["a.md"]
+    assert [row["path"] for row in world.ok("search", "kiwi", "--json").json] == ["a.md"]
 
 
 def test_16_a_list_in_which_nothing_resolves_is_a_failure(world: World) -> None:
@@ -278,7 +278,7 @@ def test_16_a_list_in_which_nothing_resolves_is_a_failure(world: World) -> None:
 def test_16_documents_of_one_name_in_two_collections_are_told_apart(world: World) -> None:
     world.collection("big", {"1.md": "# One\n"})
     world.collection("huge", {"1.md": "# Eins\n"})
-    rows = world.ok("multi-get", "{big,huge}/1.md", "--json").rows
+    rows = world.ok("multi-get", "{big,huge}/1.md", "--json").json
     assert [row["file"] for row in rows] == ["qmd://big/1.md", "qmd://huge/1.md"]
     for row in rows:
         assert row["body"] in world.ok("get", row["file"]).out
@@ -287,8 +287,8 @@ def test_16_documents_of_one_name_in_two_collections_are_told_apart(world: World
 def test_17_vsearch_with_a_minimum_of_zero_shows_everything(world: World) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n\nA fruit.\n", "b.md": "# Concrete\n\nHow bridges are built.\n"})
     world.ok("embed")
-    assert len(world.ok("vsearch", "kiwi fruit", "--min-score", "0", "--json").rows) == 2
-    assert len(world.ok("vsearch", "kiwi fruit", "--min-score", "0.5", "--json").rows) == 1
+    assert len(world.ok("vsearch", "kiwi fruit", "--min-score", "0", "--json").json) == 2
+    assert len(world.ok("vsearch", "kiwi fruit", "--min-score", "0.5", "--json").json) == 1
 
 
 @pytest.mark.parametrize("value", ["0", "many"])
@@ -306,7 +306,7 @@ def test_18_bench_reports_what_failed_and_counts_it_nowhere(world: World) -> Non
     (world.home / "fixture.json").write_text(json.dumps({"queries": queries}))
     done = world.run("bench", "fixture.json", "--json")
     assert done.status == 1
-    report = json.loads(done.out)
+    report = done.json
     assert report["summary"]["bm25"]["avg_mrr"] == 1
     assert "failed" in done.err
     assert "unmatched double quote" in report["results"][1]["backends"]["bm25"]["error"]
@@ -323,7 +323,7 @@ def test_18_bench_does_not_take_one_name_for_the_end_of_another() -> None:
 
 def test_19_scores_of_a_tiny_collection_are_no_zeros(world: World) -> None:
     world.collection("docs", {"a.md": "# Kiwi\n\nripe kiwi\n", "b.md": "# Pear\n\nkiwi and pear\n"})
-    rows = world.ok("search", "kiwi", "--json").rows
+    rows = world.ok("search", "kiwi", "--json").json
     assert [row["path"] for row in rows] == ["a.md", "b.md"]
     assert all(row["score"] >= 0.4 for row in rows)
 
@@ -334,7 +334,7 @@ def test_19_a_minimum_score_works_in_collections_of_any_size(world: World, n_oth
     others = {f"{n}.md": f"# Bridge {n}\n\nConcrete and steel, part {n}; ripe for repair.\n" for n in range(n_others)}
     world.write("more", others | {"x.txt": ""})
     world.ok("collection", "add", str(world.home / "more"))
-    rows = world.ok("search", "ripe kiwi", "--min-score", "0.5", "--json").rows
+    rows = world.ok("search", "ripe kiwi", "--min-score", "0.5", "--json").json
     assert [row["path"] for row in rows] == ["a.md"]
 
 
@@ -353,12 +353,12 @@ def test_20_words_with_punctuation_inside_are_found(world: World, query: str, wa
             "cat.md": "# Cats\n\nCats can climb, carry and catch.\n",
         },
     )
-    assert [row["path"] for row in world.ok("search", query, "--json").rows][:1] == [wanted]
+    assert [row["path"] for row in world.ok("search", query, "--json").json][:1] == [wanted]
 
 
 def test_20_a_language_name_does_not_match_every_word_of_its_letter(world: World) -> None:
     world.collection("docs", {"cat.md": "# Cats\n\nCats can climb, carry and catch.\n"})
-    assert world.ok("search", "C++", "--json").rows == []
+    assert world.ok("search", "C++", "--json").json == []
 
 
 def test_21_a_question_needs_not_all_of_its_words(world: World) -> None:
@@ -369,7 +369,7 @@ def test_21_a_question_needs_not_all_of_its_words(world: World) -> None:
             "garden.md": "# Garden\n\nTomatoes need sun.\n",
         },
     )
-    rows = world.ok("search", "how do I roll back a broken production release?", "--json").rows
+    rows = world.ok("search", "how do I roll back a broken production release?", "--json").json
     assert [row["path"] for row in rows][:1] == ["deploy.md"]
 
 
@@ -384,7 +384,7 @@ def test_22_removing_a_collection_leaves_texts_that_others_share(world: World) -
     world.ok("update")
     world.write("more", same)
     world.ok("update")
-    assert [row["file"] for row in world.ok("search", "kiwi", "--json").rows] == ["qmd://more/a.md"]
+    assert [row["file"] for row in world.ok("search", "kiwi", "--json").json] == ["qmd://more/a.md"]
 
 
 # --- security and robustness ----------------------------------------------------------------------
@@ -401,7 +401,7 @@ def untrusted_project(world: World, monkeypatch: pytest.MonkeyPatch, extra: str 
 
 
 def names(world: World) -> list[str]:
-    return [row["name"] for row in json.loads(world.ok("status", "--json").out)["collections"]]
+    return [row["name"] for row in world.ok("status", "--json").json["collections"]]
 
 
 def test_23_a_checkout_reads_nothing_outside_itself_and_runs_nothing(
@@ -412,7 +412,7 @@ def test_23_a_checkout_reads_nothing_outside_itself_and_runs_nothing(
     assert "Skipping collection 'out'" in done.err and "outside this project" in done.err
     assert "qmd trust" in done.err
     assert not (project / "docs" / "hooked").exists()
-    assert [row["path"] for row in world.ok("search", "kiwi", "--json").rows] == ["a.md"]
+    assert [row["path"] for row in world.ok("search", "kiwi", "--json").json] == ["a.md"]
 
 
 def test_23_a_hand_edit_is_not_taken_over_by_the_next_search(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,14 +431,14 @@ def test_23_losing_trust_stops_reading_but_drops_no_documents(world: World, monk
     project = untrusted_project(world, monkeypatch)
     world.ok("trust")
     world.ok("update")
-    assert len(world.ok("search", "kiwi", "--json").rows) == 2
+    assert len(world.ok("search", "kiwi", "--json").json) == 2
     # Any other gated item changes the set that was trusted.
     file = project / ".qmd" / "index.yml"
     file.write_text(file.read_text().replace("touch hooked", "touch other"))
     world.ok("update")
-    assert [row["path"] for row in world.ok("search", "kiwi", "--json").rows] == ["a.md"]
+    assert [row["path"] for row in world.ok("search", "kiwi", "--json").json] == ["a.md"]
     world.ok("trust")
-    assert len(world.ok("search", "kiwi", "--json").rows) == 2
+    assert len(world.ok("search", "kiwi", "--json").json) == 2
 
 
 def test_23_revoked_trust_takes_the_outside_out_of_searches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +446,7 @@ def test_23_revoked_trust_takes_the_outside_out_of_searches(world: World, monkey
     world.ok("trust")
     world.ok("update")
     world.ok("trust", "revoke")
-    assert [row["path"] for row in world.ok("search", "kiwi", "--json").rows] == ["a.md"]
+    assert [row["path"] for row in world.ok("search", "kiwi", "--json").json] == ["a.md"]
 
 
 @pytest.mark.parametrize(

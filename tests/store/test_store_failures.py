@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -15,14 +14,12 @@ import pytest
 from qmd.environment import busy_timeout_ms
 from qmd.errors import BusyError, NotFoundError, QmdError, StoreError
 from qmd.records import Collection
-from qmd.store.records import NewDocument
 from qmd.store.sqlite.connection import DamagedIndexError, ForeignIndexError, as_qmd_error
 from qmd.store.sqlite.files import APPLICATION_ID, connect_for_reading, connect_for_writing
 from qmd.store.sqlite.opening import open_reader, open_writer
 from qmd.store.sqlite.schema import MIGRATIONS, migrate
 from qmd.store.sqlite.writer import SqliteWriter
-
-MakeDocument = Callable[..., NewDocument]
+from tests.store.conftest import MakeDocument
 
 
 def assert_one_line_with_hint(error: QmdError) -> None:

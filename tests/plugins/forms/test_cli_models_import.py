@@ -43,7 +43,7 @@ def test_one_command_takes_over_the_models_of_tobis_qmd(tobis: Path, qmd: Qmd) -
         [EXPANDER, "(expand)"],
     ]
     assert f"generate: {EXPANDER}" in run.err
-    rows = {row["name"]: row for row in qmd("models", "list", "--json").rows}
+    rows = {row["name"]: row for row in qmd("models", "list", "--json").json}
     assert rows[EXPANDER]["present"] and not any("import" in row for row in rows.values())
     assert qmd("models", "verify", EXPANDER).status == 0
     assert qmd("models", "import", str(tobis)).out.count("already imported") == 3
@@ -65,7 +65,7 @@ def test_the_configuration_of_tobis_qmd_is_served_by_its_own_models_once_they_ar
     run = qmd("embed", "-f")
     assert (run.status, "embeddinggemma-300M-Q8_0" in run.out + run.err) == (0, True)
     run = qmd("query", "the rate limiter", "--json")
-    assert run.rows and "import" not in run.err
+    assert run.json and "import" not in run.err
 
 
 def test_a_model_that_is_not_read_stops_no_others_of_its_folder(models: Path, qmd: Qmd) -> None:

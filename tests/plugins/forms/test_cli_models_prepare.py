@@ -55,7 +55,7 @@ def test_preparing_shows_what_it_made_and_how_well_it_agrees_and_needs_no_packag
 def test_without_a_name_every_model_here_gets_its_default_form(qmd: Qmd, models: Path, reranker: Path) -> None:
     _publish(models, QWEN_EXPANDER, DECODER_FORM)
     assert qmd("models", "prepare").status == 0
-    rows = {row["name"]: row["prepared"] for row in json.loads(qmd("models", "list", "--json").out)}
+    rows = {row["name"]: row["prepared"] for row in qmd("models", "list", "--json").json}
     assert rows[QWEN_RERANKER.name] == list(forms_for(QWEN_RERANKER)[:1])
     assert rows[QWEN_EXPANDER.name] == ["q4"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -48,7 +47,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 
 def _rows(qmd: Qmd) -> dict[str, dict[str, object]]:
-    return {row["name"]: row for row in json.loads(qmd("models", "list", "--json").out)}
+    return {row["name"]: row for row in qmd("models", "list", "--json").json}
 
 
 def test_a_pulled_reranker_has_its_fastest_form_at_once_and_is_prepared_once(

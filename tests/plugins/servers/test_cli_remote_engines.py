@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -35,7 +34,7 @@ def remote(indexed: Qmd, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -
 
 def _paths(run: Run) -> list[str]:
     assert run.status == 0, run.err
-    return [row["file"] for row in json.loads(run.out)]
+    return [row["file"] for row in run.json]
 
 
 def test_embedding_and_search_go_to_the_server(remote: Qmd, server: ModelServer) -> None:
@@ -168,7 +167,7 @@ def test_vectors_that_cannot_be_kept_are_one_line_before_any_note_is_sent(
     assert run.status == 4
     assert run.err.startswith("error: embedding model ") and len(run.err.splitlines()) == 2
     assert all(body["input"] == ["size"] for body in server.asked("/embeddings"))
-    assert json.loads(indexed("status", "--json").out)["vectors"] == 0
+    assert indexed("status", "--json").json["vectors"] == 0
 
 
 @pytest.mark.parametrize("command", [("embed",), ("index",)])
