@@ -27,7 +27,9 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 
 def has_cjk(text: str) -> bool:
     """Whether `text` holds a Chinese, Japanese or Korean character."""
-    return not text.isascii() and bool(re.search(_FAR_FROM_LATIN, text) and re.search(_CJK_RUN, text))
+    far = None if text.isascii() else re.search(_FAR_FROM_LATIN, text)
+    # A Han character says so without the whole class.
+    return far is not None and ("\u4e00" <= far[0] <= "\u9fff" or re.search(_CJK_RUN, text) is not None)
 
 
 def script_of(letter: str) -> str | None:
@@ -72,9 +74,7 @@ def normal_form(form: Literal["NFKC", "NFD"], text: str) -> str:
     Python sorts the marks on one letter by insertion: 80,000 of them would take 14 seconds. No letter of any language
     has more than a dozen, so longer runs of what is no letter are parted by spaces.
     """
-    if not text.isascii():
-        text = _MARK_RUN.sub(_part_run, text)
-    return unicodedata.normalize(form, text)
+    return unicodedata.normalize(form, text if text.isascii() else _MARK_RUN.sub(_part_run, text))
 
 
 def _part_run(match: re.Match[str]) -> str:

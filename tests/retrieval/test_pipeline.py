@@ -15,7 +15,7 @@ from qmd.retrieval.matching import find_spans
 from qmd.retrieval.pipeline import search
 from qmd.retrieval.query import Mode, SearchOptions, parse_query
 from tests import fakes
-from tests.note_index import NoteIndex
+from tests.note_index import NoteIndex, paths
 
 LEXICAL = SearchOptions(mode="lexical")
 DENSE = SearchOptions(mode="dense")
@@ -32,10 +32,6 @@ def notes(embedder: fakes.HashingEmbedder | None = None) -> NoteIndex:
     reader.add("garden.md", "# Garden\n\nTomatoes need sun and water.\n", metadata={"tags": ("home",)})
     reader.add("work/engine.md", "# Automobile\n\nThe automobile engine needs oil.\n", modified_at="2026-05-01")
     return reader
-
-
-def paths(answer: SearchResponse) -> list[str]:
-    return [hit.document.path for hit in answer.hits]
 
 
 def ask(reader: NoteIndex, text: str, options: SearchOptions = HYBRID, **roles: Any) -> SearchResponse:
@@ -165,15 +161,6 @@ def test_a_signed_word_decides_in_a_sentence_too() -> None:
     assert "garden.md" in paths(answer)
     assert "limiter.md" not in paths(answer)
     assert "documents with 'limiter' are left out because of '-limiter'" in answer.warnings
-
-
-def test_scope_is_applied_before_the_cut() -> None:
-    reader = notes()
-    for number in range(30):
-        reader.add(f"n{number}.md", "tomatoes tomatoes tomatoes", collection="other")
-    query = replace(parse_query("tomatoes"), scope=Scope(collections=("notes",)))
-    answer = search(reader, fakes.fake_engines(), query, replace(LEXICAL, limit=1))
-    assert paths(answer) == ["garden.md"]
 
 
 def test_an_empty_collection_list_means_none() -> None:
